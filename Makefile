@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every habit of this project is a target here; each makes the .venv that it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
+STAMP := .venv/.installed
+
+.PHONY: help demo test lint docs bench clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: $(STAMP)  ## install the example workloads on this machine and run them
+	$(BIN)/llmb-install --config examples/local.yaml --install .demo --yes
+	$(BIN)/llmb-run submit-all examples/jobs.txt --install .demo --wait
+
+test: $(STAMP)  ## run the tests; ARGS="-k word -n 2" goes to pytest
+	$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP)  ## style, types, import directions, lock file
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/uv lock --check
+
+docs: $(STAMP)  ## check the links of the documentation
+	$(BIN)/python docs/check.py
+
+bench: $(STAMP)  ## run the benchmarks of llmb itself
+	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .demo .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# LLMB_RELEASE makes the members requirements by version, which their editable installs beside it satisfy.
+$(STAMP): Makefile hatch_build.py pyproject.toml $(MEMBERS:%=%/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is not Python 3.11 or newer; say which one is: make PYTHON=python3.12" >&2; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
+	else $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; fi || \
+		{ echo "error: no .venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	LLMB_RELEASE=1 $(BIN)/python -m pip install --quiet --group dev -e . $(MEMBERS:%=-e %)
+	@touch $@

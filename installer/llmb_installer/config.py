@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installer's part of cluster_config.yaml, put into what a user has made of the file since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from llmb import files, typed, yamlfile
+from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.errors import UsageError
+from llmb.site import Site
+from llmb_installer.answers import Answers
+from llmb_installer.steps import VenvStep
+
+HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
+_ABSENT: Any = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """What cluster_config.yaml is to become: ``data``; ``changed`` False when it says so already.
+
+    ``kept`` says where a user's change stands against the answers.
+    """
+
+    data: dict[str, Any]
+    changed: bool
+    kept: tuple[str, ...]
+
+
+def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[VenvStep]) -> dict[str, Any]:
+    """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed."""
+    venvs = {workload: str(step.path) for step in reversed(tuple(steps)) for workload in step.workloads}
+    installed = list(workloads)
+    return {
+        "schema_version": 2,
+        "cluster_type": answers.cluster_type,
+        "cluster_name": answers.cluster_name,
+        "llmb_install": str(site.install),
+        "gpu_type": site.gpu_type,
+        "environment": dict(answers.environment),
+        "install": {"venv_type": answers.venv_type, "method": "local", "node_architecture": site.node_architecture},
+        "workloads": {"installed": installed, "config": {key: _workload(venvs.get(key)) for key in installed}},
+    }
+
+
+def _workload(venv: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"venv_path": venv, "venv_type": "venv"} if venv is not None else {}
+    return {**found, "environment": {}}
+
+
+def read_config(install: Path) -> dict[str, Any]:
+    """The data of the configuration in ``install``, empty where there is none.
+
+    Raises InputFaults when it is not valid, UsageError when it is for another cluster type.
+    """
+    path = install / CONFIG_FILE
+    if not path.exists():
+        return {}
+    document = yamlfile.load(path)
+    config = typed.read(ClusterConfig, document)
+    if config.cluster_type != "local":
+        message = f"{path} is for cluster type {config.cluster_type}"
+        raise UsageError(message, hint="install into another folder: --install DIR")
+    data: dict[str, Any] = document.data
+    return data
+
+
+def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
+    """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last."""
+    kept: list[str] = []
+    data = _merge(before if now else {}, now, ours, "", kept)
+    return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
+
+
+def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
+    """Three-way: what only one side has changed is taken from that side; what both have stays as the user has it."""
+    if isinstance(now, Mapping) and isinstance(ours, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        merged = {
+            key: _merge(
+                old.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), f"{name}.{key}".lstrip("."), kept
+            )
+            for key in dict.fromkeys([*now, *ours])
+        }
+        return {key: value for key, value in merged.items() if value is not _ABSENT}
+    if before in (now, ours):
+        return ours if now == before else now
+    if now != ours:
+        kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
+    return now
+
+
+def _said(name: str, value: Any) -> str:
+    return f"no {name}" if value is _ABSENT else f"{name} {value!r}"
+
+
+def write_config(install: Path, change: ConfigChange) -> str | None:
+    """Write the file; a sentence when a user's text is now in a file beside it. Raises InputFaults if not valid."""
+    path = install / CONFIG_FILE
+    text = HEADER + str(yaml.safe_dump(change.data, sort_keys=False, allow_unicode=True))
+    typed.read(ClusterConfig, yamlfile.parse(text, name=str(path)))
+    said = None
+    old = path.read_text("utf-8") if path.exists() else ""
+    if "#" in old.removeprefix(HEADER):
+        backup = path.with_name(f"{CONFIG_FILE}.before")
+        files.write_text(backup, old)
+        said = f"{CONFIG_FILE} had comments: as it was, it is now {backup.name}"
+    files.write_text(path, text)
+    return said

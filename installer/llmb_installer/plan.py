@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of an installation: every step with whether it is done, and what becomes of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llmb.errors import LlmbError
+from llmb.site import Site
+from llmb_installer import config, record
+from llmb_installer.answers import Answers
+from llmb_installer.config import ConfigChange
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps import Plugins, VenvStep, add_workload, is_finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What is wanted, whatever is there already: workloads by their keys, the steps that they need."""
+
+    answers: Answers
+    site: Site
+    workloads: tuple[str, ...]
+    steps: tuple[VenvStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is still to do for an intent, seen from ``record`` and the files there now."""
+
+    intent: Intent
+    record: InstallRecord
+    todo: tuple[VenvStep, ...]
+    done: tuple[VenvStep, ...]
+    config: ConfigChange
+    own_config: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def install(self) -> Path:
+        """The install directory, absolute."""
+        return self.intent.site.install
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all of it is done."""
+        return not self.todo and not self.config.changed and self.record.config == self.own_config
+
+
+def intend(answers: Answers, site: Site, plugins: Plugins) -> tuple[Intent, list[str]]:
+    """What ``answers`` ask for at ``site``, and a sentence for each workload that is left out.
+
+    A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError.
+    """
+    steps: tuple[VenvStep, ...] = ()
+    keys, left_out = [], []
+    for key, workload in plugins.workloads().items():
+        if answers.workloads is not None and key not in answers.workloads:
+            continue
+        try:
+            steps = add_workload(steps, key, plugins.setup(workload, site), answers, site)
+        except LlmbError as error:
+            if answers.workloads is not None:
+                raise
+            left_out.append(f"{key} is left out: {error.message}")
+            continue
+        keys.append(key)
+    if not keys:
+        raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
+    return Intent(answers=answers, site=site, workloads=tuple(keys), steps=steps), left_out
+
+
+def look(intent: Intent) -> Plan:
+    """The plan for ``intent``; reads the record and the configuration, and starts or writes nothing."""
+    install = intent.site.install
+    found, now = record.load(install), config.read_config(install)
+    todo = tuple(step for step in intent.steps if not is_finished(step, found))
+    own = config.own_part(intent.answers, intent.site, intent.workloads, intent.steps)
+    return Plan(
+        intent=intent,
+        record=found,
+        todo=todo,
+        done=tuple(step for step in intent.steps if step not in todo),
+        config=config.plan_config(found.config, now, own),
+        own_config=own,
+    )

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of an install directory: which steps were finished, with what content, and what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from llmb import files, typed, yamlfile
+from llmb.errors import LlmbError
+
+FOLDER = ".llmb"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A finished step: ``digest`` of the content that was asked for, and the facts that its kind of step keeps."""
+
+    digest: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRecord:
+    """Finished steps by their keys, and ``config``: what the installer last wrote into cluster_config.yaml."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def finished(self, key: str, step: StepRecord) -> InstallRecord:
+        """The record with one more step."""
+        return replace(self, steps={**self.steps, key: step})
+
+
+def record_path(install: Path) -> Path:
+    """Where the record of ``install`` lies."""
+    return install / FOLDER / "install.json"
+
+
+def load(install: Path) -> InstallRecord:
+    """The record of ``install``, an empty one where nothing is installed. Raises LlmbError when it is damaged."""
+    path = record_path(install)
+    data = files.read_json(path)
+    if data is None:
+        return InstallRecord()
+    if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:
+        raise LlmbError(f"{path} was written by another version of llmb", hint="use the llmb-install that made it")
+    return typed.read(InstallRecord, yamlfile.Document(name=str(path), data=data))
+
+
+def save(install: Path, record: InstallRecord) -> None:
+    """Write the record, atomically."""
+    files.write_json(record_path(install), {"schema_version": SCHEMA_VERSION, **typed.to_data(record)})

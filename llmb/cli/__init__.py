@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line `llmb-run`, built from the loaded plugins; llmb's own commands come through the same hook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from llmb.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+
+@hookimpl
+def llmb_commands() -> list[click.Command]:
+    """llmb's own commands; each module imports what it works with only when it runs."""
+    from llmb.cli.commands import config, jobs, list_, parse, plugins, results, single, submit_all
+
+    return [
+        list_.command, single.command, submit_all.command, submit_all.bulk, jobs.group, results.command, parse.command,
+        plugins.group, config.command,
+    ]  # fmt: skip
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run ``llmb-run`` and leave with its exit code."""
+    from llmb.cli import app
+
+    sys.exit(app.run(args))

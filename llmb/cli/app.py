@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the command group, runs one command, and turns every error into its message and exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from llmb import __version__
+from llmb.cli.context import Context
+from llmb.errors import LlmbError, describe
+from llmb.loader import Plugins, load_plugins
+
+INTERRUPTED = 130
+
+
+def build(plugins: Plugins) -> click.Group:
+    """The group ``llmb-run`` with every command of llmb and of its plugins."""
+    commands = {command.name: command for command in plugins.commands() if command.name is not None}
+    group = click.Group(
+        "llmb-run",
+        commands=commands,
+        help="Run LLM training benchmarks on a cluster and see what they measured.",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    return click.version_option(__version__, prog_name="llmb-run")(group)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line (``sys.argv`` where None) and give its exit code."""
+    plugins = load_plugins()
+    try:
+        code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except LlmbError as error:
+        click.echo(describe(error), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run parse`: what the logs of a folder say, also ones that llmb did not make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+
+
+@click.command("parse")
+@click.argument("folder", required=False, type=click.Path(path_type=Path), default=Path("experiments"))
+@click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")
+@click.option("--full-names", is_flag=True, help="Do not shorten names.")
+@options.format_option
+@pass_context
+def command(context: Context, folder: Path, window: str | None, full_names: bool, fmt: str) -> int:
+    """Read every log-*.out below FOLDER (default ./experiments) and show what it measured."""
+    from llmb.cli.reporting import print_report, result_of_file
+    from llmb.measure import parse_window
+    from llmb.results import find_logs, last_attempts
+
+    chosen = parse_window(window) if window is not None else None
+    logs = last_attempts(find_logs(folder))
+    if not logs:
+        say(f"no log-*.out below {folder}")
+    return print_report([result_of_file(context, log, chosen) for log in logs], fmt, full_names=full_names)

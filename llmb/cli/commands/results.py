@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run results`: what the runs of this install measured."""
+
+from __future__ import annotations
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+
+
+@click.command("results")
+@click.argument("runs", nargs=-1)
+@click.option(
+    "-w", "--workloads", multiple=True, callback=options.words, metavar="W", help="Only these, as key or key_size."
+)
+@click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")
+@click.option("--full-names", is_flag=True, help="Do not shorten names.")
+@options.format_option
+@options.install_option
+@pass_context
+def command(
+    context: Context, runs: tuple[str, ...], workloads: tuple[str, ...], window: str | None, full_names: bool, fmt: str
+) -> int:
+    """Show what RUNS measured, all runs of this install without names.
+
+    A run is named by a unique start of its id, the scheduler's job id, or its directory.
+    """
+    from llmb.cli.reporting import print_results
+    from llmb.measure import parse_window
+    from llmb.select import split_name
+
+    chosen = parse_window(window) if window is not None else None
+    wanted = [split_name(name, context.workloads) for name in workloads]
+    found = [
+        run
+        for run in context.runs(runs)
+        if not wanted or any(run.job.workload == key and size in (None, run.job.model_size) for key, size in wanted)
+    ]
+    if not found:
+        say("no run yet; submit some: llmb-run submit-all jobs.txt")
+    return print_results(context, found, fmt, window=chosen, full_names=full_names)

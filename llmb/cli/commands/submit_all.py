@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run submit-all` and `bulk`: a job list, or everything that the cluster can run, turned into jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+from llmb.errors import UsageError
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("submit-all")
+@click.argument("joblist", required=False, type=_FILE)
+@click.option("--max-scale", type=click.IntRange(min=1), metavar="N", help="At most N GPUs.")
+@click.option("--min-scale", is_flag=True, help="The smallest scale of each configuration only.")
+@click.option("--scale", "scales", callback=options.numbers, metavar="A,B", help="Exactly these GPU counts.")
+@click.option("--dtype", "dtypes", multiple=True, callback=options.words, metavar="D", help="Only these dtypes.")
+@click.option("--workloads", multiple=True, callback=options.words, metavar="W", help="Only these, as key or key_size.")
+@click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Run each configuration N times.")
+@click.option("-p", "--profile", is_flag=True, help="Profile every job.")
+@options.submit_options
+@pass_context
+def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
+    """Submit the jobs of JOBLIST, or everything installed at the scales that the options name.
+
+    With a list the other options narrow it. The list is checked as a whole before anything is submitted.
+    """
+    return _submit(context, joblist, flags)
+
+
+@click.command("bulk")
+@click.argument("joblist", type=_FILE)
+@options.submit_options
+@pass_context
+def bulk(context: Context, /, joblist: Path, **flags: Any) -> int:
+    """Submit the jobs of JOBLIST: submit-all with a list."""
+    return _submit(context, joblist, flags)
+
+
+def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> int:
+    from llmb.cli import submission
+    from llmb.job import JobList
+    from llmb.joblist import read_job_list
+    from llmb.select import Selection, adjust, discover, narrow
+
+    names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile")
+    selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})
+    how = submission.Options.from_flags(flags)
+    if joblist is not None:
+        listed = read_job_list(joblist)
+        requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
+        return submission.run(context, requests, how, lambda jobs: narrow(jobs, selection, context.workloads))
+    if not selection.names_scales:
+        hint = "llmb-run submit-all jobs.txt, or --max-scale N, --min-scale, --scale A,B for all that is installed"
+        raise UsageError("neither a job list nor a scale is given", hint=hint)
+    found, left_out = discover(context.workloads, context.config, selection, how.gpu_type or context.config.gpu_type)
+    for text in left_out:
+        say(f"note: {text}")
+    return submission.run(context, JobList(requests=tuple(found)), how)

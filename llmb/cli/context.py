@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command works with: the plugins, and, found when first asked for, the install directory and its cluster."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmb.errors import UsageError
+
+if TYPE_CHECKING:
+    from llmb.clusters.base import Cluster
+    from llmb.config import ClusterConfig
+    from llmb.loader import Plugins
+    from llmb.runs.record import RunRecord
+    from llmb.workload import Workload
+
+
+def say(text: str) -> None:
+    """A message for people, on stderr: stdout is for data alone."""
+    click.echo(text, err=True)
+
+
+class Context:
+    """One command line's surroundings. ``install_option`` is set by ``--install``."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self.plugins = plugins
+        self.install_option: Path | None = None
+
+    @cached_property
+    def workloads(self) -> dict[str, Workload]:
+        """The workloads by key; a plugin that could not be used is named once."""
+        workloads = self.plugins.workloads()
+        for problem in self.plugins.problems:
+            say(f"warning: plugin {problem.source} is left out: {problem.reason}")
+        return workloads
+
+    @cached_property
+    def config(self) -> ClusterConfig:
+        """The configuration of the install directory with every layer; layers above the file are said."""
+        from llmb.config import find_install, load_config
+        from llmb.names import suggest
+
+        install = find_install(self.install_option, os.environ, Path.cwd())
+        config, said = load_config(install, os.environ)
+        for text in said:
+            say(f"note: {text}")
+        kinds = ["local", "slurm", "runai", *(kind for kind in self.plugins.cluster_types())]
+        if config.cluster_type not in kinds:
+            choices = list(dict.fromkeys(kinds))
+            message = f"{install}/cluster_config.yaml: cluster_type '{config.cluster_type}' is not known"
+            raise UsageError(message, hint=suggest(config.cluster_type, choices))
+        return config
+
+    @cached_property
+    def cluster(self) -> Cluster | None:
+        """The cluster to talk to; None for a type that this version can plan for but not run on."""
+        kind = self.plugins.cluster_types().get(self.config.cluster_type)
+        return kind.create(self.config) if kind is not None else None
+
+    def need_cluster(self) -> Cluster:
+        """The cluster. Raises UsageError where there is none to talk to."""
+        if self.cluster is None:
+            message = f"this version of llmb cannot run jobs on cluster type {self.config.cluster_type}"
+            raise UsageError(message, hint="--dry-run shows the jobs; a plugin may bring the cluster type")
+        return self.cluster
+
+    def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
+        """The runs of this install that ``names`` mean, all of them without names; unreadable ones are said."""
+        from llmb.runs import store
+
+        runs, unreadable = store.all_runs(self.config)
+        for text in unreadable:
+            say(f"warning: {text}")
+        return store.find_runs(names, runs) if names else runs
+
+
+pass_context = click.make_pass_decorator(Context)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This machine as a cluster: hands runs to the supervisor's queue and reads what became of them."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmb import programs
+from llmb.clusters.local import journal, preflight, queue, script, states
+from llmb.clusters.local.ensure import ensure_supervisor
+from llmb.clusters.local.preflight import Found
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, LlmbError
+from llmb.launch import Launch, Stamp
+from llmb.runs.record import RunRecord
+from llmb.state import CANCELLED, PENDING, JobState
+
+IDLE = 10.0  # seconds
+GRACE = 5.0  # seconds
+
+
+def create(config: ClusterConfig) -> LocalCluster:
+    """This machine, as it is now."""
+    return LocalCluster(config=config, environ=os.environ, found=preflight.find(config), digest=programs.digest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCluster:
+    """The cluster type ``local``.
+
+    ``environ`` is the submitting environment, ``digest`` that of the installed programs; ``idle`` and ``grace`` in
+    seconds: how long a supervisor stays without work, and ranks after one of them has failed.
+    """
+
+    config: ClusterConfig
+    environ: Mapping[str, str]
+    found: Found
+    digest: str
+    idle: float = IDLE
+    grace: float = GRACE
+
+    @property
+    def folder(self) -> Path:
+        """Where the queue is."""
+        return queue.state_folder(self.environ)
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        """What stands in the way of these launches, all of it; empty when nothing does."""
+        faults = [fault for launch in launches for fault in preflight.faults_of(launch, self.config, self.found)]
+        return list(dict.fromkeys([*faults, *preflight.faults_of_place(self.config, self.digest)]))
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        """The script of ``launch``: the runner executes what this text says. Pure."""
+        staged = programs.path(self.config.llmb_install, self.digest)
+        machine = script.Machine(cpus=self.found.cpus, programs=str(staged))
+        return script.to_text(script.make(launch, stamp, machine, grace=self.grace))
+
+    def submit(self, run: RunRecord) -> str:
+        """Put a recorded run into the queue, once however often it is asked; its own id. Raises LlmbError."""
+        self._stage(run)
+        if journal.read(run.directory) is None:
+            queue.make_folder(self.folder)
+            queue.add(self.folder, self._entry(run))
+            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+        return run.id
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
+        ahead = queue.ahead(self.folder)
+        found = {run.id: states.state_of(run, ahead) for run in runs}
+        again = [run for run in runs if found[run.id] == states.NEVER_CAME]
+        if again:  # it may have come between the two looks; now that its submitter is gone, nothing comes any more
+            ahead = queue.ahead(self.folder)
+            found |= {run.id: states.state_of(run, ahead) for run in again}
+        if trouble := self._keep_going():
+            waiting = {key: state for key, state in found.items() if state.state == PENDING}
+            found |= {key: replace(state, reason=trouble) for key, state in waiting.items()}
+        return found
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
+        for run in runs:
+            seen = journal.read(run.directory)
+            if seen is not None and seen.end is not None:
+                continue
+            journal.ask_to_cancel(run.directory, _user())
+            if seen is None:
+                self._withdraw(run)
+
+    def _stage(self, run: RunRecord) -> None:
+        staged = programs.stage(self.config.llmb_install)
+        wanted = Path(script.read(run.script).programs)
+        if wanted != staged and not wanted.is_dir():
+            raise LlmbError(f"{run.script} wants the programs {wanted}, which are gone", hint="submit the job again")
+
+    def _entry(self, run: RunRecord) -> queue.Entry:
+        names = (*self.config.pass_environment, *run.launch.secrets)
+        return queue.Entry(
+            id=run.id,
+            directory=run.directory.absolute(),
+            argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
+            environment=queue.base_environment(self.environ, names),
+        )
+
+    def _keep_going(self) -> str | None:
+        if not queue.has_work(self.folder):
+            return None
+        try:
+            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+        except LlmbError as error:
+            return f"{error.message}; {error.hint}"
+        return None
+
+    def _withdraw(self, run: RunRecord) -> None:
+        reason = journal.cancelled_by(run.directory) or ""
+        # Whichever is first: this end, or the runner, which then finds the mark.
+        journal.create(run.directory, journal.Journal(id=run.id, end=journal.end_now(CANCELLED, reason)))
+        queue.remove(self.folder, run.id)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may not know its user's name
+        return f"user {os.getuid()}"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue of one user on one machine: a folder of entries that begin with their place, outside every install.
+
+An entry holds values of the submitting environment, secrets among them, so it is for its user alone and is removed as
+soon as its job has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmb import files, typed, yamlfile
+from llmb.errors import LlmbError
+from llmb.process import host_name
+
+# What a program needs to run at all, and to find its libraries.
+BASE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
+_ENTRIES, _BROKEN, _RUNNING = "queue", "broken", "running.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One waiting run: its folder, the command that starts its runner, and the environment that command gets."""
+
+    schema_version: int = 1
+    id: str
+    directory: Path
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The run that the supervisor has taken out of the queue; it may be over."""
+
+    id: str
+    directory: Path
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where this user's queue on this machine is: LLMB_STATE_DIR, else by the rules for state folders."""
+    if given := environ.get("LLMB_STATE_DIR"):
+        return Path(given).expanduser().absolute()
+    root = Path(environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    return root / "llmb" / host_name()
+
+
+def base_environment(environ: Mapping[str, str], names: tuple[str, ...] = ()) -> dict[str, str]:
+    """The part of ``environ`` that every program needs, and the variables ``names``."""
+    return {name: environ[name] for name in (*BASE_VARIABLES, *names) if name in environ}
+
+
+def make_folder(folder: Path) -> None:
+    """Make the state folder, for its user alone. Raises LlmbError."""
+    try:
+        (folder / _ENTRIES).mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        hint = "LLMB_STATE_DIR names another place"
+        raise LlmbError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
+
+
+def add(folder: Path, entry: Entry) -> None:
+    """Put an entry at the end of the queue; one that waits already keeps its place. Raises LlmbError."""
+    waiting = entries(folder)
+    if entry.id in {run_id(path) for path in waiting}:
+        return
+    last = _place(waiting[-1]) if waiting else 0
+    place = max(time.time_ns(), last + 1)  # also after the clock was set back
+    files.write_json(folder / _ENTRIES / f"{place:020d}-{entry.id}.json", typed.to_data(entry), mode=0o600)
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries in their order."""
+    return sorted((folder / _ENTRIES).glob("*.json"))
+
+
+def run_id(path: Path) -> str:
+    """The id of the run that an entry is for."""
+    return path.stem.partition("-")[2]
+
+
+def read(path: Path) -> Entry | None:
+    """An entry, None when it is no longer there. Raises LlmbError for what is none, telling nothing of its content."""
+    try:
+        data = files.read_json(path)
+        return None if data is None else typed.read(Entry, yamlfile.Document(name=str(path), data=data))
+    except LlmbError:
+        raise LlmbError(f"{path} is not an entry of this version's queue") from None
+
+
+def remove(folder: Path, wanted: str) -> None:
+    """Take the run of this id out of the queue, if it is there."""
+    for path in entries(folder):
+        if run_id(path) == wanted:
+            path.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Move an entry that cannot be read out of the queue; where it lies now."""
+    broken = path.parent.parent / _BROKEN
+    broken.mkdir(exist_ok=True)
+    return path.replace(broken / path.name)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what submissions that were killed left half written an hour ago: it may hold secrets."""
+    for part in (folder / _ENTRIES).glob(".*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > 3600:
+                part.unlink()
+
+
+def set_running(folder: Path, running: Running | None) -> None:
+    """Keep which run is under way, None when none is. Raises LlmbError."""
+    if running is None:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / _RUNNING).unlink()
+    else:
+        files.write_json(folder / _RUNNING, typed.to_data(running))
+
+
+def running(folder: Path) -> Running | None:
+    """Which run is under way, None also when the file cannot be read: the run's own folder knows all of it."""
+    path = folder / _RUNNING
+    try:
+        data = files.read_json(path)
+        return None if data is None else typed.read(Running, yamlfile.Document(name=str(path), data=data))
+    except LlmbError:
+        return None
+
+
+def has_work(folder: Path) -> bool:
+    """Whether anything waits, or was under way when a supervisor ended."""
+    return (folder / _RUNNING).exists() or bool(entries(folder))
+
+
+def ahead(folder: Path) -> dict[str, int]:
+    """How many jobs come before each waiting one, by its id."""
+    under_way = running(folder)
+    waiting = [run_id(path) for path in entries(folder)]
+    first = 1 if under_way is not None and under_way.id not in waiting else 0
+    return {wanted: place for place, wanted in enumerate(waiting, first)}
+
+
+def _place(path: Path) -> int:
+    digits = path.stem.partition("-")[0]
+    return int(digits) if digits.isdigit() else 0

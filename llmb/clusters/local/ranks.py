@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a run as processes: starts them, waits for them, ends them with all their children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import psutil
+
+from llmb import shell
+from llmb.clusters.local.script import Script
+from llmb.process import ProcessId
+
+MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever it moves to
+_START = Path(__file__).with_name("start_rank.py")
+_SWEEP = 5.0  # seconds
+_TOGETHER = 0.2  # seconds
+# What a rank does to itself when another has gone, or is told to do.
+_NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """A rank's end: ``code`` is its exit code, or minus the number of the signal that killed it."""
+
+    rank: int
+    code: int
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether something from outside, or a fault, ended it without its doing."""
+        return self.code < 0 and -self.code not in _NOT_A_CAUSE
+
+    @property
+    def shell_code(self) -> int:
+        """The exit code as a shell gives it: 128 and the signal's number for one that was killed."""
+        return self.code if self.code >= 0 else 128 - self.code
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"rank {self.rank} ended with exit code {self.code}"
+        return f"rank {self.rank} was killed by signal {-self.code} ({_signal_name(-self.code)})"
+
+
+class Ranks:
+    """The ranks of one run."""
+
+    def __init__(self, script: Script) -> None:
+        self.codes: list[int | None] = [None] * script.ranks
+        self._script = script
+        self._ended: SimpleQueue[Exit] = SimpleQueue()
+        self._processes: list[shell.Popen[bytes]] = []
+
+    def start(self, base: Mapping[str, str]) -> list[ProcessId]:
+        """Start all ranks with the environment ``base`` below the script's. For the main thread: they end with it."""
+        script, port = self._script, free_port()
+        environments = (rank_environment(script, rank, port) for rank in range(script.ranks))
+        return [self._start(rank, {**base, **script.environment, **own}) for rank, own in enumerate(environments)]
+
+    def _start(self, rank: int, environment: dict[str, str]) -> ProcessId:
+        script = self._script
+        argv = [sys.executable, "-I", "-S", str(_START), str(os.getpid()), *script.argv]
+        process = shell.spawn(argv, env=environment, cwd=Path(script.work), log=Path(script.log), session=True)
+        self._processes.append(process)
+        identity = ProcessId.of(process.pid)
+        # A thread for each, so that which rank failed first is known: the others often fail because of it.
+        threading.Thread(target=self._wait, args=(rank, process), daemon=True).start()
+        return identity
+
+    def _wait(self, rank: int, process: shell.Popen[bytes]) -> None:
+        self._ended.put(Exit(rank=rank, code=process.wait()))
+
+    @property
+    def are_running(self) -> bool:
+        """Whether any rank has not ended yet, as far as ``next_exit`` has told."""
+        return None in self.codes
+
+    def next_exit(self, timeout: float) -> Exit | None:
+        """The next rank's end, waiting up to ``timeout`` seconds for it; None when there was none."""
+        try:
+            ended = self._ended.get(timeout=timeout)
+        except Empty:
+            return None
+        self.codes[ended.rank] = ended.code
+        return ended
+
+    def cause(self, first: Exit) -> Exit:
+        """The failure behind ``first``: on a busy machine, ranks that fail because one was killed may be told first."""
+        deadline = time.monotonic() + _TOGETHER
+        cause = first
+        while not cause.was_killed and self.are_running and (left := deadline - time.monotonic()) > 0:
+            ended = self.next_exit(left)
+            cause = ended if ended is not None and ended.was_killed else cause
+        return cause
+
+    def wait(self, seconds: float) -> None:
+        """Wait for all ranks, up to ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while self.are_running and (left := deadline - time.monotonic()) > 0:
+            self.next_exit(left)
+
+    def end(self, grace: float) -> None:
+        """End what still runs: SIGTERM, ``grace`` seconds, SIGKILL; then whatever they have left behind."""
+        self._signal(signal.SIGTERM)
+        self.wait(grace)
+        self._signal(signal.SIGKILL)
+        sweep(self._script.id)
+        self.wait(_SWEEP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process, code in zip(self._processes, self.codes, strict=False):
+            if code is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+
+
+def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
+    """What a rank knows of its place: torchrun's names, and the names that wrappers know on every cluster."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(script.ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(script.ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "LLMB_RANK": str(rank),
+        "LLMB_NODE_RANK": "0",
+        "LLMB_LOCAL_RANK": str(rank),
+        MARK: script.id,
+    }
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def sweep(run_id: str) -> None:
+    """Kill every process of this user that carries the mark of the run, its session and group whatever they be."""
+    deadline = time.monotonic() + _SWEEP
+    while (left := _marked(run_id)) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.1)
+
+
+def _marked(run_id: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+            if process.pid != os.getpid() and process.environ().get(MARK) == run_id:
+                found.append(process)
+    return found
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return "a real-time signal"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m llmb.clusters.local.runner RUN_DIR: runs one job from its script, as a batch script does elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from llmb import files
+from llmb.clusters.local import journal, script
+from llmb.clusters.local.journal import End, Journal, end_now
+from llmb.clusters.local.ranks import Ranks
+from llmb.clusters.local.script import Script
+from llmb.errors import LlmbError, describe
+from llmb.process import ProcessId
+from llmb.runs import record
+from llmb.runs.record import RunRecord
+from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
+
+POLL = 0.2  # seconds
+
+_told: list[str] = []  # the signals that have asked this runner to end
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job in the folder that the one argument names, unless it has been started or cancelled already."""
+    try:
+        run = record.load(Path(arguments[0]))
+        begun = Journal(id=run.id, runner=ProcessId.current(), started=time.time())
+        if not journal.create(run.directory, begun):
+            _say(f"{run.id} has been started or cancelled already")
+            return 0
+        signal.signal(signal.SIGTERM, _hear)
+        end = journal.conclude(run.directory, run.id, _end_of(run, begun))
+    except LlmbError as error:
+        _say(describe(error))
+        return 1
+    _say(f"{end.state} {end.reason}".rstrip())
+    return 0
+
+
+def _end_of(run: RunRecord, begun: Journal) -> End:
+    try:
+        return _run(script.read(run.script), run.directory, begun)
+    except LlmbError as error:
+        _say(describe(error))
+        return end_now(FAILED, error.message)
+
+
+def _run(script: Script, directory: Path, begun: Journal) -> End:
+    for staged in script.files:
+        files.write_text(Path(script.work) / staged.name, staged.text)
+    _log_to(Path(script.batch_log))
+    _say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
+    if cancelled := journal.cancelled_by(directory):
+        return end_now(CANCELLED, cancelled)
+    ranks = Ranks(script)
+    try:
+        journal.update(directory, replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ))))
+        end = _watch(script, directory, ranks)
+    finally:
+        ranks.end(script.grace)
+    return replace(end, exit_codes=tuple(ranks.codes))
+
+
+def _watch(script: Script, directory: Path, ranks: Ranks) -> End:
+    """Wait until the ranks have ended or must be ended."""
+    deadline = time.monotonic() + script.time_limit
+    while ranks.are_running:
+        ended = ranks.next_exit(POLL)
+        if ended is not None and ended.code != 0:
+            cause = ranks.cause(ended)
+            _say(f"{cause}; the others have {script.grace:g} s")
+            ranks.wait(script.grace)
+            return end_now(FAILED, str(cause), exit_code=cause.shell_code)
+        if cancelled := journal.cancelled_by(directory):
+            return end_now(CANCELLED, cancelled)
+        if _told:
+            return end_now(FAILED, f"its runner was told to end by {_told[0]}")
+        if time.monotonic() > deadline:
+            return end_now(TIMEOUT, f"ran longer than its limit of {_clock(script.time_limit)}")
+    return end_now(COMPLETED, exit_code=0)
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    _told.append(signal.Signals(number).name)
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _log_to(path: Path) -> None:
+    """Let all that this process prints from now on go to ``path``, a crash's traceback too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m llmb.clusters.local.supervisor FOLDER IDLE: runs the jobs of a user's queue, one after another.
+
+It belongs to no command and no terminal. All that it needs is imported here, at its start: the environment of Python
+that it came from may be removed while it serves the queue.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from llmb import locks, shell
+from llmb.clusters.local import journal, queue, settle
+from llmb.clusters.local.ensure import LOCK, LOG
+from llmb.clusters.local.journal import end_now
+from llmb.clusters.local.queue import Entry, Running
+from llmb.errors import LlmbError
+from llmb.state import CANCELLED, FAILED
+
+POLL = 0.1  # seconds
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the queue in the folder of the first argument until it was empty for as many seconds as the second says."""
+    folder, idle = Path(arguments[0]), float(arguments[1])
+    os.chdir("/")
+    signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler, as programs would inherit an ignored signal
+    while True:
+        try:
+            with locks.hold(folder, LOCK):
+                _say(f"supervisor {os.getpid()} serves {folder}")
+                _serve(folder, idle)
+                _say(f"supervisor {os.getpid()} leaves")
+        except locks.LockHeldError:
+            return 0
+        # A submission may have seen the lock held just before it was released.
+        if not queue.entries(folder):
+            return 0
+
+
+def _serve(folder: Path, idle: float) -> None:
+    queue.tidy(folder)
+    if (before := queue.running(folder)) is not None:
+        _say(f"{before.id} was under way when the supervisor before ended")
+        _guarded(folder, before.id, before.directory, None)
+    last = time.monotonic()
+    while True:
+        waiting = queue.entries(folder)
+        if waiting:
+            _take(folder, waiting[0])
+            last = time.monotonic()
+        elif time.monotonic() - last >= idle:
+            return
+        else:
+            time.sleep(POLL)
+
+
+def _take(folder: Path, path: Path) -> None:
+    try:
+        entry = queue.read(path)
+    except LlmbError as error:
+        _say(f"{error.message}; it is set aside as {queue.set_aside(path)}")
+        return
+    if entry is not None:
+        _guarded(folder, entry.id, entry.directory, entry)
+        queue.remove(folder, entry.id)
+
+
+def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
+    """Run one job or wait for it; nothing that goes wrong with it may stop the queue."""
+    try:
+        queue.set_running(folder, Running(id=run_id, directory=directory))
+        runner = _start(folder, entry) if entry is not None else None
+        _say(f"{run_id} {_wait(directory)}")
+        if runner is not None:
+            runner.poll()  # it has ended: let the system forget it
+    except LlmbError as error:
+        _give_up(run_id, directory, error.message)
+    except Exception:  # a bug, told in the log: the jobs behind shall run all the same
+        _give_up(run_id, directory, f"the supervisor failed; {folder / LOG} says how\n{traceback.format_exc()}")
+    finally:
+        queue.set_running(folder, None)
+
+
+def _give_up(run_id: str, directory: Path, reason: str) -> None:
+    _say(f"{run_id}: {reason}")
+    try:
+        if journal.read(directory) is None:
+            journal.conclude(directory, run_id, end_now(FAILED, reason.partition("\n")[0]))
+    except LlmbError as error:
+        _say(f"{run_id}: {error.message}")
+
+
+def _start(folder: Path, entry: Entry) -> shell.Popen[bytes] | None:
+    """Start the runner and wait until the run is its own; then the entry, with what it holds, goes."""
+    runner = None
+    if journal.read(entry.directory) is None:
+        if cancelled := journal.cancelled_by(entry.directory):
+            journal.conclude(entry.directory, entry.id, end_now(CANCELLED, cancelled))
+        else:
+            runner = _spawn(folder, entry)
+    queue.remove(folder, entry.id)
+    return runner
+
+
+def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
+    _say(f"{entry.id} starts in {entry.directory}")
+    runner = shell.spawn(entry.argv, env=entry.environment, cwd=Path("/"), log=folder / LOG, session=True)
+    while runner.poll() is None and journal.read(entry.directory) is None:
+        time.sleep(0.02)
+    if journal.read(entry.directory) is None:
+        raise LlmbError(f"its runner did not start; {folder / LOG} says why")
+    return runner
+
+
+def _wait(directory: Path) -> str:
+    """Wait until the run in ``directory`` is over, whoever started it; its end in words."""
+    seen = journal.read(directory)
+    if seen is None:
+        return "has not started"
+    while seen.end is None and not settle.is_abandoned(seen):
+        time.sleep(POLL)
+    end = seen.end or settle.settle(directory, seen)
+    return f"{end.state} {end.reason}".rstrip()
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

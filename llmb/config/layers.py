@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins the layers of a configuration: cluster_config.yaml < the user's file < the shell's SBATCH_ variables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmb import typed, yamlfile
+from llmb.config.find import CONFIG_FILE
+from llmb.config.schema import ClusterConfig, GpuTypeConfig, SlurmConfig, SlurmOptions
+
+# Each option of sbatch with the variables that set it, the older spelling last.
+_VARIABLES = {
+    "account": ("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),
+    "partition": ("SBATCH_PARTITION", "SLURM_PARTITION"),
+    "gres": ("SBATCH_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConfig:
+    """~/.config/llmb/config.yaml: what one user of a shared install sets for herself."""
+
+    account: str | None = None
+    partition: str | None = None
+    experiments_root: Path | None = None
+
+
+def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfig, list[str]]:
+    """The configuration of ``install`` with every layer, and a sentence for each layer above the file.
+
+    Raises InputFaults with file, line and the nearest valid word.
+    """
+    config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
+    if config.llmb_install == Path():
+        config = replace(config, llmb_install=install)
+    said: list[str] = []
+    user_file = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "llmb" / "config.yaml"
+    if user_file.is_file():
+        config = _with_user(config, typed.read(UserConfig, yamlfile.load(user_file)))
+        said.append(f"{user_file} is used over {CONFIG_FILE}")
+    if config.slurm is not None:
+        given = _variables(environ, said)
+        config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
+    return config, said
+
+
+def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
+    if user.experiments_root is not None:
+        config = replace(config, experiments_root=user.experiments_root)
+    given: dict[str, str | int | None] = {
+        name: value for name in ("account", "partition") if (value := getattr(user, name)) is not None
+    }
+    return config if config.slurm is None else replace(config, slurm=_set(config.slurm, given))
+
+
+def _variables(environ: Mapping[str, str], said: list[str]) -> dict[str, str | int | None]:
+    given: dict[str, str | int | None] = {}
+    for option, names in _VARIABLES.items():
+        name = next((name for name in names if environ.get(name)), None)
+        if name is None:
+            continue
+        value = environ[name]
+        given[option] = int(value) if value.isdecimal() else None if value.lower() == "null" else value
+        said.append(f"{name}={value} is used as the {option} of GPU jobs")
+    return given
+
+
+def _without(types: dict[str, GpuTypeConfig], given: Mapping[str, object]) -> dict[str, GpuTypeConfig]:
+    """The GPU types without what a higher layer sets for all GPU jobs."""
+    fields = {"partition": ("partition",), "gres": ("gres", "gpus_per_node")}
+    unset = dict.fromkeys(itertools.chain(*(names for option, names in fields.items() if option in given)))
+    return {name: replace(own, **unset) for name, own in types.items()}
+
+
+def _set(slurm: SlurmConfig, given: dict[str, str | int | None]) -> SlurmConfig:
+    return replace(slurm, gpu=SlurmOptions({**slurm.gpu.given, **given}))

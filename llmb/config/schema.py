@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cluster_config.yaml may say. Field names are the file's keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from llmb.gpus import GpuType, known_types
+from llmb.names import squash_workload, suggest
+from llmb.secrets import SECRETS_FILE, is_secret_name
+from llmb.typed import KeyFaultError
+
+SLURM_OPTIONS = (
+    "account", "partition", "qos", "gres", "reservation", "nodelist", "exclude", "constraint", "nice", "segment",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOptions:
+    """Options of sbatch for one kind of job; one given as null unsets the common one."""
+
+    given: dict[str, str | int | None] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, value: Any) -> SlurmOptions:
+        """Read a mapping of option names to values. Raises ValueError."""
+        if not isinstance(value, dict):
+            raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
+        for key, item in value.items():
+            if key not in SLURM_OPTIONS:
+                raise KeyFaultError(f"'{key}' is not a key here", key, hint=suggest(str(key), SLURM_OPTIONS))
+            if not (item is None or type(item) in (str, int)):
+                raise KeyFaultError(f"must be text, a number or null, not {item!r}", key)
+        return cls(dict(value))
+
+    def unparse(self) -> dict[str, str | int | None]:
+        """The mapping that ``parse`` reads."""
+        return self.given
+
+
+def _count(gres: str | int | None) -> int | None:
+    """The number of GPUs in ``8``, ``h100:8`` or ``gpu:h100:8``; None where it has none."""
+    match = re.fullmatch(r"(?:.*:)?(\d+)", str(gres))
+    return int(match[1]) if match is not None else None
+
+
+def _refuse_secrets(environment: dict[str, str], *path: str) -> None:
+    if secret := next(filter(is_secret_name, environment), None):
+        hint = f"keep it in {SECRETS_FILE}: llmb passes it on by name"
+        raise KeyFaultError("this looks like a secret", *path, secret, hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmConfig:
+    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used."""
+
+    account: str | None = None
+    partition: str | None = None
+    qos: str | None = None
+    gres: str | int | None = None
+    reservation: str | None = None
+    nodelist: str | None = None
+    exclude: str | None = None
+    constraint: str | None = None
+    nice: int | None = None
+    segment: int | None = None
+    container: Literal["pyxis", "none"] = "pyxis"
+    mpi: str | None = None
+    gpu: SlurmOptions = field(default_factory=SlurmOptions)
+    cpu: SlurmOptions = field(default_factory=SlurmOptions)
+
+    def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
+        """The value of one of SLURM_OPTIONS for GPU or CPU jobs."""
+        given = (self.gpu if kind == "gpu" else self.cpu).given
+        value: str | int | None = given[name] if name in given else getattr(self, name)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunaiPvc:
+    """A persistent volume claim: its name in Run:ai, where it is mounted, and the Kubernetes claim."""
+
+    name: str
+    path: str
+    claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunaiConfig:
+    """Run:ai: the control plane's API, the project, and the volume for files and logs."""
+
+    base_url: str
+    project: str
+    pvc: RunaiPvc
+    app_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallConfig:
+    """How the installer built this directory."""
+
+    venv_type: Literal["uv", "venv", "conda"] = "venv"
+    method: Literal["local", "slurm"] = "local"
+    node_architecture: str = "x86_64"
+    image_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTypeConfig:
+    """A GPU type of this cluster: ``like`` names the type whose rows and peaks apply; the rest overrides."""
+
+    like: str | None = None
+    partition: str | None = None
+    gres: int | None = None
+    gpus_per_node: int | None = None
+    peak_tflops: dict[str, float] | None = None
+    memory_gb: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadConfig:
+    """One installed workload: its environment of Python, and its variables."""
+
+    venv_path: Path | None = None
+    venv_type: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadsConfig:
+    """What is installed; ``installed`` None (not said) leaves every known workload to choose from."""
+
+    installed: tuple[str, ...] | None = None
+    config: dict[str, WorkloadConfig] = field(default_factory=dict)
+
+    def has(self, key: str) -> bool:
+        """Whether the workload ``key``, in any spelling, is installed."""
+        return self.installed is None or squash_workload(key) in map(squash_workload, self.installed)
+
+    def of(self, key: str) -> WorkloadConfig:
+        """What is said of the workload ``key``, in any spelling."""
+        said = (own for name, own in self.config.items() if squash_workload(name) == squash_workload(key))
+        return next(said, WorkloadConfig())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """cluster_config.yaml as a whole. ``llmb_install`` is set to the folder it was read from where it says nothing."""
+
+    schema_version: Literal[2] = 2
+    cluster_type: str
+    cluster_name: str = "cluster"
+    llmb_install: Path = Path()
+    experiments_root: Path | None = None
+    gpu_type: str
+    gpu_types: dict[str, GpuTypeConfig] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    pass_environment: tuple[str, ...] = ()
+    slurm: SlurmConfig | None = None
+    runai: RunaiConfig | None = None
+    install: InstallConfig = field(default_factory=InstallConfig)
+    workloads: WorkloadsConfig = field(default_factory=WorkloadsConfig)
+
+    def __post_init__(self) -> None:
+        known = [*known_types(), *self.gpu_types]
+        if self.gpu_type not in known:
+            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=suggest(self.gpu_type, known))
+        for name, own in self.gpu_types.items():
+            if own.like is not None and own.like not in known_types():
+                hint = suggest(own.like, list(known_types()))
+                raise KeyFaultError(f"'{own.like}' is not known", "gpu_types", name, "like", hint=hint)
+            if own.like is None and name not in known_types():
+                hint = "the known type whose configurations it takes"
+                raise KeyFaultError("needs the key 'like'", "gpu_types", name, hint=hint)
+        _refuse_secrets(self.environment, "environment")
+        for name, workload in self.workloads.config.items():
+            _refuse_secrets(workload.environment, "workloads", "config", name, "environment")
+
+    def rows_for(self, gpu_type: str) -> str:
+        """The known GPU type whose rows ``gpu_type`` takes: itself, or what it is ``like``."""
+        own = self.gpu_types.get(gpu_type)
+        return own.like if own is not None and own.like is not None else gpu_type
+
+    def gpu(self, gpu_type: str) -> GpuType:
+        """Peaks, memory and GPUs per node of ``gpu_type`` on this cluster: its own over those it is ``like``."""
+        base = known_types()[self.rows_for(gpu_type)]
+        own = self.gpu_types.get(gpu_type, GpuTypeConfig())
+        gres = _count(self.slurm.option("gres")) if self.slurm is not None else None
+        per_node = own.gpus_per_node or own.gres or gres or base.gpus_per_node
+        return GpuType(
+            gpus_per_node=per_node,
+            peak_tflops=base.peak_tflops if own.peak_tflops is None else own.peak_tflops,
+            memory_gb=base.memory_gb if own.memory_gb is None else own.memory_gb,
+        )
+
+    def experiments(self, workload: str) -> Path:
+        """Where the runs of ``workload`` lie."""
+        root = self.experiments_root or self.llmb_install / "workloads"
+        return root / workload / "experiments"

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one tree of errors: what went wrong, where, and the cure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class LlmbError(Exception):
+    """Something failed that the user can mend; ends the command with ``exit_code``.
+
+    ``hint`` is the cure. Any other exception that reaches the command line is a bug and keeps its traceback.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(LlmbError):
+    """Wrong usage or wrong input: nothing was done (exit code 2)."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong at one place: ``place`` is ``file:line`` or the name of an option, empty if there is none."""
+
+    message: str
+    place: str = ""
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+class InputFaults(UsageError):
+    """Several faults of one input, all of them told at once."""
+
+    def __init__(self, faults: list[Fault], *, hint: str | None = None) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults), hint=hint)
+        self.faults = faults
+
+
+class PreflightError(LlmbError):
+    """What stands in the way of a submission, all faults at once (exit code 1)."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = faults
+
+
+def describe(error: LlmbError) -> str:
+    """The text that the one printer shows for ``error``: each fault with its own hint, then the common hint."""
+    faults = getattr(error, "faults", None) or [Fault(message=error.message)]
+    lines = []
+    for fault in faults:
+        lines.append(f"error: {fault}")
+        if fault.hint:
+            lines.append(f"hint: {fault.hint}")
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return "\n".join(lines)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one module that writes files: whole or not at all, never half."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmb.errors import LlmbError
+
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash.
+
+    Raises LlmbError when the folder is not writable or the disk is full; then ``path`` is as it was.
+    """
+    part = _part(path)
+    try:
+        _write_new(part, text, mode)
+        part.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        _discard(part)
+
+
+def create_text(path: Path, text: str, *, mode: int = 0o644) -> bool:
+    """Write ``text`` to ``path`` if nothing is there yet; False when another was first.
+
+    Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
+    """
+    part = _part(path)
+    try:
+        _write_new(part, text, mode)
+        return _put_in_place(part, path, text, mode)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        _discard(part)
+
+
+def write_folder(path: Path, texts: Mapping[str, str]) -> None:
+    """Write a folder of text files, whole or not at all; one that is there is left as it is. Raises LlmbError."""
+    if path.is_dir():
+        return
+    part = _part(path)
+    try:
+        for name, text in texts.items():
+            write_text(part / name, text)
+        part.rename(path)
+    except OSError as error:
+        if not path.is_dir():  # else another has written it meanwhile
+            raise _cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_json(path: Path, data: Any, *, mode: int = 0o644) -> None:
+    """Write plain data as indented JSON, by ``write_text``."""
+    write_text(path, to_json(data), mode=mode)
+
+
+def to_json(data: Any) -> str:
+    """Plain data as the indented JSON text that our files hold."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path) -> Any | None:
+    """The data in a JSON file, None when there is no such file. Raises LlmbError when it is not JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
+
+
+def rotate(path: Path, *, limit: int) -> None:
+    """Rename a log of more than ``limit`` bytes to ``<name>.1``, over the one before. Nobody may be writing to it."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > limit:
+            path.replace(path.with_name(f"{path.name}.1"))
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        return part.stat().st_nlink == 2  # our own link, where an NFS server's first answer was lost
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _create_in_place(path, text, mode)
+    return True
+
+
+def _create_in_place(path: Path, text: str, mode: int) -> bool:
+    """The second best, for file systems without hard links: a reader may see the file empty for a moment."""
+    try:
+        _write_new(path, text, mode)
+    except FileExistsError:
+        return False
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _discard(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        part.unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> LlmbError:
+    return LlmbError(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")

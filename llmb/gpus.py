@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU types that llmb knows by itself: peaks, memory, GPUs per node; kept in gpus.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from llmb import typed, yamlfile
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuType:
+    """One type: ``peak_tflops`` dense TFLOPS of one GPU by dtype, ``memory_gb`` of one GPU (None: not known)."""
+
+    gpus_per_node: int
+    peak_tflops: dict[str, float] = field(default_factory=dict)
+    memory_gb: float | None = None
+
+
+@lru_cache(maxsize=1)
+def known_types() -> dict[str, GpuType]:
+    """Every GPU type of gpus.yaml by its name. Names match whole, never by a part (b200 is not gb200)."""
+    document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
+    return {name: typed.read(GpuType, document, (name,)) for name in document.data}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A launch: all that a cluster must know to start one job, frozen, with nothing left to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What each rank runs: a Python ``module`` (found on the staged programs' path) or a ``script`` file."""
+
+    module: str | None = None
+    script: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.module is None) == (self.script is None):
+            raise ValueError("a program is either a module or a script")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapper:
+    """A command that a rank's own goes through, evaluated in the rank's environment (NUMA binding, Nsight)."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A small text file that is written into the run's working folder before the ranks start."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
+
+    Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path.
+    """
+
+    name: str
+    nodes: int
+    ranks_per_node: int
+    time_limit: int
+    program: Program
+    args: tuple[str, ...] = ()
+    image: str | None = None
+    venv: str | None = None
+    mounts: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
+    files: tuple[StagedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What only a submission knows. Previews hold placeholders, so that the text they show is the text sent."""
+
+    id: str
+    timestamp: str
+    directory: str
+
+    @property
+    def path(self) -> Path:
+        """The run's directory."""
+        return Path(self.directory)
+
+
+PREVIEW_ID = "<id>"
+PREVIEW_TIMESTAMP = "<timestamp>"

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads plugins; one that fails is named with its reason, and nothing else suffers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from llmb import hookspecs
+from llmb.errors import LlmbError
+
+if TYPE_CHECKING:
+    import click
+
+    from llmb.clusters.base import ClusterType
+    from llmb.job import Job
+    from llmb.launch import Launch
+    from llmb.logs.spec import ParseSpec
+    from llmb.needs import Needs
+    from llmb.runs.record import RunRecord
+    from llmb.site import Site
+    from llmb.workload import Workload
+
+GROUP = "llmb"
+HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A workload and the plugin that offers it."""
+
+    source: str
+    workload: Workload
+
+
+@dataclass(eq=False, kw_only=True)
+class Plugins:
+    """The loaded plugins. Commands and cluster types are read at once, workloads when first asked for."""
+
+    manager: pluggy.PluginManager
+    default: str
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str]:
+        """``distribution:entry`` of each loaded plugin but llmb's own."""
+        return [name for name, _ in self.manager.list_name_plugin() if ":" in name]
+
+    def commands(self) -> list[click.Command]:
+        """Every command of llmb and its plugins; of two with one name the later plugin's is refused."""
+        return self._named("llmb_commands")
+
+    def cluster_types(self) -> dict[str, ClusterType]:
+        """Every cluster type by its name."""
+        return {kind.name: kind for kind in self._named("llmb_clusters")}
+
+    @cached_property
+    def offers(self) -> dict[str, Offer]:
+        """The workloads by their keys. A key, or a spelling of it, that two plugins claim is refused to both."""
+        from llmb.names import squash_workload
+
+        offers = [offer for source in self.sources if (offer := self._offer(source)) is not None]
+        by_name: dict[str, list[Offer]] = {}
+        for offer in offers:
+            by_name.setdefault(squash_workload(offer.workload.key), []).append(offer)
+        for rivals in by_name.values():
+            for offer in rivals if len(rivals) > 1 else []:
+                others = ", ".join(rival.source for rival in rivals if rival is not offer)
+                self._refuse(offer.source, f"its workload key '{offer.workload.key}' is claimed by {others} too")
+        return {rivals[0].workload.key: rivals[0] for rivals in by_name.values() if len(rivals) == 1}
+
+    def workloads(self) -> dict[str, Workload]:
+        """The workloads by their keys, in alphabetical order."""
+        return {key: self.offers[key].workload for key in sorted(self.offers)}
+
+    def setup(self, workload: Workload, site: Site) -> Needs | None:
+        """What ``workload`` needs at ``site``: its plugin's answer, else llmb's own, else None."""
+        answer: Needs | None = self._ask("llmb_setup", {"workload": workload, "site": site})
+        return answer
+
+    def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
+        """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
+        answer: Launch | None = self._ask("llmb_launch", {"workload": workload, "job": job, "site": site})
+        return answer
+
+    def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
+        """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
+        answer: ParseSpec | None = self._ask("llmb_parse", {"workload": workload, "run": run})
+        return answer
+
+    def _ask(self, hook: str, arguments: dict[str, Any]) -> Any:
+        """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing."""
+        source = self.offers[arguments["workload"].key].source
+        asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
+        caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
+        try:
+            return caller(**arguments)
+        except LlmbError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise LlmbError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+
+    def _offer(self, source: str) -> Offer | None:
+        hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
+        if hook is None:
+            return None
+        from llmb.workload import Workload
+
+        try:
+            workload = hook()
+            if not isinstance(workload, Workload):
+                raise TypeError(f"llmb_workload gives {workload!r}, not a Workload")
+            return Offer(source=source, workload=workload)
+        except (Exception, SystemExit) as error:
+            self._refuse(source, _reason(error))
+            return None
+
+    def _named(self, hook: str) -> list[Any]:
+        """What all plugins give for ``hook``, llmb's own first; of two things with one name the first."""
+        found: dict[str, Any] = {}
+        for source, plugin in self.manager.list_name_plugin():
+            implementation = getattr(plugin, hook, None)
+            try:
+                given = list(implementation()) if implementation is not None else []
+                for item in given:
+                    if not isinstance(getattr(item, "name", None), str):
+                        raise TypeError(f"{item!r} has no name")
+            except (Exception, SystemExit) as error:
+                self._refuse(source, f"{hook}: {_reason(error)}")
+                continue
+            for item in given:
+                if item.name in found:
+                    self._refuse(source, f"{hook}: the name '{item.name}' is taken")
+                else:
+                    found[item.name] = item
+        return list(found.values())
+
+    def _refuse(self, source: str, reason: str) -> None:
+        problem = Problem(source=source, reason=reason)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def load_plugins(
+    own: Iterable[tuple[str, Any]] | None = None, *, entries: Iterable[EntryPoint] | None = None
+) -> Plugins:
+    """llmb's own plugins (``own``, the last of them the default) and those of the entry-point group ``llmb``."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    built_in = list(_built_in() if own is None else own)
+    for name, plugin in built_in:
+        manager.register(plugin, name)
+    plugins = Plugins(manager=manager, default=built_in[-1][0])
+    found = entry_points(group=GROUP) if entries is None else entries
+    for entry in sorted(found, key=_source):
+        _register(plugins, entry)
+    return plugins
+
+
+def _built_in() -> list[tuple[str, Any]]:
+    from llmb import cli, clusters, nemo
+
+    return [("commands", cli), ("clusters", clusters), ("nemo", nemo)]
+
+
+def _source(entry: EntryPoint) -> str:
+    return f"{entry.dist.name if entry.dist is not None else 'unknown'}:{entry.name}"
+
+
+def _register(plugins: Plugins, entry: EntryPoint) -> None:
+    source = _source(entry)
+    try:
+        plugin = entry.load()
+        fault = _misspelt(plugin)
+        if fault is None:
+            plugins.manager.register(plugin, source)
+            return
+    except (Exception, SystemExit) as error:  # told by `llmb-run plugins`
+        if plugins.manager.has_plugin(source):
+            plugins.manager.unregister(name=source)
+        fault = _reason(error)
+    plugins.problems.append(Problem(source=source, reason=fault))
+
+
+def _misspelt(plugin: Any) -> str | None:
+    """What is wrong with the names of a plugin's hooks; None when nothing is."""
+    from llmb.names import suggest
+
+    marked = []
+    for name, member in vars(plugin).items() if inspect.ismodule(plugin) else inspect.getmembers(plugin):
+        is_marked = hasattr(member, f"{hookspecs.PROJECT}_impl")
+        if not inspect.isroutine(member) or not (is_marked or name.startswith("llmb_")):
+            continue
+        if name not in HOOKS:
+            return f"{name} is not a hook; {suggest(name, HOOKS)}"
+        if not is_marked:
+            return f"{name} lacks the mark @hookimpl"
+        marked.append(name)
+    return None if marked else "it implements no hook; " + "one of " + ", ".join(HOOKS)
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lock on a folder that may be on NFS or Lustre: exclusive create only, and a dead holder's lock is taken over.
+
+The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. It is taken by creating the next
+one exclusively, when the present one is marked released or its holder is gone. So two that both find a dead holder
+cannot both win: they create the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from llmb import files
+from llmb.errors import LlmbError
+from llmb.process import ProcessId
+
+STALE_AFTER = 300.0  # seconds without a heartbeat from another host
+HEARTBEAT = 30.0
+
+
+class LockHeldError(LlmbError):
+    """Another process holds the lock."""
+
+
+def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
+    prefix = f"{name}.lock."
+    found = [path for path in folder.glob(f"{prefix}*") if path.name.removeprefix(prefix).isdigit()]
+    return sorted((int(path.name.removeprefix(prefix)), path) for path in found)
+
+
+def holder(folder: Path, name: str) -> ProcessId | None:
+    """Who holds the lock now; None when nobody does."""
+    generations = _generations(folder, name)
+    return _holder_of(generations[-1][1]) if generations else None
+
+
+def _holder_of(path: Path) -> ProcessId | None:
+    try:
+        text = path.read_text()
+        age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    try:
+        owner = ProcessId.from_data(json.loads(text))
+    except (ValueError, KeyError, TypeError):  # released, or, without hard links, not written yet
+        return None if text == "released" or age > HEARTBEAT else _unknown()
+    if owner.is_here:
+        return owner if owner.is_alive() else None
+    return owner if age < STALE_AFTER else None
+
+
+def _unknown() -> ProcessId:
+    return ProcessId(host="another host", pid=0, start=0.0, boot="")
+
+
+def _try_acquire(folder: Path, name: str) -> Path | None:
+    generations = _generations(folder, name)
+    last = generations[-1] if generations else (0, None)
+    if last[1] is not None and _holder_of(last[1]) is not None:
+        return None
+    mine = folder / f"{name}.lock.{last[0] + 1}"
+    if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current()))):
+        return None
+    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had come and gone already
+        mine.unlink(missing_ok=True)
+        return None
+    for _, older in generations:
+        older.unlink(missing_ok=True)
+    return mine
+
+
+@contextlib.contextmanager
+def hold(
+    folder: Path, name: str, *, wait: float = 0.0, on_wait: Callable[[ProcessId], None] | None = None
+) -> Iterator[None]:
+    """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds for it. Raises LockHeldError.
+
+    ``on_wait`` is called once with the holder when it has to wait. While held, a heartbeat tells other hosts so.
+    """
+    deadline = time.monotonic() + wait
+    told = False
+    while (mine := _try_acquire(folder, name)) is None:
+        owner = holder(folder, name)
+        if time.monotonic() >= deadline:
+            who = f"process {owner.pid} on {owner.host}" if owner else "another process"
+            raise LockHeldError(f"{folder / name} is in use by {who}", hint="wait until it has finished")
+        if owner is not None and on_wait is not None and not told:
+            told = True
+            on_wait(owner)
+        time.sleep(0.05)
+    stop = threading.Event()
+    beat = threading.Thread(target=_beat, args=(mine, stop), daemon=True)
+    beat.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if mine.exists():  # its folder may have been removed, or another host may have taken a stale lock over
+            with contextlib.suppress(LlmbError):  # on a full disk the lock ends with this process
+                files.write_text(mine, "released")
+
+
+def _beat(path: Path, stop: threading.Event) -> None:
+    while not stop.wait(HEARTBEAT):
+        try:
+            os.utime(path)
+        except OSError:
+            return

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The default program of the local cluster: Hugging Face's model classes trained data parallel with torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from llmb import typed
+from llmb.errors import UsageError
+from llmb.job import Job
+from llmb.launch import Launch, Program, StagedFile
+from llmb.model import model_flops
+from llmb.needs import Needs, Venv
+from llmb.site import Site
+
+DTYPES = ("bf16", "fp32")
+RECIPE = "recipe.json"
+SEED = 1234
+
+
+def needs(site: Site) -> Needs:
+    """One environment with torch and transformers in the versions of the site's settings, the same for every workload.
+
+    Raises KeyError when ``site.settings`` lacks ``torch`` or ``transformers``.
+    """
+    pins = tuple(f"{name}=={site.settings[name]}" for name in ("torch", "transformers"))
+    return Needs(needs=(Venv(name="torch", requirements=pins),))
+
+
+def launch(job: Job, site: Site) -> Launch:
+    """``job`` as one process for each GPU (or CPU rank) of this machine. Raises UsageError for what it cannot run."""
+    if (ways := job.tp * job.pp * job.cp) > 1:
+        raise UsageError(
+            f"{job.experiment_name}: this machine's program is data parallel only, tp·pp·cp is {ways}",
+            hint="take size tiny, or --set tp=1 --set pp=1 --set cp=1 where the model fits one GPU",
+        )
+    if job.dtype not in DTYPES:
+        raise UsageError(
+            f"{job.experiment_name}: this machine's program trains in {' or '.join(DTYPES)}, not {job.dtype}",
+            hint=f"--dtype {DTYPES[0]}",
+        )
+    return Launch(
+        name=job.experiment_name,
+        nodes=1,
+        ranks_per_node=job.scale,
+        time_limit=job.time_limit,
+        program=Program(module="llmb_workloads.torch_pretrain"),
+        args=(RECIPE,),
+        venv=str(site.venv) if site.venv is not None else None,
+        environment=dict(job.env),
+        files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
+    )
+
+
+def recipe(job: Job) -> dict[str, Any]:
+    """All that the program is told, as plain data: nothing is looked up when it runs."""
+    profile = {"start_step": max(0, job.max_steps - 5), "stop_step": job.max_steps, "dir": "torch_profile"}
+    model = typed.to_data(job.model)
+    del model["gated"]
+    return {
+        "program": "torch_pretrain",
+        "model": model,
+        "parallelism": {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp},
+        "dtype": job.dtype,
+        "micro_batch": job.mbs,
+        "global_batch": job.gbs,
+        "max_steps": job.max_steps,
+        "learning_rate": job.learning_rate,
+        "seed": SEED,
+        "model_flops": model_flops(job.model),
+        "checkpoint": None,
+        "profile": profile if job.profile else None,
+    }

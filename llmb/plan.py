@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From requests to jobs: resolves names, expands every combination, collects every fault before anything goes out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from llmb.config import ClusterConfig
+from llmb.configure import Place, Wish, configure
+from llmb.errors import Fault, UsageError
+from llmb.job import Job, JobRequest
+from llmb.names import find_size, find_workload, find_workload_and_size, no_size
+from llmb.secrets import SECRETS_FILE, is_secret_name
+from llmb.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a list or a set of flags comes to: the jobs in order, what is wrong, and what is unusual.
+
+    ``places`` has where each job stands, in the order of ``jobs``.
+    """
+
+    jobs: tuple[Job, ...]
+    places: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """What the command line adds to every job, over all that a list says."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, int] = field(default_factory=dict)
+    force: bool = False
+
+
+def make_plan(
+    requests: Iterable[JobRequest],
+    workloads: Mapping[str, Workload],
+    config: ClusterConfig,
+    *,
+    extra: Extra | None = None,
+    gpu_type: str | None = None,
+) -> Plan:
+    """The jobs of all requests on ``gpu_type`` (the cluster's default where None). Pure; raises nothing."""
+    extra = extra or Extra()
+    gpu_type = gpu_type or config.gpu_type
+    jobs: list[tuple[Job, str]] = []
+    faults: dict[Fault, None] = {}
+    warnings: dict[str, None] = {}
+    for request in requests:
+        try:
+            _check_env({**request.env, **extra.env})
+        except UsageError as error:
+            faults[_fault(error, request.place)] = None
+        try:
+            found = resolve(request, workloads, gpu_type)
+        except UsageError as error:
+            faults[_fault(error, request.header or request.place)] = None
+            continue
+        place = place_of(config, gpu_type, found[0].key)
+        for wish in _wishes(request, *found, place, extra):
+            try:
+                job, unusual = configure(wish, place, force=extra.force)
+            except UsageError as error:
+                faults[_fault(error, request.place)] = None
+                continue
+            if request.faulty:
+                continue
+            jobs.append((job, request.place))
+            warnings |= dict.fromkeys(f"{request.place}: {text}" if request.place else text for text in unusual)
+    return Plan(
+        jobs=tuple(job for job, _ in jobs),
+        places=tuple(place for _, place in jobs),
+        faults=tuple(faults),
+        warnings=tuple(warnings),
+    )
+
+
+def resolve(request: JobRequest, workloads: Mapping[str, Workload], gpu_type: str) -> tuple[Workload, str]:
+    """The workload and the size that a request names, its proxy where it asks for that. Raises UsageError."""
+    if request.size is None:
+        sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
+        key, size = find_workload_and_size(request.workload, sizes, on=gpu_type)
+        if size is None and request.place:
+            hint = f"write one of {', '.join(f'{key}_{name}' for name in workloads[key].sizes)}"
+            raise UsageError(f"'{request.workload}' names no size", hint=hint)
+        size = size or workloads[key].default_size
+    else:
+        key = find_workload(request.workload, list(workloads))
+        size = find_size(request.size, workloads[key].sizes) or ""
+    workload = workloads[key]
+    if not size:
+        raise no_size(key, str(request.size), list(workload.sizes), on=gpu_type)
+    if not request.proxy:
+        return workload, size
+    proxy = workload.sizes[size].proxy
+    if proxy is None:
+        raise UsageError(f"{key} {size} has no proxy", hint="leave 'proxy' away")
+    return workload, proxy
+
+
+def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
+    """What a job of ``workload`` must know of the cluster."""
+    local = config.cluster_type == "local"
+    bare = config.slurm is not None and config.slurm.container == "none"
+    return Place(
+        gpu_type=gpu_type,
+        rows=config.rows_for(gpu_type),
+        gpus_per_node=config.gpu(gpu_type).gpus_per_node,
+        one_machine=local,
+        needs_image=not local and not bare,
+        environment={**config.environment, **config.workloads.of(workload).environment},
+    )
+
+
+def _wishes(request: JobRequest, workload: Workload, size: str, place: Place, extra: Extra) -> Iterator[Wish]:
+    """Every combination of a request: dtypes × scales × param values × repeats, and the profiled one."""
+    supported = workload.sizes[size].dtypes(place.rows)
+    default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
+    swept = {**request.params, **{name: (value,) for name, value in extra.params.items()}}
+    for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
+        for values in itertools.product(*swept.values()):
+            wish = Wish(
+                workload=workload, size=size, dtype=dtype, scale=scale, params=dict(zip(swept, values, strict=True)),
+                env={**request.env, **extra.env}, strong_scaling=request.strong_scaling, profile=request.profile,
+            )  # fmt: skip
+            yield from (replace(wish, repeat=repeat) for repeat in range(1, request.repeats + 1))
+            if request.add_profile:
+                yield replace(wish, profile=True)
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for name in env:
+        if is_secret_name(name):
+            raise UsageError(
+                f"{name} looks like a secret; a job's environment is written into its script and record",
+                hint=f"export it, or keep it in {SECRETS_FILE}: llmb passes it on by name",
+            )
+
+
+def _fault(error: UsageError, place: str) -> Fault:
+    return Fault(place=place, message=error.message, hint=error.hint)

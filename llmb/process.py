@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process is which: an identity that survives neither the process nor a reboot, so that it is never mistaken."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PROC = Path("/proc")
+_SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessId:
+    """A process: host name, process id, start time and the boot it started under.
+
+    ``start`` is for comparing alone: seconds since the boot, which setting the clock leaves alone; since the epoch on
+    systems without ``/proc``.
+    """
+
+    host: str
+    pid: int
+    start: float
+    boot: str
+
+    @classmethod
+    def current(cls) -> ProcessId:
+        """This process."""
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The process ``pid`` of this host. Raises psutil.NoSuchProcess."""
+        return cls(host=host_name(), pid=pid, start=_look(pid)[0], boot=boot_id())
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> ProcessId:
+        """The identity that was written with ``dataclasses.asdict``."""
+        return cls(host=data["host"], pid=data["pid"], start=data["start"], boot=data["boot"])
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a process of this host, so that ``is_alive`` can know."""
+        return self.host == host_name()
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether it started after this host's last boot. Only to be asked where ``is_here``."""
+        return self.boot == boot_id()
+
+    def is_alive(self) -> bool:
+        """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``."""
+        try:
+            start, ended = _look(self.pid)
+        except psutil.NoSuchProcess:
+            return False
+        return self.is_of_this_boot and not ended and abs(start - self.start) < _tolerance()
+
+    def find(self) -> psutil.Process | None:
+        """The process to signal, None when it has ended or its number belongs to another by now."""
+        try:
+            process = psutil.Process(self.pid)
+        except psutil.NoSuchProcess:
+            return None
+        return process if self.is_alive() else None
+
+
+def _look(pid: int) -> tuple[float, bool]:
+    """Start time of the process ``pid``, and whether it has ended (a zombie). Raises psutil.NoSuchProcess."""
+    if not _has_proc():
+        process = psutil.Process(pid)
+        return process.create_time(), process.status() == psutil.STATUS_ZOMBIE
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    fields = text.rpartition(b")")[2].split()  # the name before may hold anything
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK"), fields[0] in (b"Z", b"X")
+
+
+def _tolerance() -> float:
+    return 1e-6 if _has_proc() else _SAME_START
+
+
+@lru_cache(maxsize=1)
+def _has_proc() -> bool:
+    return (_PROC / "self" / "stat").exists()
+
+
+@lru_cache(maxsize=1)
+def host_name() -> str:
+    """The short name of this host."""
+    return socket.gethostname().split(".")[0]
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """A word that changes with each boot of this host."""
+    source = _PROC / "sys/kernel/random/boot_id"
+    return source.read_text().strip() if source.exists() else f"{psutil.boot_time():.0f}"

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results: what each run measured, and whether it counts."""
+
+from llmb.results.build import result_of_log, result_of_run
+from llmb.results.columns import csv_rows, result_columns, table_rows
+from llmb.results.find import find_logs, last_attempts, log_of, run_directory
+from llmb.results.report import report
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+
+__all__ = [
+    "FAILED", "RUNNING", "SUCCESS", "Result", "csv_rows", "find_logs", "last_attempts", "log_of", "report",
+    "result_columns", "result_of_log", "result_of_run", "run_directory", "table_rows",
+]  # fmt: skip

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says in words why a run has no result, or what is particular about the one that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmb.failures import find_cause, kind_of_end
+from llmb.logs.samples import Samples
+from llmb.logs.text import plain
+from llmb.results.result import FAILED, RUNNING, Result
+from llmb.state import COMPLETED, TIMEOUT, UNKNOWN, JobState
+from llmb.state import RUNNING as AT_WORK
+
+
+def of_run(status: str, state: JobState, samples: Samples, result: Result, logs: Sequence[Path]) -> str | None:
+    """The reason of a recorded run's status; ``logs`` are searched for the cause of a failure, in this order."""
+    if status == RUNNING:
+        return _waiting(state, samples, result)
+    if status == FAILED:
+        return _joined(_end_of(state), _stopped(samples, result), _cause(logs, state), _attempts(samples))
+    ended = "the time limit ended it after the measured steps: the measurement stands"
+    return _joined(ended if state.state == TIMEOUT else "", _attempts(samples)) or None
+
+
+def of_log(status: str, samples: Samples, result: Result, log: Path) -> str | None:
+    """The reason of the status of a log without a record."""
+    if status == FAILED:
+        return _joined(_stopped(samples, result), _cause([log], None), _attempts(samples))
+    return _attempts(samples) or None
+
+
+def _waiting(state: JobState, samples: Samples, result: Result) -> str:
+    why = plain(state.reason)
+    if state.state == UNKNOWN:
+        return f"state not known: {why}" if why else "state not known"
+    if state.state != AT_WORK:
+        return f"waiting: {why or state.state}"
+    if samples.max_iteration is None:
+        return "running, no step yet"
+    return f"at step {samples.max_iteration + 1} of {result.steps}"
+
+
+def _end_of(state: JobState) -> str:
+    """The scheduler's word: ``FAILED, exit code 1 (NonZeroExitCode)``; nothing for a job that says it succeeded."""
+    if state.state == COMPLETED:
+        return ""
+    code = f", exit code {state.exit_code}" if state.exit_code else ""
+    why = plain(state.reason)
+    return f"{state.state}{code}" + (f" ({why})" if why and why != state.state else "")
+
+
+def _stopped(samples: Samples, result: Result) -> str:
+    if samples.max_iteration is None:
+        return "no step in the log"
+    last = (result.steps or 0) - 1
+    if samples.max_iteration < last:
+        return f"stopped at iteration {samples.max_iteration} of {last}"
+    return "" if result.time_mean_seconds is not None else f"iterations {result.window} are not all in the log"
+
+
+def _cause(logs: Sequence[Path], state: JobState | None) -> str:
+    for log in logs:
+        if (cause := find_cause(log)) is not None:
+            return f"{cause.kind}: {cause.line}"
+    return (kind_of_end(state) or "") if state else ""
+
+
+def _attempts(samples: Samples) -> str:
+    return f"the last of {samples.attempts} attempts in the log" if samples.attempts > 1 else ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where runs are: makes a new run's directory, finds the old ones, keeps what polling saw last."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from llmb import files, typed, yamlfile
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError, UsageError
+from llmb.launch import Stamp
+from llmb.runs import record
+from llmb.runs.record import RECORD, RunRecord
+from llmb.state import JobState
+
+STATE = "state.json"
+
+
+def new_id() -> str:
+    """A new run's id: eight letters and digits; it starts with a letter, as no scheduler's id does."""
+    chosen = random.SystemRandom()
+    return chosen.choice(string.ascii_lowercase) + "".join(chosen.choices(string.ascii_lowercase + string.digits, k=7))
+
+
+def new_directory(experiments: Path, name: str, now: int) -> Stamp:
+    """Make the directory of a new run of ``name``; its timestamp is ``now`` or the first free second after it."""
+    folder = experiments / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            directory = folder / f"{name}_{now}"
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                now += 1
+                continue
+            (directory / name).mkdir()
+            return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
+    except OSError as error:
+        hint = "experiments_root in cluster_config.yaml or ~/.config/llmb/config.yaml names another place"
+        raise LlmbError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
+
+
+def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[str]]:
+    """Every run of this install, oldest first, and a sentence for each record that cannot be read."""
+    root = config.experiments_root or config.llmb_install / "workloads"
+    runs, unreadable = [], []
+    for path in root.glob(f"*/experiments/*/*/{RECORD}"):
+        try:
+            runs.append(record.load(path.parent))
+        except LlmbError as error:
+            unreadable.append(error.message)
+    return sorted(runs, key=lambda run: (run.created, run.name)), unreadable
+
+
+def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs that ``names`` mean: each a unique start of an id, a scheduler's id, or a run's directory.
+
+    Raises UsageError for a name that means none or several.
+    """
+    return [_find(name, runs) for name in names]
+
+
+def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
+    path = Path(name).expanduser().resolve()
+    exact = [run for run in runs if name in (run.id, run.scheduler_id, run.name) or run.directory.resolve() == path]
+    found = exact or [run for run in runs if name and run.id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(run.id for run in found[:8])
+        raise UsageError(f"'{name}' fits {len(found)} runs: {ids}", hint="write more of the id")
+    raise UsageError(f"no run is called '{name}'", hint="llmb-run jobs list shows the runs")
+
+
+def seen_state(run: RunRecord) -> JobState | None:
+    """What polling saw last of this run, None if it was never polled. Raises LlmbError for a damaged file."""
+    path = run.directory / STATE
+    data = files.read_json(path)
+    return typed.read(JobState, yamlfile.Document(name=str(path), data=data)) if data is not None else None
+
+
+def save_state(run: RunRecord, state: JobState) -> JobState:
+    """Keep what polling saw; a state that is an end is never overwritten. Gives the state that counts."""
+    seen = seen_state(run)
+    if seen is not None and (seen.is_end or seen == state):
+        return seen
+    files.write_json(run.directory / STATE, asdict(state))
+    return state

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one module that starts processes: argv lists, never a shell's string."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmb.errors import LlmbError
+
+Popen = subprocess.Popen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A process that has ended: its exit code and what it printed."""
+
+    argv: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+
+def run(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float | None = None, cwd: Path | None = None
+) -> Completed:
+    """Run a program to its end and collect what it prints; ``timeout`` in seconds.
+
+    Raises LlmbError when it cannot be started or takes too long.
+    """
+    try:
+        done = subprocess.run(
+            argv, env=env, timeout=timeout, cwd=cwd, capture_output=True, check=False,
+            text=True, errors="replace", stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as error:
+        raise _cannot_start(argv, error) from error
+    except subprocess.TimeoutExpired as error:
+        raise LlmbError(f"{argv[0]} did not answer within {timeout:g} s") from error
+    return Completed(argv=tuple(argv), code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def run_logged(argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None) -> int:
+    """Run a program to its end with all that it prints appended to the file ``log``; its exit code.
+
+    Raises LlmbError when it cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        try:
+            return subprocess.run(
+                argv, env=env, check=False, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            ).returncode
+        except OSError as error:
+            raise _cannot_start(argv, error) from error
+
+
+def spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, session: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a program that goes on by itself, its output appended to ``log``, whose folder is there.
+
+    ``session`` detaches it from this terminal: it then outlives the command, the terminal and a hang-up. Raises
+    LlmbError when it cannot be started.
+    """
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise LlmbError(f"{log} cannot be written: {error.strerror}") from error
+    try:
+        return subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor,
+            start_new_session=session, close_fds=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise _cannot_start(argv, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def let_go(process: subprocess.Popen[bytes]) -> None:
+    """Forget a process that ``spawn`` started: nobody waits for it, and Python shall not warn of that."""
+    if process.poll() is None:
+        process.returncode = 0
+
+
+def _cannot_start(argv: Sequence[str], error: OSError) -> LlmbError:
+    if isinstance(error, FileNotFoundError) and error.filename == argv[0]:
+        return LlmbError(f"there is no program '{argv[0]}' here")
+    return LlmbError(f"{argv[0]} cannot be started: {error.strerror}: {error.filename}")

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes rows as a table, Markdown, CSV or JSON: what every command with ``--format`` prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FORMATS = ("table", "json", "csv", "md")
+_ANY_WIDTH = 1 << 14
+_NARROWEST = 12  # characters that text keeps in a line; numbers are never broken
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: the ``key`` of its values in a row and in CSV and JSON, the ``heading`` that people read (None: the
+    key with blanks), and how a value that is not None is shown to them; ``right`` aligns numbers."""
+
+    key: str
+    heading: str | None = None
+    show: Callable[[Any], str] = str
+    right: bool = False
+
+    def title(self) -> str:
+        """The heading that people read."""
+        return self.key.replace("_", " ") if self.heading is None else self.heading
+
+    def cell(self, row: Row) -> str:
+        """The row's value as people read it, empty where there is none."""
+        value = row.get(self.key)
+        return "" if value is None else escape(self.show(value))
+
+
+def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: int | None = None) -> str:
+    """The rows in one of FORMATS, with a newline at the end: nothing but data in JSON and CSV.
+
+    JSON and CSV hold the values themselves, table and Markdown what the columns show. A table is as wide as the
+    terminal (``width`` characters if given), else COLUMNS or as wide as it needs: text that does not fit goes on below.
+    """
+    if fmt == "json":
+        return to_json([{column.key: row.get(column.key) for column in columns} for row in rows])
+    if fmt == "csv":
+        return _csv(columns, rows)
+    if fmt == "md":
+        return _markdown(columns, rows)
+    return _print(_table(columns, rows), max(width or output_width(), _least_width(columns, rows)))
+
+
+def to_json(data: Any) -> str:
+    """Plain data as JSON that any parser takes: nan and inf become null, other than ASCII is escaped."""
+    return json.dumps(_finite(data), indent=2) + "\n"
+
+
+def escape(text: str) -> str:
+    """``text`` with each character that is not printable, a terminal's escape above all, written as its code."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` in at most ``width`` characters (5 or more), the middle left out."""
+    if len(text) <= width:
+        return text
+    end = (width - 3) // 2
+    return f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
+
+
+def output_width() -> int:
+    """How many characters a line on standard output may have."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isascii() and columns.isdigit() and int(columns) else _ANY_WIDTH
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    writer.writerows([[_csv_value(row.get(column.key)) for column in columns] for row in rows])
+    return stream.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, (list, tuple, Mapping)):
+        return json.dumps(_finite(value))
+    return escape(value) if isinstance(value, str) else value
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        # Text, not str: brackets in a str are rich's markup.
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(column.cell(row)) for column in columns))
+    return table
+
+
+def _least_width(columns: Sequence[Column], rows: Sequence[Row]) -> int:
+    from rich.cells import cell_len
+
+    total = 1
+    for column in columns:
+        widest = max(cell_len(text) for text in (column.title(), *(column.cell(row) for row in rows)))
+        total += (widest if column.right else min(widest, _NARROWEST)) + 3
+    return total
+
+
+def _markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    from rich import box
+
+    shown = [replace(column, heading=_piped(column.title()), show=_pipes_shown(column)) for column in columns]
+    table = _table(shown, rows)
+    table.box, table.pad_edge = box.MARKDOWN, True
+    head, rule, *body = _print(table, _ANY_WIDTH).splitlines(keepends=True)
+    marks = [
+        mark[:-1] + ":" if column.right else mark for mark, column in zip(rule.split("|")[1:-1], columns, strict=True)
+    ]
+    return "".join([head, "|" + "|".join(marks) + "|\n", *body])
+
+
+def _pipes_shown(column: Column) -> Callable[[Any], str]:
+    return lambda value: _piped(column.show(value))
+
+
+def _piped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _print(table: Table, width: int) -> str:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a workload is: its sizes, and for each the parallelism and batch on each GPU type, dtype and scale."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from llmb import typed, yamlfile
+from llmb.model import ModelShape, require_positive
+
+ANY_GPU = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """The global batch as a function of the GPU count N: ``4N``, ``N/2``, or a fixed number."""
+
+    text: str
+    per_gpu: Fraction | None
+    fixed: int | None
+
+    @classmethod
+    def parse(cls, value: Any) -> BatchRule:
+        """Read ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
+        text = str(value).replace(" ", "")
+        if re.fullmatch(r"[1-9]\d*", text):
+            return cls(text, None, int(text))
+        match = re.fullmatch(r"([1-9]\d*)?N(?:/([1-9]\d*))?", text)
+        if match is None:
+            raise ValueError(f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)")
+        return cls(text, Fraction(int(match[1] or 1), int(match[2] or 1)), None)
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+    def batch(self, gpus: int) -> Fraction:
+        """The global batch in samples at ``gpus``; the caller checks that it is whole."""
+        if self.fixed is not None:
+            return Fraction(self.fixed)
+        assert self.per_gpu is not None
+        return self.per_gpu * gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """GPU counts, ascending. Written as a list, or as ``16..2048`` for the powers of two between both ends."""
+
+    counts: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, value: Any) -> Scales:
+        """Read one count, a list of counts, or ``first..last``. Raises ValueError."""
+        match = re.fullmatch(r"(\d+)\.\.(\d+)", value) if isinstance(value, str) else None
+        if match is not None:
+            first, last = int(match[1]), int(match[2])
+            counts = [first << power for power in range(64) if first and first << power <= last]
+            if not counts or counts[-1] != last:
+                raise ValueError(f"'{value}': doubling {first} does not end at {last}")
+            return cls(tuple(counts))
+        counts = value if isinstance(value, list) else [value]
+        if not counts or any(type(count) is not int or count < 1 for count in counts):
+            raise ValueError(f"'{value}' are not scales: write [8, 16] or 8..128")
+        return cls(tuple(sorted(set(counts))))
+
+    def unparse(self) -> list[int]:
+        """The list that ``parse`` reads."""
+        return list(self.counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a workload's table: the parallelism and batch for these GPU types, dtypes and scales.
+
+    ``tp``/``pp``/``cp``/``ep``: ways of tensor, pipeline, context and expert parallelism; ``vp``: virtual pipeline
+    stages, None without; ``mbs``: micro batch in samples; ``layers``: where a row has fewer than its size;
+    ``strong_scaling``: the batch stays while the scale grows, taken only when asked for.
+    """
+
+    gpu: tuple[str, ...]
+    dtype: tuple[str, ...]
+    scales: Scales
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    vp: int | None = None
+    ep: int = 1
+    mbs: int
+    gbs: BatchRule
+    layers: int | None = None
+    strong_scaling: bool = False
+    time_limit_minutes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.gpu or not self.dtype:
+            raise ValueError("a row is for at least one gpu and one dtype")
+        require_positive(self)
+
+    def fits(self, gpu: str, dtype: str) -> bool:
+        """Whether the row is for this GPU type and dtype."""
+        return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """One size of a model with its rows.
+
+    ``pipeline_extra``: layers beside the transformer's that the pipeline split counts (2: embedding and loss);
+    ``exact_scales``: no scale beside the rows' own; ``whole_nodes``: a job takes all GPUs of its nodes;
+    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports);
+    ``proxy``: the size that ``proxy: true`` of a job list stands for.
+    """
+
+    model: ModelShape
+    rows: tuple[Row, ...]
+    pipeline_extra: int = 0
+    exact_scales: bool = False
+    whole_nodes: bool = True
+    discover: tuple[str, ...] | None = None
+    proxy: str | None = None
+    learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        cases = Counter(
+            (gpu, dtype, count, row.strong_scaling)
+            for row in self.rows
+            for gpu, dtype, count in itertools.product(row.gpu, row.dtype, row.scales.counts)
+        )
+        for (gpu, dtype, count, _), rows in cases.items():
+            if rows > 1:
+                raise ValueError(f"{rows} rows are for {gpu}, {dtype} at {count} GPUs: only one can be meant")
+
+    def gpu_types(self) -> list[str]:
+        """The GPU types of its rows, ``any`` among them, in the rows' order."""
+        return list(dict.fromkeys(gpu for row in self.rows for gpu in row.gpu))
+
+    def dtypes(self, gpu: str) -> list[str]:
+        """The dtypes that it supports on ``gpu``, in the rows' order; none when it does not support the type."""
+        return list(dict.fromkeys(dtype for row in self.rows for dtype in row.dtype if row.fits(gpu, dtype)))
+
+    def scales(self, gpu: str, dtype: str, *, strong: bool = False) -> list[int]:
+        """The GPU counts that are tested for this GPU type and dtype, ascending."""
+        rows = (row for row in self.rows if row.fits(gpu, dtype) and row.strong_scaling == strong)
+        return sorted({count for row in rows for count in row.scales.counts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none."""
+
+    key: str
+    title: str
+    sizes: dict[str, Size]
+    default_size: str
+    default_dtype: str
+    image: str | None = None
+    max_steps: int = 50
+    time_limit_minutes: int = 20
+
+    def __post_init__(self) -> None:
+        if self.default_size not in self.sizes:
+            raise ValueError(f"default_size '{self.default_size}' is not one of {', '.join(self.sizes)}")
+        for name, size in self.sizes.items():
+            if size.proxy is not None and size.proxy not in self.sizes:
+                raise ValueError(f"size {name}: its proxy '{size.proxy}' is not one of {', '.join(self.sizes)}")
+
+    def on(self, gpu: str) -> Mapping[str, Size]:
+        """The sizes that support the GPU type ``gpu``."""
+        return {name: size for name, size in self.sizes.items() if size.dtypes(gpu)}
+
+
+def read_workload(path: str | Path) -> Workload:
+    """The workload in a YAML file. Raises InputFaults that name file, line, key and the nearest valid word."""
+    return typed.read(Workload, yamlfile.load(Path(path)))

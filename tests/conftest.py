@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test shares: a home of its own, hand-made clusters, and the real commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import settings
+
+from llmb.cli import app
+from llmb.loader import load_plugins
+from llmb.workload import Workload
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("llmb", deadline=None)
+settings.load_profile("llmb")
+
+_OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
+_KEPT = ("LLMB_TEST_",)
+_PYTESTS = {"PYTEST_CURRENT_TEST"}
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_environment() -> Iterator[None]:
+    """Fails a test that leaves a variable behind, and puts the environment back."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    changed -= _PYTESTS
+    for name in changed:
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
+    if changed:
+        pytest.fail(f"the test left environment variables changed: {', '.join(sorted(changed))}")
+
+
+@pytest.fixture(autouse=True)
+def home(
+    no_leaked_environment: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """An empty home folder, and none of the variables that llmb obeys: no test sees the user's own files."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in [*os.environ]:
+        if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name == "STAGE_PATH":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a cluster_config.yaml by hand, nothing installed beside it; its folder. Keywords are further keys."""
+
+    def make(cluster_type: str = "slurm", gpu_type: str = "h100", *, name: str = "install", **keys: Any) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        config = {"schema_version": 2, "cluster_type": cluster_type, "gpu_type": gpu_type, **keys}
+        (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def llmb_run(tmp_path: Path) -> Command:
+    """Runs the real llmb-run without a terminal, in ``cwd``; keywords are further variables."""
+    program = shutil.which("llmb-run", path=str(Path(sys.executable).parent))
+    assert program is not None, "llmb-run is not installed beside this Python"
+
+    def run(*arguments: object, cwd: Path = tmp_path, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs llmb-run within this process: quicker, and open to monkeypatching."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        words = [str(argument) for argument in arguments]
+        code = app.run(words)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def workloads() -> dict[str, Workload]:
+    """The workloads that llmb brings, by key."""
+    found = load_plugins().workloads()
+    return {key: found[key] for key in ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small wheels in place of torch and transformers, an index that can be made to wait, and the real command."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",)}
+
+
+def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
+    """A wheel of one module that knows its version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    contents = {
+        f"{name}.py": f"__version__ = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    contents[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*contents, f"{info}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in contents.items():
+            archive.writestr(file, text)
+    return path
+
+
+@pytest.fixture(scope="session")
+def make_wheel() -> Callable[..., Path]:
+    """``write_wheel``, for tests that need other wheels."""
+    return write_wheel
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for pip's find-links."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name, versions in WHEELS.items():
+        for version in versions:
+            write_wheel(folder, name, version)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def environ(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which pip knows the wheels and nothing else, by pip's own variables."""
+    home = tmp_path_factory.mktemp("home")
+    return {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
+        "HOME": str(home),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "0",
+        "PIP_DEFAULT_TIMEOUT": "120",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+@pytest.fixture(scope="session")
+def command() -> str:
+    """The path of llmb-install."""
+    found = shutil.which("llmb-install", path=str(Path(sys.executable).parent))
+    assert found is not None, "llmb-install is not installed beside this Python"
+    return found
+
+
+Install = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def run_install(command: str, environ: dict[str, str]) -> Install:
+    """Run llmb-install without a terminal; keywords are further variables."""
+
+    def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, *map(str, arguments)], env={**environ, **variables}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Callable[..., Path]:
+    """Write an answers file for a machine without a GPU; keywords are further keys, as YAML."""
+
+    def write(**keys: str) -> Path:
+        path = tmp_path / "answers.yaml"
+        lines = {"cluster_type": "local", "install": str(tmp_path / "install"), "gpu_type": "cpu", **keys}
+        path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+        return path
+
+    return write
+
+
+class Gate:
+    """Links to wheels over HTTP; a request for the one called ``held`` waits until ``open`` is set."""
+
+    def __init__(self, folder: Path, held: str) -> None:
+        self.asked, self.open = threading.Event(), threading.Event()
+        gate = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments, directory=str(folder))
+
+            def do_GET(self) -> None:
+                if held in self.path:
+                    gate.asked.set()
+                    if not gate.open.wait(120):
+                        return
+                try:
+                    super().do_GET()
+                except ConnectionError:
+                    self.close_connection = True
+
+            def log_message(self, *arguments: Any) -> None:
+                """Nothing: pip has a log of its own."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+
+
+@pytest.fixture
+def gate(wheels: Path) -> Iterator[Gate]:
+    """The wheels over HTTP, with transformers behind the gate."""
+    made = Gate(wheels, "transformers-")
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.open.set()
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of llmb-install's usage: options, errors and their exit codes, and what a terminal changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pexpect
+import pytest
+import yaml
+
+Answers = Callable[..., Path]
+Install = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_help_imports_little() -> None:
+    code = (
+        "import sys; from llmb_installer.cli import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(', '.join({'yaml', 'rich', 'psutil', 'pluggy', 'llmb.loader'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--dry-run" in done.stdout
+
+
+def test_version(run_install: Install) -> None:
+    assert run_install("--version").stdout.startswith("llmb-install ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--config is missing, and there is no terminal to ask in\nhint: write an answers file"),
+        (["--confg", "x"], "Did you mean '--config'?"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
+        (["sttus"], "No such command 'sttus'"),
+    ],
+)
+def test_wrong_usage(run_install: Install, arguments: list[str], said: str) -> None:
+    done = run_install(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_wrong_answers(run_install: Install, answers: Answers) -> None:
+    path = answers(gpu_type="h1000", workloads="[lama]")
+    done = run_install("--config", path, "--yes")
+    assert done.returncode == 2
+    assert f"error: {path}:3: gpu_type 'h1000' is not known\nhint: did you mean 'h100'?\n" in done.stderr
+    assert f"error: {path}:4: no workload is called 'lama'\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_dry_run_shows_and_writes_nothing(run_install: Install, answers: Answers, tmp_path: Path) -> None:
+    done = run_install("--config", answers(workloads="[nemotron4]"), "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Install directory {tmp_path / 'install'} (cluster type local, GPU type cpu)" in done.stdout
+    assert "Python environment with torch==2.13.0, transformers==5.23.0; torch for CPUs" in done.stdout
+    assert "Free there: " in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.yaml"]
+
+
+def test_the_answers_in_effect_are_recorded(run_install: Install, answers: Answers, tmp_path: Path) -> None:
+    recorded, there = tmp_path / "recorded.yaml", tmp_path / "there"
+    done = run_install("--config", answers(), "--install", there, "--record", recorded, "--dry-run")
+    again = run_install("--config", recorded, "--dry-run")
+    assert (done.returncode, again.returncode) == (0, 0)
+    assert again.stdout == done.stdout
+    assert yaml.safe_load(recorded.read_text())["install"] == str(there)
+
+
+def test_without_a_terminal_yes_is_needed(run_install: Install, answers: Answers, tmp_path: Path) -> None:
+    done = run_install("--config", answers())
+    assert done.returncode == 2
+    assert "error: there is no terminal to confirm the plan in\nhint: give --yes" in done.stderr
+    assert not (tmp_path / "install").exists()
+
+
+def test_a_folder_that_cannot_be_made(run_install: Install, answers: Answers, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run_install("--config", answers(), "--install", tmp_path / "file" / "install", "--yes")
+    assert done.returncode == 1
+    assert "cannot be made: Not a directory\nhint: choose a folder that you may write" in done.stderr
+
+
+def test_a_folder_that_may_only_be_read(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, since no permission stops root."""
+    from llmb_installer import cli
+
+    def refuse(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(sys, "argv", ["llmb-install", "--config", str(answers()), "--yes"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert "cannot be made: Permission denied" in capsys.readouterr().err
+
+
+def terminal(command: str, environ: dict[str, str], *arguments: str) -> pexpect.spawn[str]:
+    return pexpect.spawn(command, list(arguments), env={**environ, "TERM": "xterm"}, encoding="utf-8", timeout=60)
+
+
+def test_a_terminal_without_answers(command: str, environ: dict[str, str]) -> None:
+    child = terminal(command, environ)
+    child.expect("asking the answers in the terminal is not part of this version")
+    child.expect("examples/local.yaml")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2
+
+
+@pytest.mark.parametrize(("typed", "code"), [("n\r", 1), ("\x03", 130)])
+def test_a_terminal_is_asked(
+    command: str, environ: dict[str, str], answers: Answers, tmp_path: Path, typed: str, code: int
+) -> None:
+    child = terminal(command, environ, "--config", str(answers()))
+    child.expect(r"Go ahead\? \[y/N\]: ")
+    child.send(typed)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == code
+    assert not (tmp_path / "install").exists()

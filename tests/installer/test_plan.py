@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the plan: which steps follow from what workloads need, and which of them are shared or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import LlmbError
+from llmb.loader import load_plugins
+from llmb.needs import Image, Needs, Venv
+from llmb.site import Site
+from llmb.workload import Workload
+from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
+from llmb_installer.place import site_of
+from llmb_installer.plan import intend, look
+from llmb_installer.steps import VenvStep
+
+TORCH = Venv(name="torch", requirements=("torch==1",))
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Plugins whose workloads need what the test says."""
+
+    needs: Mapping[str, Needs | None]
+
+    def workloads(self) -> dict[str, Workload]:
+        some = next(iter(load_plugins().workloads().values()))
+        return {key: replace(some, key=key) for key in self.needs}
+
+    def setup(self, workload: Workload, site: Site) -> Needs | None:
+        return self.needs[workload.key]
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Answers:
+    return Answers(cluster_type="local", install=tmp_path / "install", gpu_type="cpu")
+
+
+def steps(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "cpu") -> tuple[VenvStep, ...]:
+    return intend(answers, site_of(answers, gpu_type), StandIn(needs))[0].steps
+
+
+def one(*needs: Venv | Image) -> Needs:
+    return Needs(needs=needs)
+
+
+def test_equal_needs_are_one_step(answers: Answers) -> None:
+    other = Venv(name="other", requirements=("numpy",))
+    found = steps(answers, {"a": one(TORCH), "b": one(TORCH, other), "c": one(TORCH)})
+    assert [(step.key, step.workloads) for step in found] == [
+        ("venv torch", ("a", "b", "c")),
+        ("venv other", ("b",)),
+    ]
+
+
+def test_the_shipped_workloads_share_one_environment(answers: Answers) -> None:
+    asked = replace(answers, versions=Versions(torch=Version("2.9.1")))
+    intent, left_out = intend(asked, site_of(asked, "cpu"), load_plugins())
+    (step,) = intent.steps
+    assert step.need.requirements == ("torch==2.9.1", "transformers==5.23.0")
+    assert {"pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"} <= set(step.workloads)
+    assert left_out == []
+
+
+def test_the_content_decides_the_digest(answers: Answers, tmp_path: Path) -> None:
+    needs = {"a": one(TORCH)}
+    changed = [
+        steps(answers, {"a": one(replace(TORCH, requirements=("torch==2",)))}),
+        steps(answers, {"a": one(replace(TORCH, constraints=("numpy<2",)))}),
+        steps(answers, needs, gpu_type="h100"),
+        steps(replace(answers, torch_index=IndexUrl("https://host/")), needs),
+        steps(replace(answers, python=Interpreter("3.12")), needs),
+        steps(replace(answers, install=tmp_path / "elsewhere"), needs),
+    ]
+    digests = {step.digest for (step,) in [steps(answers, needs), *changed]}
+    assert len(digests) == 1 + len(changed)
+    assert steps(answers, needs)[0].digest == steps(answers, {"a": one(TORCH), "b": one(TORCH)})[0].digest
+
+
+def test_the_cpu_index_is_for_a_machine_without_a_gpu(answers: Answers) -> None:
+    needs = {"a": one(TORCH)}
+    assert steps(answers, needs)[0].torch.cpu_index is not None
+    assert steps(answers, needs, gpu_type="h100")[0].torch.cpu_index is None
+    assert steps(replace(answers, torch_cpu_index=None), needs)[0].torch.cpu_index is None
+
+
+def test_an_answer_is_over_the_plugin_for_python(answers: Answers) -> None:
+    needs = {"a": one(replace(TORCH, python="3.12"))}
+    assert steps(answers, needs)[0].python == "3.12"
+    assert steps(replace(answers, python=Interpreter("3.13")), needs)[0].python == "3.13"
+
+
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        (None, "bad does not say what it needs on cluster type local"),
+        (one(Image(reference="host/image:1")), "bad needs Image host/image:1, which this version cannot install"),
+        (one(replace(TORCH, requirements=("torch==2",))), "bad and a need different environments under one name"),
+        (one(Venv(name="../up", requirements=())), "'../up' cannot be a folder's name"),
+    ],
+)
+def test_what_cannot_be_installed(answers: Answers, needs: Needs | None, message: str) -> None:
+    both = {"a": one(TORCH), "bad": needs}
+    with pytest.raises(LlmbError, match=message):
+        steps(replace(answers, workloads=("a", "bad")), both)
+    intent, left_out = intend(answers, site_of(answers, "cpu"), StandIn(both))
+    assert intent.workloads == ("a",)
+    assert intent.steps == steps(answers, {"a": one(TORCH)})
+    assert message in left_out[0]
+
+
+def test_nothing_is_left_to_install(answers: Answers) -> None:
+    with pytest.raises(LlmbError, match="no workload can be installed here"):
+        steps(answers, {"a": None})
+
+
+def test_looking_writes_nothing(answers: Answers) -> None:
+    plan = look(intend(answers, site_of(answers, "cpu"), StandIn({"a": one(TORCH)}))[0])
+    assert [step.key for step in plan.todo] == ["venv torch"]
+    assert plan.config.changed
+    assert not plan.is_empty
+    assert not answers.install.exists()

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that a training log is read right whatever else is in it."""
+
+import math
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmb.errors import LlmbError
+from llmb.logs.reader import progress, read_log
+from llmb.logs.samples import Samples, Step
+from llmb.logs.scan import CHUNK, REACH
+from llmb.logs.spec import ParseSpec
+
+SPEC = ParseSpec()
+SAMPLE = (
+    "Training epoch 0, iteration 49/49 | lr: 7.496e-06 | global_batch_size: 128 | global_step: 49 | peak_memory_usage: "
+    "70833405952 | memory_allocated: 44271689728 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39 | "
+    "consumed_samples: 6400"
+)
+SAMPLE_STEP = Step(iteration=49, step_time=12.39, loss=11.96)
+END = "`Trainer.fit` stopped: `max_steps=50` reached."
+SAVE = (
+    "[NeMo I 2025-04-11 14:48:45 nemo_logging:393] Global Checkpoint Save : Rank: {} : Iteration: 50 : "
+    "Start time: 1744408121.151s : Save duration: {}s"
+)
+
+
+def line(iteration: int, last: int = 49, time: str = "12.39", tflops: str | None = "611.5", loss: str = "11.96") -> str:
+    flops = "" if tflops is None else f" | TFLOPS_per_GPU: {tflops}"
+    return (
+        f"Training epoch 0, iteration {iteration}/{last} | lr: 4.5e-06 | global_batch_size: 128 | "
+        f"global_step: {iteration} | reduced_train_loss: {loss} | train_step_timing in s: {time}{flops} | "
+        f"consumed_samples: {128 * (iteration + 1)}"
+    )
+
+
+def read(folder: Path, content: str | bytes) -> Samples:
+    path = folder / "log-x.out"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_log(path, SPEC)
+
+
+def iterations(samples: Samples) -> list[int]:
+    return [step.iteration for step in samples.steps]
+
+
+def test_the_sample_line(tmp_path: Path) -> None:
+    assert read(tmp_path, SAMPLE + "\n") == Samples(steps=(SAMPLE_STEP,), last=49, attempts=1)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["[default0]:", "0: ", " 0: ", "pretrain_x/0 ", "[2025-04-11 14:48:45] ", "\x1b[32m", "99%|##|\r"]
+)
+def test_what_stands_before_a_step(tmp_path: Path, prefix: str) -> None:
+    assert read(tmp_path, f"hello\n{prefix}{SAMPLE}\nworld\n").steps == (SAMPLE_STEP,)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "node:1:2 [7] NCCL INFO AllReduce: opCount 2" + SAMPLE + "\n",
+        SAMPLE + "[NeMo W 2025-04-11 14:48:45 nemo_logging:405] something\n",
+        SAMPLE + "\r",
+        SAMPLE.replace("train_step", "\x1b[1mtrain_step").replace(": 12.39", "\x1b[0m: \x1b[36m12.39\x1b[0m") + "\n",
+        SAMPLE.replace(" | ", "   |\t").replace(": 12.39", ":12.39") + "\r\n",
+        SAMPLE,
+    ],
+    ids=["glued before", "glued after", "carriage return", "coloured", "other blanks", "no newline"],
+)
+def test_a_step_wherever_it_stands(tmp_path: Path, content: str) -> None:
+    assert read(tmp_path, content).steps == (SAMPLE_STEP,)
+
+
+def test_two_steps_in_one_line_keep_their_own_values(tmp_path: Path) -> None:
+    samples = read(tmp_path, line(7, time="1.5", tflops=None) + "1: " + line(8, time="2.5", tflops="99.5") + "\n")
+    assert samples.steps == (
+        Step(iteration=7, step_time=1.5, loss=11.96),
+        Step(iteration=8, step_time=2.5, tflops=99.5, loss=11.96),
+    )
+
+
+def test_a_half_step_does_not_lend_its_iteration(tmp_path: Path) -> None:
+    halves = " | train_step_timing in s: 3.5\ntrain_step_timing in s: 4.5\rtrain_step_timing in s: 5.5\n"
+    (step,) = read(tmp_path, line(7) + halves).steps
+    assert (step.iteration, step.step_time) == (7, 12.39)
+    assert not read(tmp_path, "iteration 7/49 | lr: 1\rtrain_step_timing in s: 4.5\n").steps
+
+
+def test_values_go_by_key(tmp_path: Path) -> None:
+    content = (
+        "iteration 3/9 | TFLOPS_per_GPU: 1.234e+03 | train_step_timing in s: 12 | other_reduced_train_loss: 1 | "
+        "reduced_train_loss: 8.5 | tokens_per_sec_per_gpu: 5 | max_memory_reserved: 70833405952\n"
+    )
+    assert read(tmp_path, content).steps == (Step(iteration=3, step_time=12, tflops=1234, loss=8.5),)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e+03", 1000.0), ("4.5e-06", 4.5e-06), ("12", 12.0), ("1.601e+03", 1601.0), ("inf", math.inf)]
+)
+def test_numbers(tmp_path: Path, text: str, value: float) -> None:
+    (step,) = read(tmp_path, line(3, time=text, tflops=text, loss=text) + "\n").steps
+    assert (step.step_time, step.tflops, step.loss) == (value, value, value)
+
+
+def test_not_a_number(tmp_path: Path) -> None:
+    (step,) = read(tmp_path, line(3, loss="nan") + "\n").steps
+    assert step.loss is not None
+    assert math.isnan(step.loss)
+    assert step.step_time == 12.39
+
+
+@pytest.mark.parametrize("content", ["", "\n", "nothing here\n", "train_step_timing in s: 3.5\n", line(3)[:20]])
+def test_no_step(tmp_path: Path, content: str) -> None:
+    assert read(tmp_path, content) == Samples()
+
+
+def test_a_line_cut_anywhere_gives_the_true_value_or_none(tmp_path: Path) -> None:
+    whole = line(3, time="12.39", tflops="1.234e+03")
+    for end in range(len(whole)):
+        samples = read(tmp_path, line(2) + "\n" + whole[:end])
+        assert samples.steps[0].iteration == 2
+        for step in samples.steps[1:]:
+            assert (step.iteration, step.step_time) == (3, 12.39)
+            assert step.tflops in (None, 1234.0)
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    content = b"\xff\xfe\x00" + SAMPLE.encode() + b"\xc3\n\x80\x81"
+    assert read(tmp_path, content).steps == (SAMPLE_STEP,)
+
+
+def test_the_last_attempt_counts(tmp_path: Path) -> None:
+    lines = [*(line(i, time="1.5") for i in range(30)), SAVE.format(0, 4.389), END]
+    samples = read(tmp_path, "\n".join([*lines, *(line(i, time="2.5") for i in range(10, 20))]) + "\n")
+    assert (samples.attempts, samples.ended, samples.checkpoint_saves) == (2, False, ())
+    assert iterations(samples) == list(range(10, 20))
+    assert {step.step_time for step in samples.steps} == {2.5}
+
+
+def test_an_attempt_may_end_after_its_first_step(tmp_path: Path) -> None:
+    samples = read(tmp_path, "\n".join([line(0, time="1.5"), line(0, time="2.5"), line(1)]) + "\n")
+    assert samples.attempts == 2
+    assert iterations(samples) == [0, 1]
+
+
+def test_a_step_logged_by_two_ranks_is_one(tmp_path: Path) -> None:
+    samples = read(tmp_path, "\n".join(f"{rank}: {line(i)}" for i in range(3) for rank in range(2)) + "\n")
+    assert samples.attempts == 1
+    assert iterations(samples) == [0, 1, 2]
+
+
+def test_the_end_and_the_saves_of_rank_0(tmp_path: Path) -> None:
+    saves = [SAVE.format(rank, seconds) for rank, seconds in [(1, 9.5), (0, 4.389), (10, 8.5)]]
+    odd = "Global Checkpoint Save  :  Rank : 0  : Start time : 1.5s : Save duration : 5s"
+    samples = read(tmp_path, "\n".join([line(49), END, *saves, odd]) + "\n")
+    assert samples.ended
+    assert samples.checkpoint_saves == (4.389, 5.0)
+
+
+def test_another_announced_end(tmp_path: Path) -> None:
+    assert read(tmp_path, line(3, last=99) + "\n").last == 99
+
+
+def test_a_step_across_two_chunks(tmp_path: Path) -> None:
+    for shift in (0, 1, 100, 300):
+        noise = b"x" * (CHUNK - shift - 1) + b"\n"
+        assert read(tmp_path, noise + SAMPLE.encode() + b"\n" + noise + END.encode()).ended
+        assert iterations(read(tmp_path, noise + SAMPLE.encode() + b"\n")) == [49]
+
+
+def test_a_needle_far_from_its_iteration_is_none(tmp_path: Path) -> None:
+    assert not read(tmp_path, "iteration 1/9" + "x" * REACH + " | train_step_timing in s: 1.5\n").steps
+
+
+def test_noise_costs_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "log-x.out"
+    with path.open("wb") as stream:
+        for _ in range(32):
+            stream.write(b"node:1:2 [7] NCCL INFO AllReduce: opCount 2\n" * (CHUNK // 44))
+    tracemalloc.start()
+    try:
+        read_log(path, SPEC)
+        assert tracemalloc.get_traced_memory()[1] < 8 * CHUNK
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(LlmbError, match="cannot be read"):
+        read_log(tmp_path / "none", SPEC)
+    with pytest.raises(LlmbError, match="cannot be read"):
+        read_log(tmp_path, SPEC)
+
+
+def test_another_spec(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("step 4 of 9 seconds=1.5 speed=20\n")
+    spec = ParseSpec(
+        needle="seconds=",
+        iteration=r"step (?P<i>\d+) of (?P<last>\d+)",
+        keys={"step_time": "seconds", "tflops": "speed"},
+    )
+    assert read_log(path, spec).steps == (Step(iteration=4, step_time=1.5, tflops=20.0),)
+
+
+def test_progress(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    assert progress(path) is None
+    path.write_text("starting\n")
+    assert progress(path) is None
+    path.write_text("\n".join(line(i) for i in range(13)) + "\n" + line(13)[:40])
+    assert progress(path) == (12, 49)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(1 << 18, (12, 49)), (1 << 22, None)])
+def test_progress_reads_the_tail_alone(tmp_path: Path, noise: int, expected: tuple[int, int] | None) -> None:
+    path = tmp_path / "log"
+    path.write_text(line(12) + "\n" + "NCCL INFO\n" * (noise // 10))
+    assert progress(path) == expected
+
+
+PIECES = st.sampled_from(
+    [
+        b"train_step_timing in s", b": ", b"=", b"12.39", b"1e999", b"nan", b"iteration ", b"7/49", b"9/", b"\n", b"\r",
+        b" | ", b"\x1b[", b"\x1b]0;", b"m", b"Global Checkpoint Save", b"Save duration: ", b"Rank: ",
+        b"`Trainer.fit` stopped", b"\xff",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join))
+def test_no_bytes_make_it_fail(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    samples = read(folder, content)
+    assert (samples.attempts > 0) == bool(samples.steps)
+    if samples.steps:
+        assert progress(folder / "log-x.out") is not None
+
+
+@given(
+    st.lists(st.floats(0.001, 9000).map(lambda value: float(f"{value:.4}")), min_size=1, max_size=60),
+    st.binary(max_size=30),
+)
+def test_every_step_is_found_between_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, times: list[float], noise: bytes
+) -> None:
+    lines = [line(i, last=len(times) - 1, time=format(value, ".4")).encode() for i, value in enumerate(times)]
+    samples = read(tmp_path_factory.getbasetemp(), b"".join(noise + b"\n" + text + b"\n" for text in lines))
+    assert [step.step_time for step in samples.steps] == times
+    assert (samples.last, samples.attempts) == (len(times) - 1, 1)

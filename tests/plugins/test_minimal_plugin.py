@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that the smallest plugin stays small and is a plugin."""
+
+import importlib.util
+import tomllib
+from pathlib import Path
+
+import pluggy
+
+from llmb import hookspecs
+from llmb.workload import Workload, read_workload
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"
+MODULE = FOLDER / "llmb_example" / "__init__.py"
+
+
+def test_it_is_one_pyproject_one_module_and_one_table() -> None:
+    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*") if path.suffix != ".pyc"}
+    assert files == {"README.md", "pyproject.toml", "llmb_example/__init__.py", "llmb_example/workload.yaml"}
+    written = [FOLDER / name for name in files - {"README.md"}]
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in written) <= 40
+
+
+def test_its_entry_point_names_the_module() -> None:
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["entry-points"] == {"llmb": {"example": MODULE.parent.name}}
+
+
+def test_the_hook_gives_what_the_table_says() -> None:
+    spec = importlib.util.spec_from_file_location("llmb_example", MODULE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module)
+    (workload,) = manager.hook.llmb_workload()
+    assert workload == read_workload(MODULE.with_name("workload.yaml"))
+
+
+def test_it_runs_on_h100_and_on_a_laptop() -> None:
+    workload: Workload = read_workload(MODULE.with_name("workload.yaml"))
+    assert workload.key == "pretrain_example"
+    assert {gpu: list(workload.on(gpu)) for gpu in ("h100", "cpu", "b200")} == {
+        "h100": ["1b"],
+        "cpu": ["tiny"],
+        "b200": [],
+    }
+    assert workload.sizes["1b"].scales("h100", "bf16") == [8, 16, 32, 64]

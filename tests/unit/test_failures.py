@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that each kind of failure is told from its own log, and from no other's."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmb import failures
+from llmb.failures import Cause, Signature, find_cause, kind_of_end, table
+from llmb.state import JobState
+
+STEP = "Training epoch 0, iteration 3/49 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39\n"
+CONSEQUENCES = """\
+srun: error: node1: task 3: Exited with exit code 1
+srun: Terminating StepId=389757.0
+slurmstepd: error: Job step aborted: Waiting up to 32 seconds for job step to finish.
+srun: error: node2: task 9: Killed
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+NOISE = """\
+sudo: a terminal is required to read the password
+NCCL INFO NET/Plugin: Could not find: libnccl-net.so
+[W socket.cpp:752] [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved: client socket has timed out
+[rank0]:[W ProcessGroupNCCL.cpp] Warning: destroy_process_group() was not called before program exit
+node1:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>
+cp: cannot stat 'x': No such file or directory
+loading weights: vocabulary is padded to be divisible by 128
+"""
+TRACEBACK = """\
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/opt/train.py", line 7, in <module>
+[rank4]: something of another rank
+[rank3]:     main()
+[rank3]: {}
+"""
+LOGS = {
+    "GPU out of memory": "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "host out of memory": "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.",
+    "GPU hardware": "kernel: NVRM: Xid (PCI:0000:18:00): 79, pid=1, GPU has fallen off the bus.",
+    "NCCL hang": "[rank1]:[E] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
+    "NCCL error": "node1:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2 with status=12 opcode=0 len=0",
+    "rendezvous": "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms",
+    "crash": "[node1:123] *** Process received signal *** Segmentation fault (11)",
+    "numeric": STEP.replace("11.96", "nan").strip(),
+    "NUMA binding": "libnuma: Warning: node argument 4 is out of range",
+    "wrong configuration": "RuntimeError: world_size (16) is not divisible by expert_tensor_model size (64)",
+    "image": "pyxis: [ERROR] No such file or directory: /lustre/images/nvidia+nemo+25.04.01.sqsh",
+    "MPI plugin": "srun: error: cannot find mpi plugin for mpi/pmix",
+    "Hugging Face": "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)",
+    "disk": "OSError: [Errno 28] No space left on device: '/lustre/x'",
+    "time limit": "slurmstepd: error: *** JOB 389757 ON node1 CANCELLED AT 2025-04-11T14:48:45 DUE TO TIME LIMIT ***",
+    "preempted": "slurmstepd: error: *** JOB 389757 ON node1 CANCELLED AT 2025-04-11T14:48:45 DUE TO PREEMPTION ***",
+    "node failure": "slurmstepd: error: *** JOB 389757 ON node1 CANCELLED AT 2025-04-11 DUE TO NODE FAILURE ***",
+    "cancelled": "slurmstepd: error: *** JOB 389757 ON node1 CANCELLED AT 2025-04-11T14:48:45 ***",
+    "submit refused": "sbatch: error: Invalid account or account/partition combination specified",
+    "Run:ai": "Warning Failed kubelet Error: ImagePullBackOff",
+    "Python": "ModuleNotFoundError: No module named 'nemo'",
+}
+
+
+def cause_of(folder: Path, text: str | bytes) -> Cause | None:
+    path = folder / "log.out"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return find_cause(path)
+
+
+def kind_of(folder: Path, text: str) -> str | None:
+    cause = cause_of(folder, text)
+    return cause.kind if cause else None
+
+
+def test_every_row_of_the_table_has_a_log_here() -> None:
+    assert {row.kind for row in table().causes} | {"Python"} == set(LOGS)
+
+
+@pytest.mark.parametrize(("kind", "line"), LOGS.items())
+def test_a_log_tells_its_kind_and_its_line(tmp_path: Path, kind: str, line: str) -> None:
+    assert cause_of(tmp_path, STEP + NOISE + line + "\n" + CONSEQUENCES) == Cause(kind=kind, line=line)
+
+
+@pytest.mark.parametrize("row", table().causes, ids=lambda row: f"{row.kind}: {row.text[0]}")
+def test_each_text_of_a_row_is_enough_and_beside_is_needed(tmp_path: Path, row: Signature) -> None:
+    for text in row.text:
+        for beside in row.beside or ("",):
+            assert kind_of(tmp_path, f"{STEP}error: {text} x {beside} \n") == row.kind
+        if row.beside:
+            assert kind_of(tmp_path, f"{STEP}error: {text} x \n{row.beside[0]}\n") is None
+
+
+@pytest.mark.parametrize("text", ["", STEP, CONSEQUENCES, NOISE, "\n".join([NOISE, STEP, CONSEQUENCES])])
+def test_consequences_and_noise_are_no_cause(tmp_path: Path, text: str) -> None:
+    assert cause_of(tmp_path, text) is None
+
+
+def test_the_earliest_cause_counts(tmp_path: Path) -> None:
+    kinds = [kind for kind in LOGS if kind != "Python"]
+    for kind, other in zip(kinds, kinds[1:] + kinds[:1], strict=True):
+        assert kind_of(tmp_path, f"{LOGS[kind]}\n{STEP}{LOGS[other]}\n") == kind
+        assert kind_of(tmp_path, f"{LOGS[other]}\n{STEP}{LOGS[kind]}\n") == other
+
+
+def test_in_one_line_the_order_of_the_table_decides(tmp_path: Path) -> None:
+    line = "torch.distributed.DistBackendError: ncclUnhandledCudaError: Cuda failure 2 'out of memory'"
+    assert kind_of(tmp_path, line) == "GPU out of memory"
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "[default3]:[rank3]: ", "3: "])
+def test_the_last_line_of_a_traceback(tmp_path: Path, prefix: str) -> None:
+    text = "".join(
+        f"{prefix}{line}\n"
+        for line in ["Traceback (most recent call last):", "  File 'x'", "    f()", "ValueError: bad"]
+    )
+    assert cause_of(tmp_path, text + CONSEQUENCES) == Cause(kind="Python", line="ValueError: bad")
+
+
+def test_a_traceback_among_other_ranks_text(tmp_path: Path) -> None:
+    assert cause_of(tmp_path, TRACEBACK.format("KeyError: 'x'")) == Cause(kind="Python", line="KeyError: 'x'")
+
+
+def test_a_traceback_with_text_glued_before_it(tmp_path: Path) -> None:
+    text = "epoch 0 Traceback (most recent call last):\n  File 'x'\n    f()\nKeyError: 'x'\n"
+    assert cause_of(tmp_path, text) == Cause(kind="Python", line="KeyError: 'x'")
+
+
+def test_a_traceback_in_a_frame(tmp_path: Path) -> None:
+    text = "╭── Traceback (most recent call last) ──╮\n│ /opt/x.py:3 in f │\n╰──────╯\nKeyError: 'x'\n"
+    assert cause_of(tmp_path, text) == Cause(kind="Python", line="KeyError: 'x'")
+
+
+def test_a_traceback_that_is_cut_off(tmp_path: Path) -> None:
+    assert cause_of(tmp_path, TRACEBACK.split("[rank3]: {}")[0]) is None
+
+
+def test_the_launchers_own_traceback_is_a_consequence(tmp_path: Path) -> None:
+    launcher = TRACEBACK.format("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ")
+    assert cause_of(tmp_path, launcher) is None
+    assert kind_of(tmp_path, LOGS["disk"] + "\n" + launcher) == "disk"
+
+
+def test_a_python_error_yields_to_a_specific_cause(tmp_path: Path) -> None:
+    text = TRACEBACK.format("ImportError: optional thing") + STEP * 100 + LOGS["GPU out of memory"]
+    assert kind_of(tmp_path, text) == "GPU out of memory"
+
+
+def test_a_python_error_is_the_cause_of_the_hang_that_follows(tmp_path: Path) -> None:
+    text = TRACEBACK.format("ValueError: bad") + STEP * 100 + LOGS["NCCL hang"]
+    assert cause_of(tmp_path, text) == Cause(kind="Python", line="ValueError: bad")
+
+
+def test_an_exceptions_further_lines_belong_to_it(tmp_path: Path) -> None:
+    text = (
+        TRACEBACK.format("torch.distributed.DistBackendError: NCCL error") + "[rank3]: ncclRemoteError: A call failed\n"
+    )
+    assert kind_of(tmp_path, text) == "NCCL error"
+
+
+def test_both_ends_of_a_large_log_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_HEAD", 1 << 12)
+    monkeypatch.setattr(failures, "_TAIL", 1 << 12)
+    middle = STEP * 1000
+    assert kind_of(tmp_path, LOGS["image"] + "\n" + middle) == "image"
+    assert kind_of(tmp_path, middle + LOGS["disk"]) == "disk"
+    assert kind_of(tmp_path, middle + LOGS["disk"] + "\n" + middle) is None
+
+
+def test_the_line_is_fit_to_be_shown(tmp_path: Path) -> None:
+    cause = cause_of(tmp_path, b"\x1b[31mOSError: No space left on device\x1b[0m\x07 \xff" + b"x" * 3000)
+    assert cause is not None
+    assert cause.line.startswith("OSError: No space left on device")
+    assert cause.line.isprintable()
+    assert len(cause.line) <= 300
+
+
+def test_no_log(tmp_path: Path) -> None:
+    assert find_cause(tmp_path / "none") is None
+    assert find_cause(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "kind"),
+    [
+        ("OUT_OF_MEMORY", None, "host out of memory"),
+        ("NODE_FAIL", None, "node failure"),
+        ("CANCELLED", 137, "cancelled"),
+        ("FAILED", 137, "host out of memory"),
+        ("FAILED", 139, "crash"),
+        ("FAILED", 1, None),
+    ],
+)
+def test_what_the_end_says_by_itself(state: str, code: int | None, kind: str | None) -> None:
+    assert kind_of_end(JobState(state=state, exit_code=code)) == kind
+
+
+WORDS = [text.encode() for row in table().causes for text in (*row.text, *row.beside)]
+PIECES = st.sampled_from([*WORDS, b"Traceback (most recent call last)", b"\n", b"\r", b" ", b"[rank0]: ", b"\x1b[0m"])
+
+
+@given(st.lists(PIECES | st.binary(max_size=6), max_size=30).map(b"".join))
+def test_no_bytes_make_it_fail(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    cause = cause_of(tmp_path_factory.getbasetemp(), content)
+    assert cause is None or cause.line.isprintable()

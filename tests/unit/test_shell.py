@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the starting of processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmb import shell
+from llmb.errors import LlmbError
+
+NOWHERE = "/nowhere/program"
+
+
+def test_a_run_gives_code_and_output(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getcwd(), os.environ['A'], sys.stdin.read()); sys.exit('bad \\udcff')"
+    done = shell.run([sys.executable, "-c", code], env={"A": "1"}, cwd=tmp_path)
+    assert (done.code, done.out, done.err) == (1, f"{tmp_path} 1 \n", "bad \\udcff\n")
+
+
+def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(LlmbError, match=f"there is no program '{NOWHERE}' here"):
+        shell.run([NOWHERE])
+    with pytest.raises(LlmbError, match=f"there is no program '{NOWHERE}' here"):
+        shell.run_logged([NOWHERE], log)
+    with pytest.raises(LlmbError, match=f"there is no program '{NOWHERE}' here"):
+        shell.spawn([NOWHERE], env={}, cwd=tmp_path, log=log)
+    with pytest.raises(LlmbError, match=r"true cannot be started: No such file or directory: .*gone"):
+        shell.run(["/bin/true"], cwd=tmp_path / "gone")
+    with pytest.raises(LlmbError, match="cannot be started: Permission denied"):
+        shell.run([str(log)])
+    with pytest.raises(LlmbError, match="gone/log cannot be written"):
+        shell.spawn(["/bin/true"], env={}, cwd=tmp_path, log=tmp_path / "gone/log")
+
+
+def test_a_run_that_takes_too_long() -> None:
+    with pytest.raises(LlmbError, match=r"sleep did not answer within 0\.1 s"):
+        shell.run(["sleep", "600"], timeout=0.1)
+
+
+def test_output_is_appended_to_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs/log"
+    assert shell.run_logged(["echo", "one"], log) == 0
+    assert shell.run_logged([sys.executable, "-c", "import sys; sys.exit('two')"], log, env={}) == 1
+    process = shell.spawn(["echo", "three"], env={}, cwd=tmp_path, log=log)
+    assert process.wait() == 0
+    assert log.read_text().split() == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_a_session_of_its_own(tmp_path: Path, session: bool) -> None:
+    process = shell.spawn(["sleep", "600"], env={}, cwd=tmp_path, log=tmp_path / "log", session=session)
+    assert (os.getsid(process.pid) == process.pid) == session
+    process.kill()
+    process.wait()
+
+
+def test_letting_go_raises_no_warning(tmp_path: Path) -> None:
+    process = shell.spawn(["sleep", "600"], env={}, cwd=tmp_path, log=tmp_path / "log")
+    pid = process.pid
+    shell.let_go(process)
+    del process
+    gc.collect()  # warnings are errors here
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)

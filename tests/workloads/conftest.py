@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the training program share: tiny recipes, and a torch interpreter to run them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmb_workloads
+
+PROGRAM = ("-m", "llmb_workloads.torch_pretrain")
+MAMBA = {"heads": 8, "head_dim": 32, "expand": 2, "chunk": 32, "state": 32, "groups": 2}
+TINY: dict[str, dict[str, Any]] = {
+    "llama": {"layers": 4, "ffn": 384, "head_dim": None, "pattern": None, "mamba": None},
+    "nemotron": {"layers": 4, "ffn": 512, "head_dim": None, "pattern": None, "mamba": None},
+    "nemotronh": {"layers": 5, "ffn": 512, "head_dim": 32, "pattern": "M-*M-", "mamba": MAMBA},
+}
+COMMON = {"hidden": 128, "heads": 4, "kv_groups": 2, "vocab": 2048, "seq_length": 64}
+
+
+@pytest.fixture(scope="session")
+def raw_recipe() -> Callable[..., dict[str, Any]]:
+    """Makes a decoded recipe of a tiny model; keyword arguments replace its keys."""
+
+    def make(architecture: str = "llama", **changes: Any) -> dict[str, Any]:
+        recipe = {
+            "program": "torch_pretrain",
+            "model": {"architecture": architecture, **COMMON, **TINY[architecture]},
+            "parallelism": {"tp": 1, "pp": 1, "cp": 1, "vp": None},
+            "dtype": "fp32",
+            "micro_batch": 2,
+            "global_batch": 4,
+            "max_steps": 50,
+            "learning_rate": 3e-3,
+            "seed": 1234,
+            "model_flops": 5e8,
+            "checkpoint": None,
+            "profile": None,
+        }
+        assert not set(changes) - set(recipe)
+        return copy.deepcopy(recipe | changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """The interpreter of a venv with torch and transformers; the tests themselves have neither."""
+    python = os.environ.get("LLMB_TEST_TORCH_PYTHON")
+    if not python:
+        pytest.fail("set LLMB_TEST_TORCH_PYTHON to the python of a venv with torch 2.13.0 and transformers")
+    return python
+
+
+@pytest.fixture(scope="session")
+def torch_environment() -> dict[str, str]:
+    """The environment of such an interpreter: one thread, for the tests may run side by side."""
+    # Two processes that spin on more threads than there are cores wait for each other for seconds.
+    package = Path(llmb_workloads.__file__).parent.parent
+    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": str(package), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def run_ranks(torch_python: str, torch_environment: Mapping[str, str]) -> Callable[..., list[tuple[int, str, str]]]:
+    """Runs one process for each recipe, each with its own environment: exit codes, outputs, errors."""
+
+    def run(folder: Path, recipes: list[object], environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
+        files = [folder / f"recipe{number}.json" for number in range(len(recipes))]
+        for file, recipe in zip(files, recipes, strict=True):
+            file.write_text(json.dumps(recipe), encoding="utf-8")
+        return finish_all(
+            [
+                subprocess.Popen(
+                    [torch_python, *PROGRAM, str(file)],
+                    env={**torch_environment, **environment},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for file, environment in zip(files, environments, strict=True)
+            ]
+        )
+
+    return run
+
+
+def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Wait for every process, and leave none behind."""
+    ends = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            ends.append((process.returncode, out, err))
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    return ends
+
+
+@pytest.fixture(scope="session")
+def unused_port() -> Callable[[], str]:
+    """Finds a TCP port of this machine that nobody uses now."""
+
+    def find() -> str:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return str(probe.getsockname()[1])
+
+    return find

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU or CPU that a process trains on: its clock, its memory, and what it can compute in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from llmb_workloads.host import cpu_has_bf16, resident_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One process's device."""
+
+    torch_device: torch.device
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return bool(self.torch_device.type == "cuda")
+
+    @property
+    def name(self) -> str:
+        """The GPU's name, or CPU with its number of threads."""
+        if self.is_gpu:
+            return str(torch.cuda.get_device_name(self.torch_device))
+        return f"CPU with {torch.get_num_threads()} threads a rank"
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it computes in bf16 by its own instructions."""
+        if self.is_gpu:
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        return cpu_has_bf16()
+
+    def clock(self) -> float:
+        """Seconds, after all work given to the device is done."""
+        if self.is_gpu:
+            torch.cuda.synchronize(self.torch_device)
+        return time.perf_counter()
+
+    def memory(self) -> tuple[int, int]:
+        """Peak and present memory in bytes: the GPU's, or this process's resident memory."""
+        if not self.is_gpu:
+            return resident_memory()
+        # What NeMo logs as the peak is what torch has reserved, too.
+        return torch.cuda.max_memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device)
+
+
+def choose_device(local_rank: int) -> Device:
+    """This process's GPU where there are GPUs, else the CPU."""
+    if not torch.cuda.is_available():
+        return Device(torch_device=torch.device("cpu"))
+    # A starter that shows each process its own GPU alone leaves it the index 0.
+    index = local_rank if torch.cuda.device_count() > 1 else 0
+    torch.cuda.set_device(index)
+    return Device(torch_device=torch.device("cuda", index))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a JSON value into a frozen dataclass by its annotations, and names the place of any fault."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from llmb_workloads.errors import RefusedError
+
+T = TypeVar("T")
+
+WORDS: dict[type, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def read_object(kind: type[T], raw: object, place: str) -> T:
+    """Build the dataclass `kind` from a JSON object that has exactly its keys."""
+    if not isinstance(raw, dict):
+        raise RefusedError(place, f"holds {shown(raw)}", "write an object in braces")
+    hints = get_type_hints(kind)
+    _check_keys(set(raw), set(hints), place)
+    return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints})
+
+
+def shown(raw: object) -> str:
+    """A value as an error prints it, short enough for one line."""
+    text = repr(raw)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _check_keys(given: set[str], known: set[str], place: str) -> None:
+    for key in sorted(given - known):
+        near = difflib.get_close_matches(key, known, n=1)
+        cure = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
+        raise RefusedError(place, f"has an unknown key '{key}'", cure)
+    for key in sorted(known - given):
+        # Everything is frozen in the recipe, so a key that is left out has no default: it says null.
+        raise RefusedError(place, f"has no key '{key}'", "add it (null where nothing is meant)")
+
+
+def _read_value(kind: Any, raw: object, place: str) -> Any:
+    origin = get_origin(kind)
+    if origin is types.UnionType:
+        inner = next(arg for arg in get_args(kind) if arg is not type(None))
+        return None if raw is None else _read_value(inner, raw, place)
+    if origin is Literal:
+        return _read_choice(get_args(kind), raw, place)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return read_object(kind, raw, place)
+    return _read_plain(kind, raw, place)
+
+
+def _read_choice(choices: tuple[str, ...], raw: object, place: str) -> str:
+    for choice in choices:
+        if raw == choice:
+            return choice
+    raise RefusedError(place, f"is {shown(raw)}", f"choose one of {', '.join(choices)}")
+
+
+def _read_plain(kind: type, raw: object, place: str) -> object:
+    if kind is float and type(raw) is int:
+        return float(raw)
+    # `type` and not `isinstance`: true is an int to Python, and a fault here.
+    if type(raw) is not kind:
+        raise RefusedError(place, f"is {shown(raw)}", f"write {WORDS[kind]}")
+    if isinstance(raw, float) and not math.isfinite(raw):
+        raise RefusedError(place, f"is {raw}", "write a finite number")
+    return raw

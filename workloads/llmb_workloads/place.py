@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process of how many this is, read from the environment that its starter made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llmb_workloads.errors import RefusedError
+
+# RANK and its kin come from torchrun and from llmb's local cluster; srun has names of its own.
+SPELLINGS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
+MEETING_POINT = ("MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A process among those of the run: its rank, their number, its index on its node."""
+
+    rank: int
+    world: int
+    local_rank: int
+
+
+def place_from(environ: Mapping[str, str]) -> Place:
+    """The place that the environment gives: torchrun's names, else srun's, else alone."""
+    names = next((names for names in SPELLINGS if names[0] in environ), None)
+    if names is None:
+        return Place(rank=0, world=1, local_rank=0)
+    rank, world, local_rank = (_count(environ, name, names[0]) for name in names)
+    if rank >= world:
+        raise RefusedError("environment", f"{names[0]} {rank} is not below {names[1]} {world}", "mend the start")
+    _check_meeting_point(environ, names[0], world)
+    return Place(rank=rank, world=world, local_rank=local_rank)
+
+
+def _check_meeting_point(environ: Mapping[str, str], known_by: str, world: int) -> None:
+    missing = [name for name in MEETING_POINT if not environ.get(name)]
+    # A process alone meets nobody.
+    if world > 1 and missing:
+        cause = f"{known_by} is set, {' and '.join(missing)} not"
+        cure = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
+        raise RefusedError("environment", cause, cure)
+
+
+def _count(environ: Mapping[str, str], name: str, known_by: str) -> int:
+    value = environ.get(name)
+    if value is None:
+        raise RefusedError("environment", f"{known_by} is set, {name} not", f"set {name} too")
+    if not (value.isascii() and value.isdigit()):
+        raise RefusedError("environment", f"{name} is '{value}'", "write a whole number")
+    return int(value)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m llmb_workloads.torch_pretrain RECIPE.json: a training run from a frozen recipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from llmb_workloads.batch import plan_batch
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.place import place_from
+from llmb_workloads.recipe import read_recipe
+from llmb_workloads.versions import check_versions
+
+# Notices of faster kernels, of who meets whom, of the profiler's start; who wants them sets these.
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}
+# Threads that wait spinning starve other ranks where ranks share cores: steps took 20 times as long.
+SHARED = {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the recipe that the one argument names; 2 when it is refused."""
+    if len(arguments) != 1:
+        print("usage: python -m llmb_workloads.torch_pretrain RECIPE.json", file=sys.stderr)
+        return 2
+    try:
+        recipe = read_recipe(Path(arguments[0]))
+        place = place_from(os.environ)
+        plan = plan_batch(micro=recipe.micro_batch, total=recipe.global_batch, world=place.world)
+        check_versions()
+    except RefusedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    _prepare_environment()
+    # Here and not above: torch takes seconds, and a refusal should not.
+    from llmb_workloads.train import train
+
+    train(recipe, place, plan)
+    return 0
+
+
+def _prepare_environment() -> None:
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for name, value in {**QUIET, **SHARED}.items():
+        os.environ.setdefault(name, value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

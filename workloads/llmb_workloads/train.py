@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A data-parallel training run: rank 0 logs each step as NeMo does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from llmb_workloads import ranks
+from llmb_workloads.batch import BatchPlan, samples_of_step
+from llmb_workloads.checkpoint import save_checkpoint
+from llmb_workloads.data import sample_tokens, successor_map
+from llmb_workloads.device import Device, choose_device
+from llmb_workloads.models import build, parameter_count
+from llmb_workloads.place import Place
+from llmb_workloads.recipe import Recipe
+from llmb_workloads.step import Trainer
+from llmb_workloads.steplog import (
+    EMULATED,
+    StepRecord,
+    checkpoint_line,
+    end_line,
+    opening_line,
+    step_line,
+    tflops_per_gpu,
+)
+from llmb_workloads.tracing import Tracer
+
+
+def train(recipe: Recipe, place: Place, plan: BatchPlan) -> None:
+    """Train for max_steps; any failure leaves as its exception."""
+    device = choose_device(place.local_rank)
+    ranks.join(place, device)
+    torch.manual_seed(recipe.seed)
+    model = build(recipe.model, str(device.torch_device))
+    _log(place, opening_line(recipe, place, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
+    if recipe.dtype == "bf16" and not device.has_bf16:
+        # Said and not mended: another precision would be another benchmark.
+        _log(place, EMULATED)
+    trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
+    loss = _run_steps(recipe, place, plan, trainer)
+    _log(place, end_line(recipe.max_steps))
+    if recipe.checkpoint is not None and recipe.checkpoint.save:
+        _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
+    ranks.part()
+
+
+def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) -> float:
+    """Every step; returns the last step's loss."""
+    successors = successor_map(recipe.model.vocab, recipe.seed)
+    tracer = Tracer(recipe.profile, place, trainer.device)
+    loss = float("nan")
+    for step in range(recipe.max_steps):
+        batches = [_tokens(recipe, successors, numbers) for numbers in samples_of_step(plan, place, step)]
+        tracer.before(step)
+        started = trainer.device.clock()
+        share = trainer.step(batches)
+        seconds = trainer.device.clock() - started
+        loss = ranks.mean(share)
+        _log(place, step_line(_record(recipe, place, trainer.device, step, loss, seconds)))
+    tracer.before(recipe.max_steps)
+    return loss
+
+
+def _save(recipe: Recipe, folder: Path, place: Place, trainer: Trainer, loss: float) -> None:
+    consumed = recipe.max_steps * recipe.global_batch
+    started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
+    _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
+
+
+def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch.Tensor:
+    # One more than the model sees: each token's target is the next one.
+    length = recipe.model.seq_length + 1
+    samples = [sample_tokens(successors, length=length, seed=recipe.seed, number=number) for number in numbers]
+    return torch.tensor(samples)
+
+
+def _record(recipe: Recipe, place: Place, device: Device, step: int, loss: float, seconds: float) -> StepRecord:
+    peak, present = device.memory()
+    flops = recipe.model_flops
+    return StepRecord(
+        step=step,
+        max_steps=recipe.max_steps,
+        learning_rate=recipe.learning_rate,
+        global_batch=recipe.global_batch,
+        peak_memory=peak,
+        memory=present,
+        loss=loss,
+        seconds=seconds,
+        tflops=None if flops is None else tflops_per_gpu(flops, recipe.global_batch, seconds, place.world),
+    )
+
+
+def _log(place: Place, line: str) -> None:
+    if place.rank == 0:
+        print(line, flush=True)

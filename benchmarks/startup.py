@@ -12,7 +12,8 @@ TOOL = str(Path(sys.executable).with_name("llmb-run"))
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "click + pluggy + entry points": [
-        sys.executable, "-c", "import click, pluggy; from importlib.metadata import entry_points; entry_points(group='llmb')",
+        sys.executable, "-c",
+        "import click, pluggy; from importlib.metadata import entry_points; entry_points(group='llmb')",
     ],
     "llmb-run --help": [TOOL, "--help"],
     "llmb-run --version": [TOOL, "--version"],

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from llmb.workload import Workload
 # How long an example takes depends on what else the machine does.
 settings.register_profile("llmb", deadline=None)
 settings.load_profile("llmb")
+
+_ROOT = Path(__file__).resolve().parent.parent
+_CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
+_ENVIRONMENT = dict(os.environ)  # as it was before any test: pip's configuration may lie in the user's home
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)
@@ -54,7 +59,7 @@ def home(
     """An empty home folder, and none of the variables that llmb obeys: no test sees the user's own files."""
     folder = tmp_path_factory.mktemp("home")
     for name in [*os.environ]:
-        if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name == "STAGE_PATH":
+        if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in ("STAGE_PATH", "COLUMNS"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     return folder
@@ -101,6 +106,23 @@ def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
         return subprocess.CompletedProcess(words, code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def torch_install() -> Path:
+    """An install directory with torch, made by the real llmb-install (a minute, 1.2 GB) and kept between runs."""
+    folder = _CACHE / "local"
+    program = Path(sys.executable).with_name("llmb-install")
+    argv = [str(program), "--config", str(_ROOT / "examples" / "local.yaml"), "--install", str(folder), "--yes"]
+    while True:
+        done = subprocess.run(
+            argv, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1200
+        )
+        if done.returncode == 0:
+            return folder
+        if "is in use by" not in done.stderr:  # by another worker of this very run
+            pytest.fail(f"llmb-install could not make {folder}:\n{done.stdout}\n{done.stderr}")
+        time.sleep(2)
 
 
 @pytest.fixture(scope="session")

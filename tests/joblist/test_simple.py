@@ -107,7 +107,7 @@ def test_comments_blank_lines_windows_line_ends_and_a_byte_order_mark(tmp_path: 
     path.write_bytes("\ufeffnemotron4_15b:\r\n\r\n  # why\r\n('fp8', [16], 1)\r\n".encode())
     listed = read_job_list(path)
     assert listed.faults == ()
-    assert [request.place for request in listed.requests] == [f"{path}:4"]
+    assert [(item.workload, item.place) for item in listed.requests] == [("nemotron4_15b", f"{path}:4")]
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,13 @@ def test_a_file_that_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> Non
         read_job_list(path)
 
 
+def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.YAML"
+    path.write_bytes("\ufeffw_s:\r\n  scales: [16]\r\n".encode())
+    listed = read_job_list(path)
+    assert [(item.workload, item.scales) for item in listed.requests] == [("w_s", (16,))]
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
     lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=5), parts, max_size=3),

@@ -103,7 +103,7 @@ def test_tiny_runs_on_anything(workload: Workload) -> None:
         assert tiny.scales(gpu, "bf16") == [1, 2, 4]
     (row,) = tiny.rows
     assert (row.tp, row.pp, row.cp, row.vp, row.ep) == (1, 1, 1, None, 1)
-    assert [row.gbs.batch(count) % (row.mbs * count) for count in row.scales.counts] == [0, 0, 0]
+    assert [(row.gbs.batch(count) or 1) % (row.mbs * count) for count in row.scales.counts] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)

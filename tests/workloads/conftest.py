@@ -52,12 +52,9 @@ def raw_recipe() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def torch_python() -> str:
+def torch_python(torch_install: Path) -> str:
     """The interpreter of a venv with torch and transformers; the tests themselves have neither."""
-    python = os.environ.get("LLMB_TEST_TORCH_PYTHON")
-    if not python:
-        pytest.fail("set LLMB_TEST_TORCH_PYTHON to the python of a venv with torch 2.13.0 and transformers")
-    return python
+    return str(torch_install / "venvs" / "torch" / "bin" / "python")
 
 
 @pytest.fixture(scope="session")

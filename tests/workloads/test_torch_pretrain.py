@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -150,7 +149,8 @@ def test_ranks_that_do_not_divide_the_batch_are_refused(
 ) -> None:
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(raw_recipe(global_batch=6)), encoding="utf-8")
-    monkeypatch.setattr(os, "environ", names_of(TORCHRUN_NAMES, "29500", 2)[0])
+    for name, value in names_of(TORCHRUN_NAMES, "29500", 2)[0].items():
+        monkeypatch.setenv(name, value)
     assert main([str(file)]) == 2
     assert "recipe.global_batch: 6 is no multiple of micro_batch 2 times 2 ranks" in capsys.readouterr().err
 

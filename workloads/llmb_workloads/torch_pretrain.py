@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from llmb_workloads.batch import plan_batch
@@ -15,8 +16,6 @@ from llmb_workloads.versions import check_versions
 
 # Notices of faster kernels, of who meets whom, of the profiler's start; who wants them sets these.
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}
-# Threads that wait spinning starve other ranks where ranks share cores: steps took 20 times as long.
-SHARED = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def main(arguments: list[str]) -> int:
@@ -36,13 +35,30 @@ def main(arguments: list[str]) -> int:
     # Here and not above: torch takes seconds, and a refusal should not.
     from llmb_workloads.train import train
 
-    train(recipe, place, plan)
+    try:
+        trainer = train(recipe, place, plan)
+    except BaseException:
+        traceback.print_exc()
+        _leave(1)
+    else:
+        _leave(0, trainer)
     return 0
+
+
+def _leave(code: int, *alive: object) -> None:
+    """End the process while what it has trained is ``alive``, here or in the failure's frames.
+
+    The destructor of torch's gloo group joins a thread of its own while holding the interpreter's lock, for which that
+    thread may be waiting: now and then a rank that had finished never ended (seen with torch 2.13).
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _prepare_environment() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
-    for name, value in {**QUIET, **SHARED}.items():
+    for name, value in QUIET.items():
         os.environ.setdefault(name, value)
 
 

@@ -28,8 +28,8 @@ from llmb_workloads.steplog import (
 from llmb_workloads.tracing import Tracer
 
 
-def train(recipe: Recipe, place: Place, plan: BatchPlan) -> None:
-    """Train for max_steps; any failure leaves as its exception."""
+def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
+    """Train for max_steps; any failure leaves as its exception. Returns what was trained."""
     device = choose_device(place.local_rank)
     ranks.join(place, device)
     torch.manual_seed(recipe.seed)
@@ -40,10 +40,12 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> None:
         _log(place, EMULATED)
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
     loss = _run_steps(recipe, place, plan, trainer)
-    _log(place, end_line(recipe.max_steps))
     if recipe.checkpoint is not None and recipe.checkpoint.save:
         _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
+    # Last of all, as in NeMo: who reads it may take the run for done.
+    _log(place, end_line(recipe.max_steps))
     ranks.part()
+    return trainer
 
 
 def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) -> float:

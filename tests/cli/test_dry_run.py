@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the dry run: the jobs with every number on any cluster type, and lists that are checked whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Cluster = Callable[..., Path]
+
+FIELDS = [
+    "workload", "model_size", "dtype", "gpu_type", "scale", "repeat", "profile", "env", "tp", "pp", "cp", "vp", "ep",
+    "dp", "mbs", "gbs", "ga", "seq_length", "num_layers", "max_steps", "nodes", "gpus_per_node", "time_limit", "image",
+    "experiment_name", "script",
+]  # fmt: skip
+
+IMAGE = "nvcr.io/nvidia/nemo:25.04.01"
+RUNAI = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+
+# For each workload: a size, dtype and scale, and what must come of it on H100s.
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "pretrain_nemotron4 15b fp8 16": {
+        "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "dp": 8, "mbs": 2, "gbs": 64, "ga": 4, "seq_length": 4096,
+        "num_layers": 32, "max_steps": 50, "nodes": 2, "gpus_per_node": 8, "time_limit": "00:20:00",
+        "experiment_name": "pretrain_nemotron4_15b_fp8_gpus16_tp2_pp1_cp1_vpNone_mbs2_gbs64",
+    },
+    "pretrain_nemotron4 340b bf16 512": {
+        "tp": 8, "pp": 8, "cp": 1, "vp": 12, "ep": 1, "dp": 8, "mbs": 1, "gbs": 128, "ga": 16, "seq_length": 4096,
+        "num_layers": 96, "max_steps": 50, "nodes": 64, "gpus_per_node": 8, "time_limit": "00:20:00",
+        "experiment_name": "pretrain_nemotron4_340b_bf16_gpus512_tp8_pp8_cp1_vp12_mbs1_gbs128",
+    },
+    "pretrain_llama3.1 70b fp8 64": {
+        "tp": 4, "pp": 8, "cp": 1, "vp": 5, "ep": 1, "dp": 2, "mbs": 1, "gbs": 128, "ga": 64, "seq_length": 8192,
+        "num_layers": 80, "max_steps": 50, "nodes": 8, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "experiment_name": "pretrain_llama3.1_70b_fp8_gpus64_tp4_pp8_cp1_vp5_mbs1_gbs128",
+    },
+    "pretrain_llama3.1 70b bf16 64": {
+        "tp": 4, "pp": 4, "cp": 2, "vp": 5, "ep": 1, "dp": 2, "mbs": 1, "gbs": 128, "ga": 64, "seq_length": 8192,
+        "num_layers": 80, "max_steps": 50, "nodes": 8, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "experiment_name": "pretrain_llama3.1_70b_bf16_gpus64_tp4_pp4_cp2_vp5_mbs1_gbs128",
+    },
+    "pretrain_llama3.1 405b-proxy bf16 32": {
+        "tp": 8, "pp": 1, "cp": 2, "vp": None, "ep": 1, "dp": 2, "mbs": 1, "gbs": 64, "ga": 32, "seq_length": 8192,
+        "num_layers": 8, "max_steps": 50, "nodes": 4, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "experiment_name": "pretrain_llama3.1_405b-proxy_bf16_gpus32_tp8_pp1_cp2_vpNone_mbs1_gbs64",
+    },
+    "pretrain_nemotronh 56b fp8 2048": {
+        "tp": 8, "pp": 1, "cp": 1, "vp": None, "ep": 1, "dp": 256, "mbs": 1, "gbs": 6144, "ga": 24, "seq_length": 8192,
+        "num_layers": 118, "max_steps": 50, "nodes": 256, "gpus_per_node": 8, "time_limit": "00:25:00",
+        "experiment_name": "pretrain_nemotronh_56b_fp8_gpus2048_tp8_pp1_cp1_vpNone_mbs1_gbs6144",
+    },
+}  # fmt: skip
+
+
+def tree(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture
+def dry(llmb_here: Command) -> Callable[..., list[dict[str, Any]]]:
+    """The jobs of a dry run that succeeds."""
+
+    def run(*arguments: object) -> list[dict[str, Any]]:
+        done = llmb_here(*arguments, "--dry-run", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        data = json.loads(done.stdout)
+        assert list(data) == ["jobs"]
+        jobs: list[dict[str, Any]] = data["jobs"]
+        return jobs
+
+    return run
+
+
+Dry = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.mark.parametrize("row", PUBLISHED)
+@pytest.mark.parametrize(
+    ("cluster_type", "keys", "image"),
+    [
+        ("slurm", {}, IMAGE),
+        ("slurm", {"slurm": {"container": "none"}}, None),
+        ("runai", {"runai": RUNAI}, IMAGE),
+    ],
+)
+def test_a_job_of_each_workload_on_h100(
+    row: str, cluster_type: str, keys: dict[str, Any], image: str | None, cluster: Cluster, dry: Dry
+) -> None:
+    workload, size, dtype, scale = row.split()
+    install = cluster(cluster_type, "h100", **keys)
+    (job,) = dry("single", "-w", workload, "-s", size, "--dtype", dtype, "--scale", scale, "--install", install)
+    assert list(job) == FIELDS
+    assert job.pop("script") is None or isinstance(job, dict)
+    assert job == {
+        "workload": workload, "model_size": size, "dtype": dtype, "gpu_type": "h100", "scale": int(scale), "repeat": 1,
+        "profile": False, "env": {}, "image": image, **PUBLISHED[row],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"])
+def test_a_tiny_job_of_each_workload_on_this_machine(workload: str, cluster: Cluster, dry: Dry) -> None:
+    install = cluster("local", "cpu")
+    (job,) = dry("single", "-w", workload, "-s", "tiny", "--dtype", "fp32", "--scale", 2, "--install", install)
+    assert list(job) == FIELDS
+    assert (job["gpu_type"], job["nodes"], job["gpus_per_node"], job["image"]) == ("cpu", 1, 2, None)
+    assert (job["dp"], job["gbs"], job["ga"], job["vp"]) == (2, 8, 2, None)
+    assert job["experiment_name"] == f"{workload}_tiny_fp32_gpus2_tp1_pp1_cp1_vpNone_mbs2_gbs8"
+    script = job["script"]
+    assert job["experiment_name"] in script
+    assert "<id>" in script
+    assert "_<timestamp>/" in script
+    assert str(install) in script
+
+
+def test_a_dry_run_writes_nothing_and_needs_nothing_installed(
+    cluster: Cluster, llmb_run: Command, home: Path
+) -> None:  # fmt: skip
+    install = cluster("local", "cpu")
+    before = tree(install), tree(home)
+    done = llmb_run("submit-all", "--max-scale", 4, "--install", install, "--dry-run", PATH="/nonexistent")
+    assert done.returncode == 0
+    assert (tree(install), tree(home)) == before
+    assert "18 jobs" in done.stderr
+    assert "not installed here: pretrain_llama3.1, pretrain_nemotron4, pretrain_nemotronh" in done.stderr
+    assert "nothing was submitted (--dry-run)" in done.stderr
+    assert done.stdout.count("pretrain_nemotronh") == 6
+
+
+@pytest.mark.parametrize("fmt", ["json", "csv"])
+def test_nothing_but_data_on_stdout(fmt: str, cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster(slurm={"account": "a"})
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 4096, "--repeats", 3, "--install", install, "-d", "--format", fmt
+    )
+    assert "warning: pretrain_nemotron4 15b on h100 has no scale 4096: tested are 16" in done.stderr
+    if fmt == "json":
+        assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
+    else:
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        assert list(rows[0]) == FIELDS[:-1]
+        assert [row["repeat"] for row in rows] == ["1", "2", "3"]
+
+
+def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d")
+    assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
+        ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
+    ]
+    published = "about 1.3 GPU-hours (3 by published step times without start-up)"
+    assert f"3 jobs, {published}, at most 16.0 GPU-hours by their time limits" in done.stderr
+
+
+def test_a_table_in_markdown(cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", "--format", "md"
+    )  # fmt: skip
+    assert done.stdout.startswith("| Workload")
+    assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_single_job_of_defaults_takes_size_and_dtype_of_the_workload(cluster: Cluster, dry: Dry) -> None:
+    install = cluster()
+    (job,) = dry("single", "-w", "nemotron-h", "--scale", 32, "--install", install)
+    assert (job["model_size"], job["dtype"]) == ("56b", "fp8")
+    (job,) = dry("single", "-w", "nemotron4_340b", "--scale", 256, "--install", install)
+    assert (job["model_size"], job["dtype"]) == ("340b", "fp8")
+
+
+def test_the_layers_of_the_environment(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        """
+pretrain_nemotron4_15b:
+  scales: [16]
+  dtypes: fp8
+  defaults: {env: {C: list, D: list, E: list}}
+  tasks:
+    - overrides: {env: {D: task, E: task}}
+"""
+    )
+    install = cluster(
+        environment=dict.fromkeys("ABCDE", "cluster"),
+        workloads={"config": {"pretrain_nemotron4": {"environment": dict.fromkeys("BCDE", "workload")}}},
+    )
+    (job,) = dry("submit-all", jobs, "--env", "E=command line", "--env", "F=a=b", "--env", "G=", "--install", install)
+    assert job["env"] == {
+        "A": "cluster", "B": "workload", "C": "list", "D": "task", "E": "command line", "F": "a=b", "G": ""
+    }  # fmt: skip
+
+
+def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
+    (job,) = dry(
+        "single", "-w", "nemotron4", "--scale", 16, "--set", "tp=4", "--set", "gbs=128", "--set", "max_steps=10",
+        "--install", cluster(),
+    )  # fmt: skip
+    assert (job["tp"], job["dp"], job["gbs"], job["ga"], job["max_steps"]) == (4, 4, 128, 16, 10)
+    assert job["experiment_name"] == "pretrain_nemotron4_15b_fp8_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs128_steps10"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--env", "HF_TOKEN=hf_abc"), "error: HF_TOKEN looks like a secret"),
+        (("--env", "NOVALUE"), "error: --env 'NOVALUE' is not of the form KEY=VALUE"),
+        (("--set", "tpp=2"), "error: --set has no parameter 'tpp'\nhint: did you mean 'tp'?"),
+        (("--set", "tp=0"), "error: --set tp=0: must be a whole number from 1"),
+        (("--set", "tp=²"), "error: --set tp=²: must be a whole number from 1"),
+        (("--set", "tp=3"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
+        (("--set", "tp=3", "--force"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
+        (("-s", "16b"), "error: pretrain_nemotron4 has no size '16b' on h100\nhint: did you mean '15b'?"),
+        (("--dtype", "fp9"), "error: pretrain_nemotron4 15b on h100 has no dtype 'fp9'\nhint: did you mean 'fp8'?"),
+        (("--gpu-type", "h200"), "error: this cluster has no GPU type 'h200'"),
+        (("--strong-scaling",), "error: pretrain_nemotron4 15b has no strong scaling on h100"),
+    ],
+)
+def test_a_wrong_value_ends_2_with_the_cure(
+    arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command
+) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "hint: " in done.stderr
+    assert "hf_abc" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_force_lifts_the_limits_of_scale(force: bool, cluster: Cluster, llmb_here: Command) -> None:
+    words = ["single", "-w", "nemotron4", "--scale", 24, "--install", cluster(), "-d", *["--force"] * force]
+    done = llmb_here(*words)
+    assert done.returncode == (0 if force else 2)
+    assert f"{'warning' if force else 'error'}: pretrain_nemotron4 15b on h100 has no scale 24" in done.stderr
+
+
+def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
+    install = cluster(gpu_types={"h200": {"like": "h100", "gpus_per_node": 4}})
+    (job,) = dry("single", "-w", "nemotron4", "--scale", 16, "--gpu-type", "h200", "--install", install)
+    assert (job["gpu_type"], job["tp"], job["nodes"], job["gpus_per_node"]) == ("h200", 2, 4, 4)
+
+
+def test_the_shells_partition_is_said(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SLURM_GPUS_PER_NODE", "4")
+    install = cluster(slurm={"gpu": {"gres": 8}})
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json")
+    assert "note: SLURM_GPUS_PER_NODE=4 is used as the gres of GPU jobs" in done.stderr
+    assert json.loads(done.stdout)["jobs"][0]["nodes"] == 4
+
+
+FIVE_IN_TEXT = """\
+pretrain_nemotron4_15b:
+('fp8', [16], 1)
+('fp8' [16], 1)
+(['fp8', 'bf16'], [16, 24], 1)
+pretrain_nemotron4_341b:
+('fp8', [256], 1)
+('bf16', [256], 1)
+
+pretrain_lama3.1_8b:
+('bf16', [8], 2)
+pretrain_nemotronh_56b :
+(['bf16'], [32, 64], 3)  # fp8 alone
+"""
+
+IN_TEXT = [
+    ("3", "'('fp8' [16], 1)' is not a Python tuple", "a task is (dtype or [dtypes]"),
+    ("4", "pretrain_nemotron4 15b on h100 has no scale 24", "tested are 16, 32"),
+    ("5", "pretrain_nemotron4 has no size '341b' on h100", "did you mean '340b'?"),
+    ("9", "no workload is called 'pretrain_lama3.1_8b'", "did you mean 'pretrain_llama3.1_8b'?"),
+    ("12", "pretrain_nemotronh 56b on h100 has no dtype 'bf16'", "fp8"),
+]
+
+FIVE_IN_YAML = """\
+pretrain_nemotron4_15b:
+  dtypes: [fp8, bf16]
+  scales: [16]
+  tasks:
+    - {repeats: 0}
+    - {overrides: {params: {tp: 3}}}
+    - {overides: {}}
+    - {}
+pretrain_nemotron4_15c:
+  scales: [16]
+pretrain_nemotron4_340b:
+  scales: [256]
+  defaults: {env: {NGC_API_KEY: nvapi-1}}
+"""
+
+IN_YAML = [
+    ("5", "pretrain_nemotron4_15b.tasks.0.repeats: must be 1 or more, not 0", None),
+    ("6", "pretrain_nemotron4 15b at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3", "change the scale"),
+    ("7", "pretrain_nemotron4_15b.tasks.2.overides: 'overides' is not a key here", "did you mean 'overrides'?"),
+    ("9", "pretrain_nemotron4 has no size '15c' on h100", "did you mean '15b'?"),
+    ("11", "NGC_API_KEY looks like a secret", "llmb passes it on by name"),
+]
+
+
+@pytest.mark.parametrize("extra", [("--dry-run",), (), ("--force",), ("--dtype", "fp8", "--max-scale", "16")])
+@pytest.mark.parametrize(
+    ("name", "text", "faults"), [("jobs.txt", FIVE_IN_TEXT, IN_TEXT), ("jobs.yaml", FIVE_IN_YAML, IN_YAML)]
+)
+@pytest.mark.parametrize("command", ["submit-all", "bulk"])
+def test_five_faults_are_five_located_errors_and_nothing_is_submitted(
+    command: str, name: str, text: str, faults: list[tuple[str, str, str | None]], extra: tuple[str, ...],
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, home: Path,
+) -> None:  # fmt: skip
+    if command == "bulk" and "--dtype" in extra:
+        extra = ()
+    if name == "jobs.txt" and "--force" in extra:
+        text = text.replace("[16, 24]", "[16, 20]")  # force lifts the scale, but not whole nodes
+        faults = [faults[0], ("4", "20 GPUs do not fill whole nodes of 8", "multiple of 8"), *faults[2:]]
+    jobs, install = tmp_path / name, cluster()
+    jobs.write_text(text)
+    before = tree(install), tree(home)
+    done = llmb_here(command, jobs, "--install", install, *extra)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == len(faults) == 5, done.stderr
+    for line, (number, message, _) in zip(errors, faults, strict=True):
+        assert line.startswith(f"error: {jobs}:{number}: ")
+        assert message in line
+    assert all(hint in done.stderr for _, _, hint in faults if hint)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert (tree(install), tree(home)) == before
+    assert "nvapi-1" not in done.stderr
+    assert done.stderr.endswith("hint: nothing was submitted\n") is ("--dry-run" not in extra)
+
+
+def test_keep_going_shows_what_is_right_and_ends_1(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(FIVE_IN_TEXT)
+    done = llmb_here("submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json")
+    assert done.returncode == 1
+    assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [
+        ("fp8", 16), ("fp8", 16), ("bf16", 16),
+    ]  # fmt: skip
+    assert done.stderr.count("error: ") == 5
+
+
+def test_keep_going_leaves_a_faulty_line_out(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(FIVE_IN_YAML)
+    done = llmb_here("submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json")
+    assert done.returncode == 1
+    assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [("fp8", 16), ("bf16", 16)]
+
+
+def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:  # fmt: skip
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("nemotron4_tiny:\n('bf16', [1], 1)\nnemotron4_15b:\n('bf16', [16], 2)\n")
+    done = llmb_here("submit-all", jobs, "--install", cluster("local", "h100"), "-d")
+    assert done.returncode == 2
+    assert done.stderr.count("error: ") == 1
+    assert f"error: {jobs}:4: " in done.stderr
+    assert "data parallel only" in done.stderr
+
+
+def test_a_list_of_both_formats_gives_the_same_jobs(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text("nemotron-h_56b:\n('fp8', [32, 64], 2)\n")
+    (tmp_path / "jobs.yml").write_text("nemotronh_56b: {dtypes: fp8, scales: [32, 64], repeats: 2}\n")
+    install = cluster()
+    text, yaml = (dry("submit-all", tmp_path / name, "--install", install) for name in ("jobs.txt", "jobs.yml"))
+    assert text == yaml
+    assert [(job["scale"], job["repeat"]) for job in text] == [(32, 1), (32, 2), (64, 1), (64, 2)]
+
+
+def test_filters_and_changes_given_with_a_list(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("nemotron4_15b:\n(['fp8', 'bf16'], [16, 32], 1)\nllama3.1_8b:\n('bf16', [8], 3)\n")
+    install = cluster()
+
+    def kept(*filters: object) -> list[tuple[object, ...]]:
+        found = dry("submit-all", jobs, *filters, "--install", install)
+        return [(job["model_size"], job["dtype"], job["scale"], job["repeat"], job["profile"]) for job in found]
+
+    assert kept("--dtype", "fp8", "--max-scale", 16) == [("15b", "fp8", 16, 1, False)]
+    assert kept("--workloads", "llama-3.1", "--repeats", 1, "-p") == [("8b", "bf16", 8, 1, True)]
+    assert kept("--min-scale", "--workloads", "nemotron4_15b") == [
+        ("15b", "fp8", 16, 1, False), ("15b", "bf16", 16, 1, False)
+    ]  # fmt: skip
+    assert kept("--scale", "32,8", "--dtype", "bf16", "--repeats", 1) == [
+        ("15b", "bf16", 32, 1, False), ("8b", "bf16", 8, 1, False)
+    ]  # fmt: skip
+
+
+def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("nemotron4_15b:\n('fp8', [16], 1)\n")
+    install = cluster()
+    done = llmb_here("submit-all", jobs, "--scale", "16,64", "--install", install, "-d")
+    assert done.returncode == 0
+    assert "warning: no job of the list has scale 64" in done.stderr
+    done = llmb_here("submit-all", jobs, "--dtype", "bf16", "--install", install, "-d")
+    assert done.returncode == 2
+    assert "error: the filters leave none of the list's 1 jobs" in done.stderr
+
+
+def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
+    install = cluster(workloads={"installed": ["pretrain_nemotronh"]})
+    found = dry("submit-all", "--max-scale", 64, "--repeats", 2, "--install", install)
+    assert [(job["model_size"], job["scale"], job["repeat"]) for job in found] == [
+        ("56b", 64, 1), ("56b", 64, 2), ("56b", 32, 1), ("56b", 32, 2),
+    ]  # fmt: skip
+
+
+def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d")
+    assert done.returncode == 2
+    assert "cluster_type 'slrum' is not known\nhint: did you mean 'slurm'?" in done.stderr

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the main job share: an install directory of its own with the suite's torch, and its queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """This machine as a user has it: an install directory, the state folder of its queue, and the command."""
+
+    install: Path
+    state: Path
+    run: Callable[..., Any]
+
+    def llmb(self, *arguments: object) -> Any:
+        """Run llmb-run on this install; keywords of subprocess are its result."""
+        return self.run(*arguments, "--install", self.install, LLMB_STATE_DIR=str(self.state))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """What `jobs list` says, oldest first."""
+        done = self.llmb("jobs", "list", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    def job(self, number: int) -> dict[str, Any]:
+        """One row of ``jobs``."""
+        return self.jobs()[number]
+
+    def journal(self, number: int) -> dict[str, Any]:
+        """The scheduler.json of a run, by its place in the order of submission."""
+        row = self.job(number)
+        path = next(self.install.glob(f"workloads/*/experiments/{row['experiment']}/*/llmb-run.json"))
+        for path in self.install.glob("workloads/*/experiments/*/*/llmb-run.json"):
+            if json.loads(path.read_text())["id"] == row["id"]:
+                break
+        data: dict[str, Any] = json.loads(path.with_name("scheduler.json").read_text())
+        return data
+
+    def wait_for(self, what: Callable[[], Any], seconds: float = 90.0) -> Any:
+        """Ask until ``what`` gives something true; fails the test when it does not in time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if found := what():
+                    return found
+            except (FileNotFoundError, IndexError, KeyError, StopIteration):
+                pass  # not there yet
+            time.sleep(0.1)
+        pytest.fail(f"it did not come within {seconds:g} s; jobs: {self.jobs()}")
+
+
+def end_supervisor(state: Path) -> None:
+    """End the supervisor of one queue and what it runs, by their process ids."""
+    for path in state.glob("supervisor.lock.*"):
+        try:
+            pid = json.loads(path.read_text())["pid"]
+            tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        except (ValueError, KeyError, psutil.NoSuchProcess, FileNotFoundError):
+            continue
+        for process in tree:
+            with_suppressed_kill(process)
+
+
+def with_suppressed_kill(process: psutil.Process) -> None:
+    """Kill one process that may have ended by itself."""
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]) -> Iterator[Callable[[str], Machine]]:
+    """Makes install directories on this machine that share one queue and the suite's environment of Python."""
+    state = tmp_path / "state"
+    config = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())
+
+    def make(name: str) -> Machine:
+        install = tmp_path / name
+        install.mkdir()
+        text = yaml.safe_dump({**config, "llmb_install": str(install)}, sort_keys=False)
+        (install / "cluster_config.yaml").write_text(text)
+        return Machine(install=install, state=state, run=llmb_run)
+
+    yield make
+    end_supervisor(state)
+
+
+@pytest.fixture
+def machine(machine_at: Callable[[str], Machine]) -> Machine:
+    """One install directory on this machine."""
+    return machine_at("install")

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job with nothing replaced: a job list, the supervisor, torch training, the logs, the table of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.local_install]
+
+LIST = """\
+pretrain_nemotron4_tiny:
+('bf16', [1, 2], 1)
+pretrain_llama3.1_tiny:
+('fp32', 1, 1)
+nemotron-h_tiny:
+('bf16', 2, 1)
+"""
+SHORT = ("single", "-w", "llama3.1", "-s", "tiny", "--dtype", "fp32", "--scale")
+
+
+def test_a_job_list_becomes_a_table_of_results(machine: Any, tmp_path: Path) -> None:
+    """Three workloads on one and two ranks train, learn, and are measured; every format says the same."""
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(LIST)
+    done = machine.llmb("submit-all", jobs, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["summary"] == {"success_experiments": 4, "failed_experiments": 0, "success_rate": 100}
+    assert report["analysis"] == {"min_iteration": 11, "max_iteration": 44}
+    for result in report["results"]:
+        assert (result["status"], result["steps"], result["max_iteration"]) == ("Success", 50, 49)
+        _check_figures(result)
+        losses = [float(loss) for loss in re.findall(r"reduced_train_loss: (\S+)", Path(result["path"]).read_text())]
+        assert len(losses) == 50
+        assert sum(losses[-5:]) < 0.8 * sum(losses[:5])  # it learns
+    again = machine.llmb("results", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(again.stdout)))
+    assert [float(row["time_mean_seconds"]) for row in rows] == [
+        pytest.approx(result["time_mean_seconds"]) for result in report["results"]
+    ]
+    parsed = json.loads(machine.run("parse", machine.install / "workloads", "--format", "json").stdout)
+    by_path = {result["path"]: result["tokens_per_second"] for result in parsed["results"]}
+    assert by_path == {result["path"]: result["tokens_per_second"] for result in report["results"]}
+
+
+def _check_figures(result: dict[str, Any]) -> None:
+    """The figures of one result follow from its step time."""
+    gbs, gpus = (int(re.search(rf"_{name}(\d+)", result["experiment"])[1]) for name in ("gbs", "gpus"))  # type: ignore[index]
+    assert result["tokens_per_second"] == pytest.approx(64 * gbs / result["time_mean_seconds"])
+    assert result["tokens_per_second_per_gpu"] == pytest.approx(result["tokens_per_second"] / gpus)
+    flops = result["model_flops"] * gbs / result["time_mean_seconds"] / gpus / 1e12
+    assert result["model_tflops_per_gpu"] == pytest.approx(flops)
+    assert result["mfu"] is None  # the peak of a CPU is not known
+
+
+def test_a_killed_rank_fails_its_run_alone(machine: Any) -> None:
+    """kill -9 of a running rank: Failed with the reason, and the next job runs."""
+    assert machine.llmb(*SHORT, 2, "--set", "max_steps=5000").returncode == 0
+    assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    ranks = machine.wait_for(lambda: machine.journal(0)["ranks"])
+    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    done = machine.llmb("jobs", "wait")
+    assert done.returncode == 3
+    results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
+    assert [result["status"] for result in results] == ["Failed", "Success"]
+    assert "rank 1 was killed by signal 9 (SIGKILL)" in results[0]["reason"]
+
+
+def test_a_killed_supervisor_is_replaced_and_knows_what_ran(machine: Any) -> None:
+    """The run under way goes on, the next command finds it, and the queue goes on behind it."""
+    assert machine.llmb(*SHORT, 1, "--set", "max_steps=60").returncode == 0
+    assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
+    holder = max(machine.state.glob("supervisor.lock.*"), key=lambda path: int(path.suffix[1:]))
+    os.kill(json.loads(holder.read_text())["pid"], signal.SIGKILL)
+    done = machine.llmb("jobs", "wait")
+    assert done.returncode == 0, done.stderr
+    assert [row["state"] for row in machine.jobs()] == ["COMPLETED", "COMPLETED"]
+
+
+def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
+    """In a real terminal: the live display shows steps, Ctrl-C says what goes on, and the run ends by itself."""
+    program = str(Path(sys.executable).with_name("llmb-run"))
+    words = [*map(str, SHORT), "1", "--set", "max_steps=40", "--install", str(machine.install), "--wait"]
+    environment = {**os.environ, "LLMB_STATE_DIR": str(machine.state), "TERM": "xterm"}
+    terminal = pexpect.spawn(program, words, env=environment, dimensions=(30, 160), timeout=90, encoding="utf-8")
+    terminal.expect(r"\d+/40")
+    terminal.sendintr()
+    terminal.expect("stopped waiting; the jobs go on")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130
+    assert machine.llmb("jobs", "wait").returncode == 0
+    assert machine.job(0)["state"] == "COMPLETED"
+
+
+def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
+    """Both are CANCELLED, and results call them Failed with who did it."""
+    for _ in range(2):
+        assert machine.llmb(*SHORT, 1, "--set", "max_steps=5000").returncode == 0
+    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
+    assert machine.llmb("jobs", "cancel", "--all").returncode == 0
+    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 when both had ended before it looked
+    assert [row["state"] for row in machine.jobs()] == ["CANCELLED", "CANCELLED"]
+    results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
+    assert all(result["status"] == "Failed" and "CANCELLED" in result["reason"] for result in results)
+
+
+def test_two_install_directories_share_the_machine(machine_at: Callable[[str], Any]) -> None:
+    """Each sees its own runs; the jobs of both come one after another."""
+    one, other = machine_at("one"), machine_at("other")
+    assert one.llmb(*SHORT, 1, "--set", "max_steps=30").returncode == 0
+    assert other.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    assert one.llmb("jobs", "wait").returncode == 0
+    assert other.llmb("jobs", "wait").returncode == 0
+    assert len(one.jobs()) == len(other.jobs()) == 1
+    assert one.journal(0)["end"]["ended"] <= other.journal(0)["started"]
+
+
+def test_a_faulty_list_submits_nothing(machine: Any, tmp_path: Path) -> None:
+    """Five different faults, five located errors, exit code 2."""
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(
+        "('bf16', [1], 1)\n"
+        "nemotron4_tiny:\n('bf16', [3], 1)\n('fp16', [1], 1)\nnot a task\n"
+        "llama3.1_tinny:\n('bf16', [1], 1)\n"
+    )
+    done = machine.llmb("submit-all", jobs)
+    assert done.returncode == 2
+    places = re.findall(rf"^error: {re.escape(str(jobs))}:(\d+): ", done.stderr, re.MULTILINE)
+    assert places == ["1", "3", "4", "5", "6"]
+    assert machine.jobs() == []
+
+
+def test_logs_show_and_follow(machine: Any) -> None:
+    """`jobs logs -f` prints the whole log to its end; `jobs show` names the files."""
+    assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    name = machine.job(0)["id"][:4]
+    followed = machine.llmb("jobs", "logs", name, "-f")
+    assert followed.returncode == 0
+    assert "iteration 4/4" in followed.stdout
+    assert "max_steps=5` reached" in followed.stdout
+    shown = machine.llmb("jobs", "show", name)
+    assert "state: COMPLETED" in shown.stdout

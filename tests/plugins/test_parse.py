@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests how the workloads have their logs read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+import llmb_nemotronh
+from llmb.logs.spec import ParseSpec
+from llmb.runs.record import RunRecord
+
+
+def parse(cluster_type: str) -> ParseSpec | None:
+    spec: ParseSpec | None = llmb_nemotronh.llmb_parse(cast(RunRecord, SimpleNamespace(cluster_type=cluster_type)))
+    return spec
+
+
+@pytest.mark.parametrize("cluster_type", ["slurm", "runai"])
+def test_nemo_counts_the_hybrid_wrongly(cluster_type: str) -> None:
+    spec = parse(cluster_type)
+    assert spec is not None
+    assert not spec.tflops_valid
+    assert "hybrid" in spec.tflops_note
+    assert spec.keys == ParseSpec().keys
+
+
+def test_the_torch_program_counts_it_right() -> None:
+    assert parse("local") is None

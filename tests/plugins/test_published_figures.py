@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares every published figure with the tables as the releases print them, and does their sums again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from llmb.configure import Place, Wish, configure
+from llmb.gpus import known_types
+from llmb.measure import LAST, Window
+from llmb.model import GQA, HYBRID, OLD
+from llmb.published import Figure, read_published
+from llmb.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """One column of a table: step time in seconds, tokens per second, MFU in percent, days for 1T tokens."""
+
+    release: str
+    size: str
+    dtype: str
+    gpu: str
+    scale: int
+    gbs: int
+    step_time: float
+    tokens: float | None = None
+    mfu: float | None = None
+    days: float | None = None
+
+
+def table(release: str, size: str, dtype: str, text: str, gpu: str = "h100") -> list[Printed]:
+    """The columns of a table, here its lines: GPUs, batch, step time and, where printed, tokens/s, MFU and days."""
+    found = []
+    for line in text.strip().splitlines():
+        scale, gbs, step_time, *more = line.split()
+        tokens, mfu, days = [None if word == "n/a" else float(word) for word in more] or [None, None, None]
+        found.append(
+            Printed(
+                release=release, size=size, dtype=dtype, gpu=gpu, scale=int(scale), gbs=int(gbs),
+                step_time=float(step_time), tokens=tokens, mfu=mfu, days=days,
+            )
+        )  # fmt: skip
+    return found
+
+
+NEMOTRON4 = [
+    *table("24.11", "340b", "bf16", """
+         128   32  4.61   28432  55.38  407
+         256   64  4.67   56134  54.67  206
+         512  128  4.7   111551  54.32  104
+        1024  256  4.73  221686  53.98   52
+        2048  512  4.84  433296  52.75   27
+    """),
+    *table("24.11", "340b", "fp8", """
+         128   32  3.16   41478  40.38  279
+         256   64  3.21   81665  39.75  142
+         512  128  3.26  160825  39.14   72
+        1024  256  3.34  313945  38.20   37
+        2048  512  3.49  600903  36.56   19
+    """),
+    *table("25.04", "15b", "bf16", """
+          16    64  2.66     98550  66.07  117.44
+          32   128  2.66    197101  66.07   58.72
+          64   256  2.67    392725  65.82   29.47
+         128   512  2.67    785450  65.82   14.74
+         256  1024  2.68   1565039  65.57    7.4
+         512  2048  2.71   3095427  64.85    3.74
+        1024  4096  2.74   6123072  64.14    1.89
+        2048  8192  2.78  12069940  63.21    0.96
+    """),
+    *table("25.04", "15b", "fp8", """
+          16    64  1.98    132396  44.35  87.42
+          32   128  1.98    264792  44.35  43.71
+          64   256  1.98    529584  44.35  21.86
+         128   512  1.99   1053845  44.13  10.98
+         256  1024  2      2097152  43.91   5.52
+         512  2048  2.02   4152776  43.48   2.79
+        1024  4096  2.03   8264638  43.26   1.4
+        2048  8192  2.09  16054752  42.02   0.72
+    """),
+    *table("25.04", "340b", "bf16", """
+         256   64  4.36   60125  58.56  192.5
+         512  128  4.39  119428  58.16   96.91
+        1024  256  4.41  237772  57.89   48.68
+        2048  512  4.43  473398  57.63   24.45
+    """),
+    *table("25.04", "340b", "fp8", """
+         256   64  2.93   89469  43.55  129.36
+         512  128  2.97  176528  42.96   65.57
+        1024  256  3     349525  42.53   33.11
+        2048  512  3.05  687591  41.83   16.83
+    """),
+    *table("25.05", "15b", "bf16", "16 64 2.746"),
+    *table("25.05", "15b", "fp8", "16 64 1.988"),
+    *table("25.05", "340b", "bf16", "256 64 4.606"),
+    *table("25.05", "340b", "fp8", "256 64 3.107"),
+    *table("25.05", "340b", "bf16", "128 32 2.189\n256 64 2.19\n512 128 2.229", gpu="gb200"),
+    *table("25.05", "340b", "fp8", "128 32 1.483\n256 64 1.517\n512 128 1.549", gpu="gb200"),
+    *table("25.05", "340b", "bf16", "128 512 32.66\n256 512 16.58\n512 512 8.468", gpu="gb200"),
+    *table("25.05", "340b", "fp8", "128 512 21.83\n256 512 11.21\n512 512 5.668", gpu="gb200"),
+]  # fmt: skip
+LLAMA = [
+    *table("25.04", "8b", "bf16", """
+          8   128  12.27    85459  62.47  135.43
+         16   256  12.3    170500  62.31   67.88
+         32   512  12.32   340447  62.21   34
+         64  1024  12.33   680341  62.16   17.01
+        128  2048  12.33  1360683  62.16    8.51
+    """),
+    *table("25.04", "8b", "fp8", """
+          8   128  9.33   112388  41.07  102.98
+         16   256  9.36   224055  40.94   51.66
+         32   512  9.43   444783  40.64   26.02
+         64  1024  9.48   884874  40.42   13.08
+        128  2048  9.54  1758618  40.17    6.58
+    """),
+    *table("25.04", "70b", "bf16", """
+          64   128  14.66    71526  54.32  161.82
+         128   256  14.67   142955  54.29   80.96
+         256   512  14.68   285716  54.25   40.51
+         512  1024  14.67   571821  54.29   20.24
+        1024  2048  14.65  1145202  54.36   10.11
+        2048  4096  14.66  2288843  54.32    5.06
+    """),
+    *table("25.04", "70b", "fp8", """
+          64   128   9.86   106346  40.38  108.83
+         128   256   9.95   210769  40.02   54.91
+         256   512  10      419430  39.82   27.59
+         512  1024  10.07   833030  39.54   13.89
+        1024  2048  10.08  1664406  39.50    6.95
+        2048  4096  10.15  3305855  39.23    3.5
+    """),
+    *table("25.04", "405b-proxy", "bf16", """
+         32   64   5.4   97090  55.23  n/a
+         64   64  10.1   51910  52.52  n/a
+        128  128  19.62  53444  55.31  n/a
+    """),
+    *table("25.04", "405b-proxy", "fp8", """
+         32   64   3.53  148524  42.24  n/a
+         64   64   6.32   82957  41.97  n/a
+        128  128  12.18   86090  44.55  n/a
+    """),
+    *table("25.04", "405b", "bf16", """
+         512   256  19.78  106024  55.47  109.16
+        1024   512  19.84  211406  55.31   54.75
+        2048  1024  19.87  422175  55.22   27.42
+    """),
+    *table("25.04", "405b", "fp8", """
+         512   256  12.37  169535  44.35  68.27
+        1024   512  12.42  337706  44.17  34.27
+        2048  1024  12.56  667883  43.68  17.33
+    """),
+    *table("25.05", "405b", "bf16", "512 256 19.81"),
+    *table("25.05", "405b", "fp8", "512 256 13.02"),
+    *table("25.05", "405b", "bf16", "128 64 9.347\n256 128 9.484\n512 256 9.508", gpu="gb200"),
+    *table("25.05", "405b", "fp8", "128 64 6.131\n256 128 6.183\n512 256 6.244", gpu="gb200"),
+]  # fmt: skip
+NEMOTRONH = [
+    *table("25.05", "56b", "fp8", """
+          32    96  15.119    52016  28.23  222.51
+          64   192  15.058   104454  28.35  110.81
+         128   384  15.496   203003  27.55   57.01
+         256   768  15.892   395888  26.86   29.24
+         512  1536  15.586   807321  27.39   14.34
+        1024  3072  15.678  1605168  27.23    7.21
+        2048  6144  15.723  3201148  27.15    3.62
+    """),
+]  # fmt: skip
+PRINTED = {"pretrain_nemotron4": NEMOTRON4, "pretrain_llama3.1": LLAMA, "pretrain_nemotronh": NEMOTRONH}
+KEYS = list(PRINTED)
+
+
+@pytest.fixture(scope="module")
+def figures(workloads: dict[str, Workload]) -> dict[str, tuple[Figure, ...]]:
+    return {key: read_published(workload) for key, workload in workloads.items()}
+
+
+def pairs(figures: Mapping[str, tuple[Figure, ...]], key: str) -> list[tuple[Printed, Figure]]:
+    """Each printed column with the figure that stands for it."""
+    by_case = {
+        (f.release, f.model_size, f.dtype, f.gpu_type, f.scale, f.gbs): f for f in figures[key]
+    }  # fmt: skip
+    return [(p, by_case[p.release, p.size, p.dtype, p.gpu, p.scale, p.gbs]) for p in PRINTED[key]]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_printed_figure_is_there_and_no_other(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+    printed = [(p.release, p.size, p.dtype, p.gpu, p.scale, p.gbs, p.step_time, p.mfu) for p in PRINTED[key]]
+    found = [
+        (f.release, f.model_size, f.dtype, f.gpu_type, f.scale, f.gbs, f.step_time_s,
+         None if f.mfu is None else pytest.approx(100 * f.mfu))
+        for f in figures[key]
+    ]  # fmt: skip
+    order = [entry[:6] for entry in found]
+    assert sorted(order) == sorted(entry[:6] for entry in printed)
+    assert len(set(order)) == len(order)
+    for entry in printed:
+        assert entry == found[order.index(entry[:6])]
+
+
+def test_how_many_there_are(figures: dict[str, tuple[Figure, ...]]) -> None:
+    assert {key: len(found) for key, found in figures.items()} == {
+        "pretrain_nemotron4": 50, "pretrain_llama3.1": 42, "pretrain_nemotronh": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_windows_and_steps(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+    windows = {"24.11": (LAST, 100), "25.04": (LAST, 50), "25.05": (Window(11, 44), 50)}
+    assert all((figure.window, figure.steps) == windows[figure.release] for figure in figures[key])
+    assert all(figure.release in figure.source for figure in figures[key])
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_figure_is_of_a_job_that_the_workload_has(
+    key: str, figures: dict[str, tuple[Figure, ...]], workloads: dict[str, Workload]
+) -> None:
+    for figure in figures[key]:
+        per_node = known_types()[figure.gpu_type].gpus_per_node
+        place = Place(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
+        wish = Wish(
+            workload=workloads[key], size=figure.model_size, dtype=figure.dtype, scale=figure.scale, params={},
+            strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512,
+        )  # fmt: skip
+        job, warnings = configure(wish, place)
+        assert not warnings
+        assert (job.gbs, job.seq_length, job.num_layers) == (figure.gbs, figure.seq_length, figure.num_layers)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_printed_throughput_follows_from_the_step_time(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+    for printed, figure in pairs(figures, key):
+        if printed.tokens is not None:
+            rate = figure.seq_length * figure.gbs / figure.step_time_s
+            assert rate == pytest.approx(printed.tokens, abs=1.01), printed
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_printed_mfu_follows_from_its_own_formula(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+    # For bf16, Llama's tables took half of fp8's peak, 989.5, not 989.
+    for printed, figure in pairs(figures, key):
+        if printed.mfu is not None:
+            assert figure.model_flops is not None
+            peak = figure.peak_tflops or known_types()[figure.gpu_type].peak_tflops[figure.dtype]
+            percent = 100 * figure.gbs * figure.model_flops / figure.step_time_s / figure.scale / (peak * 1e12)
+            assert percent == pytest.approx(printed.mfu, abs=0.0051), printed
+
+
+@pytest.mark.parametrize(
+    ("key", "size", "conventions"),
+    [
+        ("pretrain_nemotron4", "15b", {OLD}),
+        ("pretrain_nemotron4", "340b", {OLD}),
+        ("pretrain_llama3.1", "8b", {GQA}),
+        ("pretrain_llama3.1", "70b", {GQA}),
+        ("pretrain_llama3.1", "405b", {"gqa-16"}),
+        ("pretrain_llama3.1", "405b-proxy", {"gqa-16"}),
+        ("pretrain_nemotronh", "56b", {HYBRID}),
+    ],
+)
+def test_the_formula_is_kept_with_the_mfu(
+    key: str, size: str, conventions: set[str], figures: dict[str, tuple[Figure, ...]]
+) -> None:
+    printed = [figure for figure in figures[key] if figure.model_size == size and figure.mfu is not None]
+    assert {figure.flops_convention for figure in printed} == conventions
+    bare = [figure for figure in figures[key] if figure.mfu is None]
+    assert {(figure.flops_convention, figure.model_flops, figure.peak_tflops) for figure in bare} <= {(None,) * 3}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_days_for_a_trillion_tokens(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+    for printed, figure in pairs(figures, key):
+        if printed.days is not None:
+            days = 1e12 / (figure.seq_length * figure.gbs / figure.step_time_s) / 86400
+            digits = 0 if printed.release == "24.11" else 2
+            assert round(days, digits) == pytest.approx(printed.days, abs=0.011), printed
+
+
+def test_the_files_travel_with_the_plugins(workloads: dict[str, Workload]) -> None:
+    for workload in workloads.values():
+        assert workload.published is not None
+        assert Path(workload.published).name == "published.yaml"
+        assert Path(workload.published).parent.joinpath("workload.yaml").is_file()

@@ -90,15 +90,23 @@ def model_flops_old(shape: ModelShape) -> float:
 
 def _dense_flops(shape: ModelShape) -> float:
     """Published with release 25.05: attention with query groups, counted over the full (not the causal) square."""
+    attention, mlp, embedding = _dense_terms(shape)
+    return shape.seq_length * (attention + mlp + embedding)
+
+
+def _dense_terms(shape: ModelShape) -> tuple[float, int, int]:
     layers, hidden = shape.layers, shape.hidden
     attention = 12 * layers * hidden**2 * (1 + shape.kv_groups / shape.heads + shape.seq_length / hidden)
     mlp = (18 if shape.gated else 12) * layers * hidden * shape.ffn
-    embedding = 6 * shape.vocab * hidden
-    return shape.seq_length * (attention + mlp + embedding)
+    return attention, mlp, 6 * shape.vocab * hidden
 
 
 def _hybrid_flops(shape: ModelShape) -> float:
     """Published for Nemotron-H: multiply-accumulates of each kind of layer and the head, six operations each."""
+    return 6.0 * sum(_hybrid_terms(shape))
+
+
+def _hybrid_terms(shape: ModelShape) -> tuple[int, int, int, int]:
     assert shape.pattern is not None
     assert shape.mamba is not None
     seq, hidden, mamba = shape.seq_length, shape.hidden, shape.mamba
@@ -108,6 +116,34 @@ def _hybrid_flops(shape: ModelShape) -> float:
     projections = mamba.heads * mamba.head_dim * 3 + mamba.groups * mamba.state * 2 + mamba.heads
     scan = mamba.expand * mamba.chunk + 2 * mamba.expand * mamba.state
     block = seq * hidden * (projections + scan) + seq * mamba.chunk * mamba.state * mamba.groups
-    head = seq * hidden * shape.vocab
     count = shape.pattern.count
-    return 6.0 * (mlp * count("-") + attention * count("*") + block * count("M") + head)
+    return mlp * count("-"), attention * count("*"), block * count("M"), seq * hidden * shape.vocab
+
+
+def flops_terms(shape: ModelShape) -> dict[str, float]:
+    """What ``model_flops`` adds up, by the part of the model: operations of one sample."""
+    if shape.pattern is None:
+        parts = ("attention", "MLP", "embedding")
+        return {part: shape.seq_length * term for part, term in zip(parts, _dense_terms(shape), strict=True)}
+    parts_of_hybrid = ("MLP", "attention", "Mamba-2", "head")
+    return {part: 6.0 * term for part, term in zip(parts_of_hybrid, _hybrid_terms(shape), strict=True)}
+
+
+def flops_formulas(shape: ModelShape) -> dict[str, str]:
+    """How each of ``flops_terms`` is computed, its numbers filled in but for those of Mamba layers."""
+    layers, hidden, seq = shape.layers, shape.hidden, shape.seq_length
+    if shape.pattern is None:
+        groups = f"{shape.kv_groups}/{shape.heads}"
+        return {
+            "attention": f"{seq}·12·{layers}·{hidden}²·(1 + {groups} + {seq}/{hidden})",
+            "MLP": f"{seq}·{18 if shape.gated else 12}·{layers}·{hidden}·{shape.ffn}",
+            "embedding": f"{seq}·6·{shape.vocab}·{hidden}",
+        }
+    count, dim = shape.pattern.count, shape.head_dim or hidden // shape.heads
+    width = f"{shape.heads}·{dim} + {shape.kv_groups}·{dim} + {seq}"
+    return {
+        "MLP": f"6·{count('-')} layers·2·{seq}·{hidden}·{shape.ffn}",
+        "attention": f"6·{count('*')} layers·2·{seq}·{hidden}·({width})",
+        "Mamba-2": f"6·{count('M')} layers·(projections, scan and state of {seq} tokens)",
+        "head": f"6·{seq}·{hidden}·{shape.vocab}",
+    }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +21,61 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One save or load of a checkpoint: the ``ranks`` that told of it, the longest time of any and rank 0's, in s."""
+
+    kind: Literal["save", "load"]
+    ranks: tuple[int, ...]
+    max_seconds: float
+    rank0_seconds: float | None = None
+    iteration: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a log says of where it ran: empty or None where it does not.
+
+    ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: who said so;
+    ``world_size`` in ranks, which is GPUs.
+    """
+
+    networks: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    nccl_version: str | None = None
+    world_size: int | None = None
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes told of their network, None without any."""
+        return len(self.hosts) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """The last attempt of a log.
 
     ``last``: the last iteration that the log announces; ``attempts``: how often the iterations started anew, 0 without
-    a step; ``ended``: the trainer said that it was done; ``checkpoint_saves``: seconds of each save by rank 0.
+    a step; ``ended``: the trainer said that it was done; ``framework``: whose lines they
+    are (``NeMo 2``; None for a plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU
+    in bytes, the highest of all steps.
     """
 
     steps: tuple[Step, ...] = ()
     last: int | None = None
     attempts: int = 0
     ended: bool = False
-    checkpoint_saves: tuple[float, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    environment: Environment = Environment()
+    framework: str | None = None
+    gbs: int | None = None
+    peak_memory: float | None = None
 
     @property
     def max_iteration(self) -> int | None:
         """The highest iteration, None without a step."""
         return self.steps[-1].iteration if self.steps else None
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether a step's loss is not a number."""
+        return any(step.loss is not None and step.loss != step.loss for step in self.steps)

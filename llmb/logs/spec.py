@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 class ParseSpec:
     """Which lines are steps and which keys they hold.
 
-    ``needle``: text that every step's line has and few others; ``iteration``: a pattern with the groups ``i`` (0-based)
-    and ``last``; ``keys`` maps our names (``step_time``, ``tflops``, ``loss``) to the log's. ``tflops_valid`` False
-    marks the framework's own TFLOPS as wrong for this model, with ``tflops_note`` saying why.
+    ``needle``: text that every step's line has and few others; ``iteration``: a pattern with the groups ``i`` (counted
+    from ``first_iteration``) and ``last``; ``keys`` maps our names (``step_time``, ``tflops``, ``loss``, ``gbs``,
+    ``consumed_samples``, ``global_step``, ``peak_memory``) to the log's, ``a|b`` where it has either; ``units`` has
+    what their values are multiplied by to be s, TFLOPS or bytes; ``redrawn``: a step's line is printed again as it
+    changes, and the last one counts. ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model,
+    with ``tflops_note`` saying why. A spec for NeMo 2's lines takes those of NeMo 1 and Megatron as well.
     """
 
     needle: str = "train_step_timing in s"
@@ -22,7 +25,14 @@ class ParseSpec:
             "step_time": "train_step_timing in s",
             "tflops": "TFLOPS_per_GPU",
             "loss": "reduced_train_loss",
+            "gbs": "global_batch_size",
+            "consumed_samples": "consumed_samples",
+            "global_step": "global_step",
+            "peak_memory": "peak_memory_usage|max_memory_reserved",
         }
     )
     tflops_valid: bool = True
     tflops_note: str = ""
+    first_iteration: int = 0
+    units: dict[str, float] = field(default_factory=dict)
+    redrawn: bool = False

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from llmb.job import Job
+from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
@@ -22,10 +25,16 @@ from llmb.measure import (
 )
 from llmb.model import flops_convention, model_flops
 from llmb.results import reason
-from llmb.results.find import log_of
+from llmb.results.facts import facts_of, invalid_because
+from llmb.results.find import log_of, logs_beside, logs_of
+from llmb.results.foreign import NOTHING, Description, describe_log
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, TIMEOUT, JobState
+from llmb.summary import summarize
+from llmb.workload import Workload
+
+HYBRID_NOTE = "TFLOPS_per_GPU is left out: NeMo 2 counts a hybrid's layers wrongly"
 
 
 def result_of_run(
@@ -38,28 +47,56 @@ def result_of_run(
     job, path = record.job, log_of(record)
     samples = read_log(path, spec) if path.exists() else Samples()
     result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
-    result = _with_throughput(result, job, peak_tflops)
+    found = _of_job(job)
+    result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
     status = _status(state, complete=result.time_mean_seconds is not None)
-    why = reason.of_run(status, state, samples, result, (path, record.batch_log))
+    why = reason.of_run(status, state, samples, result, spec, lambda: logs_of(record))
     return replace(result, status=status, reason=why)
 
 
-def result_of_log(path: Path, spec: ParseSpec, window: Window | None = None) -> Result:
-    """The result of a log that has no record: what follows from a model's shape is not known.
+def result_of_log(
+    path: Path,
+    spec: ParseSpec,
+    window: Window | None = None,
+    *,
+    workloads: Mapping[str, Workload] | None = None,
+    given: Description = NOTHING,
+) -> Result:
+    """The result of a log that has no record, with all that follows from what it is of, as far as that is known.
 
-    Raises LlmbError when it cannot be read.
+    ``workloads``: what it may be of, by key; without them its name and lines are not asked. ``given`` is what the user
+    says of it, before all else; a GPU type is never to be had from the log. Raises LlmbError when it cannot be read.
     """
     samples = read_log(path, spec)
+    found = given if workloads is None else describe_log(path, samples, workloads, given)
+    hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
+    if hybrid and spec.tflops_valid:
+        spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
     steps = None if samples.last is None else samples.last + 1
     result = _measured(experiment_of(path), path, samples, spec, steps, window)
+    result = _with_details(_with_throughput(result, found, _peak(found)), samples, found)
     reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
     status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
-    return replace(result, status=status, reason=reason.of_log(status, samples, result, path))
+    return replace(
+        result, status=status, reason=reason.of_log(status, samples, result, spec, lambda: logs_beside(path))
+    )
+
+
+def _of_job(job: Job) -> Description:
+    return Description(gpus=job.scale, gbs=job.gbs, seq_length=job.seq_length, model=job.model)
+
+
+def _peak(found: Description) -> float | None:
+    from llmb.gpus import known_types
+
+    known = known_types().get(found.gpu_type or "")
+    return known.peak_tflops.get(found.dtype or "") if known else None
 
 
 def experiment_of(path: Path) -> str:
     """The experiment's name in a log's: without ``log-``, the account before it and the attempt behind the job's id."""
-    name = re.sub(r"(_\d+)_\d+$", r"\1", path.stem.removeprefix("log-"))
+    stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
+    name = re.sub(r"(_\d+)_\d+$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
 
 
@@ -95,18 +132,30 @@ def _measured(
     )
 
 
-def _with_throughput(result: Result, job: Job, peak_tflops: float | None) -> Result:
-    flops, step_time = model_flops(job.model), result.time_mean_seconds
-    result = replace(result, model_flops=flops, flops_convention=flops_convention(job.model))
-    if step_time is None:
+def _with_throughput(result: Result, found: Description, peak_tflops: float | None) -> Result:
+    if found.model is None:
         return result
-    rate = tokens_per_second(job.seq_length, job.gbs, step_time)
-    tflops = model_tflops_per_gpu(job.gbs, flops, step_time, job.scale)
+    flops, step_time = model_flops(found.model), result.time_mean_seconds
+    figures: dict[str, Any] = {"model_flops": flops, "flops_convention": flops_convention(found.model)}
+    if step_time is not None and found.gbs is not None and found.seq_length is not None:
+        rate = tokens_per_second(found.seq_length, found.gbs, step_time)
+        figures |= {"tokens_per_second": rate, "days_per_1t_tokens": days_to_train(1e12, rate)}
+    if step_time is not None and found.gbs is not None and found.gpus is not None:
+        tflops = model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
+        figures |= {"model_tflops_per_gpu": tflops, "mfu": mfu(tflops, peak_tflops) if peak_tflops else None}
+    if (whole := figures.get("tokens_per_second")) is not None and found.gpus is not None:
+        figures["tokens_per_second_per_gpu"] = whole / found.gpus
+    return replace(result, **figures)
+
+
+def _with_details(result: Result, samples: Samples, found: Description, nodes: int | None = None) -> Result:
+    """With what lies behind the means, and what keeps them from counting."""
+    invalid = invalid_because(samples, result.window, nodes)
+    measured = result.window if result.time_mean_seconds is not None else None
     return replace(
         result,
-        tokens_per_second=rate,
-        tokens_per_second_per_gpu=rate / job.scale,
-        model_tflops_per_gpu=tflops,
-        mfu=mfu(tflops, peak_tflops) if peak_tflops else None,
-        days_per_1t_tokens=days_to_train(1e12, rate),
+        invalid=(*invalid, "ran with an NCCL trace, which costs time") if found.traced else invalid,
+        statistics=summarize(samples, measured, tflops=result.model_tflops_per_gpu) if measured else None,
+        log=facts_of(samples),
+        configuration=found.configuration(),
     )

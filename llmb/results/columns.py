@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb import typed
+from llmb.results.configuration import Configuration
 from llmb.results.result import Result
 from llmb.tables import Column, shorten
 
@@ -21,6 +22,7 @@ CSV_FIRST = (
 
 
 _GLANCE = (
+    Column(key="run"),
     Column(key="experiment"),
     Column(key="status"),
     Column(key="step_time", heading="step time (s)", right=True),
@@ -28,44 +30,92 @@ _GLANCE = (
     Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
     Column(key="tflops", heading="TFLOPS/GPU", right=True),
     Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
+    Column(key="ratio", right=True),
+    Column(key="verdict"),
     Column(key="reason"),
 )
+_NOT_COMPARED = "NO_REFERENCE"
+_TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 
 def result_columns(fmt: str, results: Sequence[Result] = ()) -> list[Column]:
     """The columns of ``results`` for ``fmt``; without those of a table that no result has a value for."""
     if fmt == "csv":
-        fields = [field.name for field in dataclasses.fields(Result) if field.name not in CSV_FIRST]
-        return [Column(key=key) for key in (*CSV_FIRST, *fields)]
+        fields = [field.name for field in dataclasses.fields(Result) if field.name != "configuration"]
+        fields += [field.name for field in dataclasses.fields(Configuration)]
+        return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *fields))]
     rows = table_rows(results)
     return [column for column in _GLANCE if not rows or any(row[column.key] is not None for row in rows)]
 
 
 def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """The rows of CSV: every field, the window as ``--window`` takes it, and the log's name as ``filename``."""
+    """The rows of CSV: every field and those of the configuration; the window as ``--window`` takes it."""
     return [
-        {**typed.to_data(result), "filename": Path(result.path).name, "window": result.window and str(result.window)}
+        {
+            **(typed.to_data(result.configuration) or {}),
+            **typed.to_data(result),
+            "filename": Path(result.path).name,
+            "window": result.window and str(result.window),
+            "invalid": "; ".join(result.invalid) or None,
+        }
         for result in results
     ]
 
 
 def table_rows(results: Iterable[Result], *, full_names: bool = False) -> list[dict[str, Any]]:
-    """The rows of a table; a name wider than NAME_WIDTH loses its middle unless ``full_names``."""
+    """The rows of a table; a name wider than NAME_WIDTH loses its middle unless ``full_names``.
+
+    Verdicts are shown where at least one run has something to compare with.
+    """
+    results = list(results)
+    compared = any(result.verdict not in (None, _NOT_COMPARED) for result in results)
     return [
         {
             **typed.to_data(result),
             "experiment": result.experiment if full_names else shorten(result.experiment, NAME_WIDTH),
             "step_time": _spread(result.time_mean_seconds, result.time_std_dev_seconds, 3),
             "tflops": _tflops(result),
+            "ratio": _ratio(result),
+            "verdict": _verdict(result) if compared else None,
+            "reason": _reason(result, compared=compared),
         }
         for result in results
     ]
 
 
+def _ratio(result: Result) -> str | None:
+    """With a star where the published figure was taken over another window."""
+    return None if result.ratio is None else f"{result.ratio:.3f}{'' if result.same_window else '*'}"
+
+
+def _verdict(result: Result) -> str | None:
+    return f"{result.verdict} (n={result.repeats})" if result.repeats else result.verdict
+
+
+def _reason(result: Result, *, compared: bool) -> str | None:
+    said = result.verdict_reason if compared and result.verdict in _TELLING else None
+    return "; ".join(text for text in (result.reason, said) if text) or None
+
+
+def legend(results: Iterable[Result]) -> list[str]:
+    """What a table of ``results`` leaves to be explained, a line each."""
+    results = list(results)
+    windows = {result.reference.window for result in results if result.reference and result.same_window is False}
+    lines = [f"* the published figure was taken over another window: {', '.join(sorted(windows))}"] if windows else []
+    if any(result.configuration and result.configuration.gpu_type is None for result in results):
+        lines.append("a log does not say its GPU type: --gpu-type h100 compares with what was published for it")
+    return lines
+
+
+def tflops(value: float) -> str:
+    """TFLOPS of one GPU for people: two decimals, and three digits for the little that a CPU does."""
+    return f"{value:.2f}" if value >= 10 else f"{value:.3g}"
+
+
 def _tflops(result: Result) -> str | None:
     """By our formula; for a log without a shape, as the framework says."""
     if result.model_tflops_per_gpu is not None:
-        return f"{result.model_tflops_per_gpu:.2f}"
+        return tflops(result.model_tflops_per_gpu)
     return _spread(result.tflops_per_gpu_mean, result.tflops_per_gpu_std_dev, 2)
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 from llmb.errors import UsageError
 from llmb.runs.record import RECORD, RunRecord
 
+_LOGS = (".out", ".err", ".log")
+
 
 def find_logs(directory: Path) -> list[Path]:
-    """Every training log below ``directory``, sorted. Raises UsageError when there is no such folder."""
+    """Every training log below ``directory``, in gzip or not, sorted. Raises UsageError without such a folder."""
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a folder", hint="name the folder that holds the experiments")
-    return sorted(path for path in directory.rglob("log-*.out") if path.is_file())
+    found = (path for pattern in ("log-*.out", "log-*.out.gz") for path in directory.rglob(pattern))
+    return sorted(path for path in found if path.is_file())
 
 
 def last_attempts(logs: Iterable[Path]) -> list[Path]:
@@ -34,8 +37,9 @@ def last_attempts(logs: Iterable[Path]) -> list[Path]:
 def _attempt(path: Path) -> tuple[Path, int]:
     if run_directory(path) is not None:
         return path.parent.parent / path.name, _number_of(path.parent)
-    match = re.fullmatch(r"(.*_\d+)_(\d+)", path.stem)
-    return (path.with_name(match[1]), int(match[2])) if match else (path, 0)
+    name = path.name.removesuffix(".gz").removesuffix(".out")
+    match = re.fullmatch(r"(.*_\d+)_(\d+)", name)
+    return (path.with_name(match[1]), int(match[2])) if match else (path.with_name(name), 0)
 
 
 def run_directory(log: Path) -> Path | None:
@@ -48,6 +52,22 @@ def log_of(record: RunRecord) -> Path:
     """The training log of a run's last attempt, whether or not it is there yet."""
     attempts = [path for path in record.directory.glob("attempt-*") if (path / record.log.name).is_file()]
     return max(attempts, key=_number_of) / record.log.name if attempts else record.log
+
+
+def logs_of(record: RunRecord) -> list[Path]:
+    """All that may say why a run failed: its training log, its script's, and what else its ranks wrote beside them."""
+    log = log_of(record)
+    folder = log.parent
+    others = [path for path in folder.iterdir() if path.suffix in _LOGS and path.is_file()] if folder.is_dir() else []
+    return list(dict.fromkeys((log, record.batch_log, *sorted(others))))
+
+
+def logs_beside(log: Path) -> list[Path]:
+    """A training log without a record, and its script's log where launchers put it, ``sbatch_<the same name>``."""
+    name = log.name.removeprefix("log-")
+    without_attempt = re.sub(r"_\d+(?=\.out)", "", name)
+    names = dict.fromkeys(f"sbatch_{text}" for text in (name, without_attempt))
+    return [log, *(path for path in map(log.with_name, names) if path.is_file())]
 
 
 def _number_of(folder: Path) -> int:

@@ -3,32 +3,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from llmb.failures import find_cause, kind_of_end
+from llmb.failures import kind_of_end, root_cause
+from llmb.logs.formats import NEMO2_NAME
 from llmb.logs.samples import Samples
+from llmb.logs.spec import ParseSpec
 from llmb.logs.text import plain
 from llmb.results.result import FAILED, RUNNING, Result
 from llmb.state import COMPLETED, TIMEOUT, UNKNOWN, JobState
 from llmb.state import RUNNING as AT_WORK
 
+TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration
 
-def of_run(status: str, state: JobState, samples: Samples, result: Result, logs: Sequence[Path]) -> str | None:
-    """The reason of a recorded run's status; ``logs`` are searched for the cause of a failure, in this order."""
+
+def of_run(
+    status: str,
+    state: JobState,
+    samples: Samples,
+    result: Result,
+    spec: ParseSpec,
+    logs: Callable[[], Sequence[Path]],
+) -> str | None:
+    """The reason of a recorded run's status; where it failed, ``logs`` are asked for and searched for the cause."""
     if status == RUNNING:
         return _waiting(state, samples, result)
     if status == FAILED:
         return _joined(_end_of(state), _stopped(samples, result), _cause(logs, state), _attempts(samples))
     ended = "the time limit ended it after the measured steps: the measurement stands"
-    return _joined(ended if state.state == TIMEOUT else "", _attempts(samples)) or None
+    return _joined(ended if state.state == TIMEOUT else "", _attempts(samples), *_notes(samples, result, spec)) or None
 
 
-def of_log(status: str, samples: Samples, result: Result, log: Path) -> str | None:
+def of_log(
+    status: str, samples: Samples, result: Result, spec: ParseSpec, logs: Callable[[], Sequence[Path]]
+) -> str | None:
     """The reason of the status of a log without a record."""
     if status == FAILED:
-        return _joined(_stopped(samples, result), _cause([log], None), _attempts(samples))
-    return _attempts(samples) or None
+        return _joined(_stopped(samples, result), _cause(logs, None), _attempts(samples))
+    return _joined(_attempts(samples), *_notes(samples, result, spec)) or None
+
+
+def _notes(samples: Samples, result: Result, spec: ParseSpec) -> Iterator[str]:
+    """What is particular about the framework's own TFLOPS."""
+    if not any(step.tflops is not None for step in samples.steps):
+        return
+    if not spec.tflops_valid:
+        yield spec.tflops_note
+        return
+    told = result.statistics.tflops_by_formula if result.statistics else None
+    if told is not None and samples.framework == NEMO2_NAME and abs(told - 1) > TFLOPS_OFF:
+        yield (
+            f"TFLOPS_per_GPU is {told:.2f} of what follows from model, batch and GPUs: "
+            "one of them is not what the job says"
+        )
 
 
 def _waiting(state: JobState, samples: Samples, result: Result) -> str:
@@ -60,10 +88,9 @@ def _stopped(samples: Samples, result: Result) -> str:
     return "" if result.time_mean_seconds is not None else f"iterations {result.window} are not all in the log"
 
 
-def _cause(logs: Sequence[Path], state: JobState | None) -> str:
-    for log in logs:
-        if (cause := find_cause(log)) is not None:
-            return f"{cause.kind}: {cause.line}"
+def _cause(logs: Callable[[], Sequence[Path]], state: JobState | None) -> str:
+    if (cause := root_cause(logs())) is not None:
+        return str(cause)
     return (kind_of_end(state) or "") if state else ""
 
 

@@ -3,13 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from llmb.measure import Window
+from llmb.results.configuration import Configuration
+from llmb.results.facts import LogFacts
+from llmb.summary import Statistics
 
 SUCCESS, FAILED, RUNNING = "Success", "Failed", "Running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The published figure that a run compares with; ``window`` as ``--window`` takes it, ``last`` or ``11-44``."""
+
+    release: str
+    window: str
+    step_time_s: float
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +30,12 @@ class Result:
     ``path``: the training log; ``window``: the iterations that count; ``max_iteration``: the highest in the log, from
     0; ``steps``: how many were planned; ``tflops_per_gpu_*``: as the framework logs them; ``tokens_per_second``: of the
     whole job; ``model_flops``: operations of one sample by the formula that ``flops_convention`` names; ``mfu``: a
-    fraction; ``ratio``: measured by published throughput.
+    fraction.
+
+    ``ratio``: this run's throughput by the published; ``verdict``: on its configuration, all ``repeats`` together,
+    whose mean ratio lies within ``ratio_interval`` (95 %; None for one run); ``same_window``: the reference was taken
+    over the same iterations; ``run``: the id, None for a log without a record; ``invalid``: what in the log keeps the
+    measurement from counting; ``statistics``: of the steps of the window; ``log``: what else the log says.
     """
 
     experiment: str
@@ -40,6 +56,15 @@ class Result:
     days_per_1t_tokens: float | None = None
     model_flops: float | None = None
     flops_convention: str | None = None
-    reference: Mapping[str, Any] | None = None
+    reference: Reference | None = None
     ratio: float | None = None
     verdict: str | None = None
+    verdict_reason: str | None = None
+    repeats: int | None = None
+    ratio_interval: tuple[float, float] | None = None
+    same_window: bool | None = None
+    run: str | None = None
+    configuration: Configuration | None = None
+    invalid: tuple[str, ...] = ()
+    statistics: Statistics | None = None
+    log: LogFacts | None = None

@@ -27,6 +27,10 @@ SAVE = (
     "[NeMo I 2025-04-11 14:48:45 nemo_logging:393] Global Checkpoint Save : Rank: {} : Iteration: 50 : "
     "Start time: 1744408121.151s : Save duration: {}s"
 )
+LOAD = (
+    "[NeMo I 2025-04-11 14:46:18 nemo_logging:393] Global Checkpoint Load : Rank : {} : Start time : 1744407969.270s : "
+    "Time spent in load_checkpoint: {}s"
+)
 
 
 def line(iteration: int, last: int = 49, time: str = "12.39", tflops: str | None = "611.5", loss: str = "11.96") -> str:
@@ -49,7 +53,9 @@ def iterations(samples: Samples) -> list[int]:
 
 
 def test_the_sample_line(tmp_path: Path) -> None:
-    assert read(tmp_path, SAMPLE + "\n") == Samples(steps=(SAMPLE_STEP,), last=49, attempts=1)
+    assert read(tmp_path, SAMPLE + "\n") == Samples(
+        steps=(SAMPLE_STEP,), last=49, attempts=1, framework="NeMo 2", gbs=128, peak_memory=70833405952
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 def test_the_last_attempt_counts(tmp_path: Path) -> None:
     lines = [*(line(i, time="1.5") for i in range(30)), SAVE.format(0, 4.389), END]
     samples = read(tmp_path, "\n".join([*lines, *(line(i, time="2.5") for i in range(10, 20))]) + "\n")
-    assert (samples.attempts, samples.ended, samples.checkpoint_saves) == (2, False, ())
+    assert (samples.attempts, samples.ended, samples.checkpoints) == (2, False, ())
     assert iterations(samples) == list(range(10, 20))
     assert {step.step_time for step in samples.steps} == {2.5}
 
@@ -158,7 +164,11 @@ def test_the_end_and_the_saves_of_rank_0(tmp_path: Path) -> None:
     odd = "Global Checkpoint Save  :  Rank : 0  : Start time : 1.5s : Save duration : 5s"
     samples = read(tmp_path, "\n".join([line(49), END, *saves, odd]) + "\n")
     assert samples.ended
-    assert samples.checkpoint_saves == (4.389, 5.0)
+    first, second = samples.checkpoints
+    assert (first.kind, first.iteration, first.ranks, first.rank0_seconds, first.max_seconds) == (
+        "save", 50, (1, 0, 10), 4.389, 9.5,
+    )  # fmt: skip
+    assert (second.iteration, second.ranks, second.rank0_seconds) == (None, (0,), 5.0)
 
 
 def test_another_announced_end(tmp_path: Path) -> None:
@@ -174,6 +184,53 @@ def test_a_step_across_two_chunks(tmp_path: Path) -> None:
 
 def test_a_needle_far_from_its_iteration_is_none(tmp_path: Path) -> None:
     assert not read(tmp_path, "iteration 1/9" + "x" * REACH + " | train_step_timing in s: 1.5\n").steps
+
+
+def test_a_load_belongs_to_the_attempt_behind_it(tmp_path: Path) -> None:
+    content = "\n".join([LOAD.format(0, 9.712), LOAD.format(1, 11.5), line(5), SAVE.format(0, 4.389)])
+    samples = read(tmp_path, content + "\n")
+    load, save = samples.checkpoints
+    assert (load.kind, load.ranks, load.rank0_seconds, load.max_seconds) == ("load", (0, 1), 9.712, 11.5)
+    assert (save.kind, save.rank0_seconds) == ("save", 4.389)
+    again = read(tmp_path, "\n".join([content, LOAD.format(0, 3.5), line(5, time="2.5")]) + "\n")
+    assert [(event.kind, event.rank0_seconds) for event in again.checkpoints] == [("load", 3.5)]
+
+
+def test_the_same_rank_again_is_another_checkpoint(tmp_path: Path) -> None:
+    saves = [SAVE.format(rank, seconds) for rank, seconds in [(0, 4.5), (1, 4.6), (0, 5.5), (1, 5.6)]]
+    samples = read(tmp_path, "\n".join([line(49), *saves]) + "\n")
+    assert [event.max_seconds for event in samples.checkpoints] == [4.6, 5.6]
+    assert not read(tmp_path, SAVE.format(1 << 20, 4.5) + "\n").checkpoints
+
+
+def test_where_it_ran(tmp_path: Path) -> None:
+    content = (
+        "node1:7:9 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\nNCCL version 2.26.3+cuda12.9\n"
+        "node1:7:9 [0] NCCL INFO Using network AWS Libfabric\n\x1b[32mnode2:7:9 [1] NCCL INFO Using network Socket\n"
+        "node1:8:9 [1] NCCL INFO Using network AWS Libfabric\n"
+        "All distributed processes registered. Starting with 16 processes\n"
+    )
+    for text in (content, content + line(0) + "\n", line(0) + "\n" + content):
+        environment = read(tmp_path, text).environment
+        assert environment.networks == ("AWS Libfabric", "Socket")
+        assert (environment.hosts, environment.nodes) == (("node1", "node2"), 2)
+        assert (environment.nccl_version, environment.world_size) == ("2.26.3+cuda12.9", 16)
+    anew = read(tmp_path, content + line(3) + "\n" + "n:1:2 [0] NCCL INFO Using network IB\n" + line(1) + "\n")
+    assert anew.environment.networks == ("IB",)
+    assert read(tmp_path, "using world size: 128, data-parallel size: 16\n").environment.world_size == 128
+
+
+def test_the_highest_memory_and_its_later_name(tmp_path: Path) -> None:
+    text = line(0).replace("global_step", "max_memory_reserved: 7 | global_step")
+    assert read(tmp_path, text + "\n" + line(1) + "\n").peak_memory == 7
+    assert read(tmp_path, SAMPLE + "\n" + line(0) + "\n").peak_memory is None
+
+
+def test_the_batch_where_only_samples_are_counted(tmp_path: Path) -> None:
+    for key in ("global_batch_size: 128 | ", ""):
+        assert read(tmp_path, line(9).replace("global_batch_size: 128 | ", key) + "\n").gbs == 128
+    odd = line(9).replace("global_batch_size: 128 | ", "").replace("consumed_samples: 1280", "consumed_samples: 1285")
+    assert read(tmp_path, odd + "\n").gbs is None
 
 
 def test_noise_costs_no_memory(tmp_path: Path) -> None:
@@ -209,18 +266,19 @@ def test_another_spec(tmp_path: Path) -> None:
 
 def test_progress(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    assert progress(path) is None
+    at, state = progress(path)
+    assert at is None
     path.write_text("starting\n")
-    assert progress(path) is None
-    path.write_text("\n".join(line(i) for i in range(13)) + "\n" + line(13)[:40])
-    assert progress(path) == (12, 49)
-
-
-@pytest.mark.parametrize(("noise", "expected"), [(1 << 18, (12, 49)), (1 << 22, None)])
-def test_progress_reads_the_tail_alone(tmp_path: Path, noise: int, expected: tuple[int, int] | None) -> None:
-    path = tmp_path / "log"
-    path.write_text(line(12) + "\n" + "NCCL INFO\n" * (noise // 10))
-    assert progress(path) == expected
+    at, state = progress(path, state)
+    assert at is None
+    path.write_text("starting\n" + "\n".join(line(i) for i in range(13)) + "\n" + line(13)[:40])
+    at, state = progress(path, state)
+    assert at == (12, 49)
+    with path.open("a") as stream:
+        stream.write("\n" + "NCCL INFO\n" * 10_000 + line(14, last=99) + "\n")
+    at, state = progress(path, state)
+    assert at == (14, 99)
+    assert progress(path, state) == (at, state)
 
 
 PIECES = st.sampled_from(
@@ -238,7 +296,7 @@ def test_no_bytes_make_it_fail(tmp_path_factory: pytest.TempPathFactory, content
     samples = read(folder, content)
     assert (samples.attempts > 0) == bool(samples.steps)
     if samples.steps:
-        assert progress(folder / "log-x.out") is not None
+        assert progress(folder / "log-x.out")[0] is not None or samples.last is None
 
 
 @given(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that text is found once, wherever the chunks that are read happen to end."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.logs import scan
-from llmb.logs.scan import CHUNK, find_all, line_at
+from llmb.logs.scan import AHEAD, CHUNK, REACH, Block, Needle, find_all, needle, open_log, read_blocks
 
-NEEDLES = (b"ab", b"xyzxyzw", b"c")
+NEEDLES = (needle(b"ab"), needle(b"xyzxyzw"), needle(b"c"))
 
 
 def found(path: Path, start: int = 0, stop: int | None = None) -> list[tuple[int, bytes]]:
     with path.open("rb", buffering=0) as stream:
-        return list(find_all(stream, NEEDLES, start, stop))
+        return [(hit.offset, hit.text) for hit in find_all(stream, NEEDLES, start, stop)]
 
 
 @pytest.mark.parametrize("shift", range(9))
@@ -34,7 +35,10 @@ def test_only_the_stretch_asked_for(tmp_path: Path) -> None:
     assert found(path, 99) == []
 
 
-@given(st.lists(st.sampled_from([*NEEDLES, b"x", b"\n", b"-"]), max_size=60).map(b"".join), st.integers(1, 9))
+@given(
+    st.lists(st.sampled_from([*(needle.text for needle in NEEDLES), b"x", b"\n", b"-"]), max_size=60).map(b"".join),
+    st.integers(1, 9),
+)
 def test_any_size_of_chunk_finds_the_same(tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int) -> None:
     path = tmp_path_factory.getbasetemp() / "log"
     path.write_bytes(content)
@@ -44,10 +48,69 @@ def test_any_size_of_chunk_finds_the_same(tmp_path_factory: pytest.TempPathFacto
         assert found(path) == whole
 
 
+def only_block(path: Path) -> Block:
+    with open_log(path) as stream:
+        return next(read_blocks(stream))
+
+
 def test_the_line_around_a_place(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\rtwo three\r\nfour")
-    with path.open("rb", buffering=0) as stream:
-        line = line_at(stream, 8)
-        assert (line.before, line.after, line.cut) == (b"two ", b"three", False)
-        assert line_at(stream, 17).cut
+    block = only_block(path)
+    line = block.line(8)
+    assert (line.before, line.after, line.cut) == (b"two ", b"three", False)
+    assert block.line(17).cut
+    assert block.behind(16) == b"our"
+
+
+def test_a_chunk_without_a_mark_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"Global Checkpoint Save : 1s\nGlobal Checkpoint Save : 1.5s\n")
+    with open_log(path) as stream:
+        assert [hit.offset for hit in find_all(stream, [needle("Global Checkpoint Save", b".")])] == [0, 28]
+    path.write_bytes(b"Global Checkpoint Save : 1s\n")
+    with open_log(path) as stream:
+        assert not list(find_all(stream, [needle("Global Checkpoint Save", b".")]))
+
+
+def test_the_mark_may_stand_in_the_next_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for shift in (1, 5, 30, 60):
+        path.write_bytes(b"-" * (REACH + CHUNK - shift) + b"Save" + b"x" * 40 + b"1.5s\n" + b"-" * AHEAD)
+        with open_log(path) as stream:
+            assert len(list(find_all(stream, [Needle(b"Save", b".")]))) == 1
+
+
+@pytest.mark.parametrize("text", ["train_step_timing in s", "`Trainer.fit` stopped", "x", "eee"])
+def test_the_marks_are_of_the_text_and_the_rarest(text: str) -> None:
+    marks = needle(text).marks
+    assert 0 < len(marks) <= 3
+    assert set(marks) <= set(text.encode())
+    assert needle("a.b", b"+").marks[:2] == b".+"
+
+
+def test_a_packed_log_is_unpacked_whatever_its_name(tmp_path: Path) -> None:
+    content = b"-" * CHUNK + b"ab" + b"-" * CHUNK
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(content))
+    with open_log(path) as stream:
+        assert [hit.offset for hit in find_all(stream, NEEDLES)] == [CHUNK]
+
+
+@pytest.mark.parametrize("end", [3, 12, 20, -9, -1])
+def test_a_packed_log_that_is_cut_off(tmp_path: Path, end: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(b"ab" + b"-" * 100)[:end])
+    with open_log(path) as stream:
+        assert [hit.offset for hit in find_all(stream, NEEDLES)] in ([], [0])
+
+
+def test_a_packed_log_that_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    packed = bytearray(gzip.compress(b"ab" * 5000))
+    for place in range(0, len(packed), 3):
+        damaged = packed.copy()
+        damaged[place] ^= 0x5A
+        path.write_bytes(damaged)
+        with open_log(path) as stream:
+            assert len(list(find_all(stream, NEEDLES))) <= 100_000

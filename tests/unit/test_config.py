@@ -129,7 +129,7 @@ def test_two_keys_are_enough() -> None:
         ("gpu_types:\n  h200: {gres: 8}", ("c.yaml:4", "gpu_types.h200: needs the key 'like'", "the known type")),
         ("gpu_types:\n  h100: {gpus: 8}", ("c.yaml:4", "'gpus' is not a key here", "did you mean 'gpus_per_node'?")),
         ("environment:\n  A: true", ("c.yaml:4", "environment.A: must be text, not True", "put it in quotes")),
-        ("environment:\n  B: 1\n  HF_TOKEN: x", ("c.yaml:5", "environment.HF_TOKEN: this looks like a secret", "~/.con")),
+        ("environment:\n  B: 1\n  HF_TOKEN: x", ("c.yaml:5", "HF_TOKEN: this looks like a secret", "~/.con")),
         (
             "workloads:\n  config:\n    w:\n      environment: {NGC_API_KEY: x}",
             ("c.yaml:6", "workloads.config.w.environment.NGC_API_KEY: this looks like a secret", "by name"),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb import failures
-from llmb.failures import Cause, Signature, find_cause, kind_of_end, table
+from llmb.failures import Cause, Signature, find, find_cause, group_failures, kind_of_end, root_cause, table
 from llmb.state import JobState
 
 STEP = "Training epoch 0, iteration 3/49 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39\n"
@@ -66,6 +65,12 @@ def cause_of(folder: Path, text: str | bytes) -> Cause | None:
     return find_cause(path)
 
 
+def told(folder: Path, text: str) -> tuple[str, str, int | None]:
+    cause = cause_of(folder, text)
+    assert cause is not None
+    return cause.kind, cause.line, cause.rank
+
+
 def kind_of(folder: Path, text: str) -> str | None:
     cause = cause_of(folder, text)
     return cause.kind if cause else None
@@ -77,7 +82,22 @@ def test_every_row_of_the_table_has_a_log_here() -> None:
 
 @pytest.mark.parametrize(("kind", "line"), LOGS.items())
 def test_a_log_tells_its_kind_and_its_line(tmp_path: Path, kind: str, line: str) -> None:
-    assert cause_of(tmp_path, STEP + NOISE + line + "\n" + CONSEQUENCES) == Cause(kind=kind, line=line)
+    assert told(tmp_path, STEP + NOISE + line + "\n" + CONSEQUENCES)[:2] == (kind, line)
+
+
+def test_each_row_fits_no_log_of_its_neighbours() -> None:
+    for row in table().causes:
+        fits = {kind for kind, line in LOGS.items() if row.fits(line.encode())}
+        assert fits <= {row.kind}, row
+
+
+def test_each_class_has_a_cure() -> None:
+    kinds = {row.kind for row in table().causes} | {"Python"}
+    assert set(table().cures) == kinds
+    assert {*table().states.values(), *table().exit_codes.values()} <= kinds
+    for kind in kinds:
+        assert len(Cause(kind=kind, line="").cure) > 20
+    assert Cause(kind="of a newer version", line="").cure == ""
 
 
 @pytest.mark.parametrize("row", table().causes, ids=lambda row: f"{row.kind}: {row.text[0]}")
@@ -106,17 +126,19 @@ def test_in_one_line_the_order_of_the_table_decides(tmp_path: Path) -> None:
     assert kind_of(tmp_path, line) == "GPU out of memory"
 
 
-@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "[default3]:[rank3]: ", "3: "])
-def test_the_last_line_of_a_traceback(tmp_path: Path, prefix: str) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "rank"), [("", None), ("[rank3]: ", 3), ("[default3]:[rank11]: ", 11), ("3: ", 3), ("[default5]:", 5)]
+)
+def test_the_last_line_of_a_traceback(tmp_path: Path, prefix: str, rank: int | None) -> None:
     text = "".join(
         f"{prefix}{line}\n"
         for line in ["Traceback (most recent call last):", "  File 'x'", "    f()", "ValueError: bad"]
     )
-    assert cause_of(tmp_path, text + CONSEQUENCES) == Cause(kind="Python", line="ValueError: bad")
+    assert cause_of(tmp_path, text + CONSEQUENCES) == Cause(kind="Python", line="ValueError: bad", rank=rank)
 
 
 def test_a_traceback_among_other_ranks_text(tmp_path: Path) -> None:
-    assert cause_of(tmp_path, TRACEBACK.format("KeyError: 'x'")) == Cause(kind="Python", line="KeyError: 'x'")
+    assert cause_of(tmp_path, TRACEBACK.format("KeyError: 'x'")) == Cause(kind="Python", line="KeyError: 'x'", rank=3)
 
 
 def test_a_traceback_with_text_glued_before_it(tmp_path: Path) -> None:
@@ -136,6 +158,7 @@ def test_a_traceback_that_is_cut_off(tmp_path: Path) -> None:
 def test_the_launchers_own_traceback_is_a_consequence(tmp_path: Path) -> None:
     launcher = TRACEBACK.format("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ")
     assert cause_of(tmp_path, launcher) is None
+    assert cause_of(tmp_path, TRACEBACK.format("torch...api.SignalException: Process 7 got signal: 15")) is None
     assert kind_of(tmp_path, LOGS["disk"] + "\n" + launcher) == "disk"
 
 
@@ -146,7 +169,7 @@ def test_a_python_error_yields_to_a_specific_cause(tmp_path: Path) -> None:
 
 def test_a_python_error_is_the_cause_of_the_hang_that_follows(tmp_path: Path) -> None:
     text = TRACEBACK.format("ValueError: bad") + STEP * 100 + LOGS["NCCL hang"]
-    assert cause_of(tmp_path, text) == Cause(kind="Python", line="ValueError: bad")
+    assert cause_of(tmp_path, text) == Cause(kind="Python", line="ValueError: bad", rank=3)
 
 
 def test_an_exceptions_further_lines_belong_to_it(tmp_path: Path) -> None:
@@ -156,9 +179,56 @@ def test_an_exceptions_further_lines_belong_to_it(tmp_path: Path) -> None:
     assert kind_of(tmp_path, text) == "NCCL error"
 
 
+def test_what_nccl_says_last_is_why_it_failed(tmp_path: Path) -> None:
+    lines = [
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled cuda error, NCCL version 2.21",
+        "ncclUnhandledCudaError: Call to CUDA function failed.",
+        "Last error:",
+        "Cuda failure 2 'out of memory'",
+    ]
+    text = "Traceback (most recent call last):\n  File 'x'\n" + "\n".join(lines) + "\n"
+    assert told(tmp_path, text)[:2] == ("GPU out of memory", "Cuda failure 2 'out of memory'")
+    prefixed = "".join(f"[rank7]: {line}\n" for line in text.splitlines())
+    assert told(tmp_path, prefixed)[0] == "GPU out of memory"
+    other = text.replace("Cuda failure 2 'out of memory'", "socketStartConnect: Connect to 10.0.0.2 failed")
+    assert kind_of(tmp_path, other) == "NCCL error"
+
+
+def test_the_failed_rank_among_the_logs_of_all(tmp_path: Path) -> None:
+    paths = [tmp_path / f"rank{rank}.out" for rank in range(4)]
+    for rank, path in enumerate(paths):
+        path.write_text(f"[rank{rank}]: {LOGS['NCCL hang']}\n")
+    paths[2].write_text(STEP + "".join(f"[rank2]: {LOGS['GPU hardware']}\n"))
+    found = root_cause(paths)
+    assert found is not None
+    assert (found.kind, found.rank, found.log) == ("GPU hardware", 2, "rank2.out")
+    paths[3].write_text(TRACEBACK.format("KeyError: 'x'"))
+    paths[2].write_text(LOGS["NCCL hang"])
+    found = root_cause(paths)
+    assert found is not None
+    assert str(found) == "Python (rank 3): KeyError: 'x'"
+    assert root_cause([tmp_path / "none"]) is None
+    alone = root_cause([paths[3], paths[3], tmp_path / "none"])
+    assert alone is not None
+    assert alone.log is None
+
+
+def test_one_cause_of_many_runs_is_told_once() -> None:
+    image = [(f"a{n}", Cause(kind="image", line=f"No such file or directory: {n}.sqsh")) for n in range(7)]
+    python = [(f"b{n}", Cause(kind="Python", line=f"ValueError: bad size {n}", rank=n)) for n in range(2)]
+    other = ("c", Cause(kind="Python", line="KeyError: 'x'"))
+    groups = group_failures([other, *python, *image])
+    assert [len(group.runs) for group in groups] == [7, 2, 1]
+    assert str(groups[0]) == "7 runs: image: No such file or directory: 0.sqsh"
+    assert groups[0].cause.cure == table().cures["image"]
+    assert groups[1].runs == ("b0", "b1")
+    assert str(groups[2]) == "1 run: Python: KeyError: 'x'"
+    assert group_failures([]) == []
+
+
 def test_both_ends_of_a_large_log_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_HEAD", 1 << 12)
-    monkeypatch.setattr(failures, "_TAIL", 1 << 12)
+    monkeypatch.setattr(find, "_HEAD", 1 << 12)
+    monkeypatch.setattr(find, "_TAIL", 1 << 12)
     middle = STEP * 1000
     assert kind_of(tmp_path, LOGS["image"] + "\n" + middle) == "image"
     assert kind_of(tmp_path, middle + LOGS["disk"]) == "disk"

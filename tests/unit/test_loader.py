@@ -291,12 +291,13 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     workload = plugins.workloads()["pretrain_failing"]
     job = job_of(workload)
     run = run_of(job, Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")))
+    ask: dict[str, Callable[[], object]] = {
+        "llmb_setup": lambda: plugins.setup(workload, SITE),
+        "llmb_launch": lambda: plugins.launch(workload, job, SITE),
+        "llmb_parse": lambda: plugins.parse(workload, run),
+    }
     with pytest.raises(LlmbError) as raised:
-        {
-            "llmb_setup": lambda: plugins.setup(workload, SITE),
-            "llmb_launch": lambda: plugins.launch(workload, job, SITE),
-            "llmb_parse": lambda: plugins.parse(workload, run),
-        }[hook]()
+        ask[hook]()
     assert str(raised.value) == f"plugin {source} failed in {hook}: KeyError: 'scratch'"
 
 
@@ -306,7 +307,7 @@ def test_an_error_for_the_user_passes_through_a_hook_unchanged(install: Install,
     install("strict", code, key="pretrain_strict")
     plugins = load()
     workload = plugins.workloads()["pretrain_strict"]
-    with pytest.raises(LlmbError, match="^2 is odd$") as raised:
+    with pytest.raises(LlmbError, match=r"^2 is odd$") as raised:
         plugins.launch(workload, job_of(workload), SITE)
     assert raised.value.exit_code == 2
 

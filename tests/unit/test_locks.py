@@ -17,7 +17,7 @@ from llmb.process import ProcessId
 
 # Takes the lock again and again; half of the time it dies with it. Two holders at once meet at the file `inside`.
 CONTENDER = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from llmb import locks
 folder, name = Path(sys.argv[1]), sys.argv[2]
@@ -26,6 +26,7 @@ for turn in range(12):
         with locks.hold(folder, "x", wait=60):
             descriptor = os.open(folder / "inside", os.O_CREAT | os.O_EXCL)
             with open(folder / "turns", "a") as turns: turns.write(f"{name}{turn}\\n")
+            time.sleep(0.01)
             os.unlink(folder / "inside")
             if turn % 2: os._exit(0)
         os._exit(0)

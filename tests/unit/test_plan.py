@@ -67,7 +67,7 @@ def test_every_request_is_planned_and_every_fault_told(workloads: Workloads) -> 
         request("nemotron9", place="l:2", header="l:1"),
         request(dtypes=("fp8", "fp7"), place="l:3", header="l:1"),
         request(scales=(16, 17), place="l:4"),
-        request(env={"NGC_API_KEY": "x"}, dtypes=("fp7",), place="l:5"),
+        request(env={"NGC_API_KEY": "x"}, dtypes=("fp7", "fp8"), place="l:5"),
         request(place="l:6"),
     )
     assert [(fault.place, fault.message.split(";")[0]) for fault in found.faults] == [

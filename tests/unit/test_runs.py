@@ -19,7 +19,7 @@ from llmb.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.plan import make_plan
 from llmb.process import ProcessId
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
+from llmb.runs.record import Attempt, RunRecord
 from llmb.state import COMPLETED, ENDS, FAILED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.workload import Workload
 
@@ -78,6 +78,24 @@ def test_where_a_runs_files_lie(make: Make) -> None:
     assert run.work.is_dir()
     assert run.log == run.work / f"log-{name}.out"
     assert run.batch_log == run.work / f"sbatch_{name}.out"
+
+
+def test_a_later_attempt_has_its_files_beside_and_keeps_what_was_before(make: Make) -> None:
+    first = make("abcd", scheduler_id="17")
+    store.save_state(first, JobState(state=FAILED, reason="why"))
+    second = first.again(JobState(state=FAILED, reason="why"), ProcessId.current(), 2000)
+    record.save(second)
+    assert record.load(first.directory) == second
+    assert (second.attempt, second.scheduler_id, second.submitted_at, second.created) == (2, None, 2000, 1000)
+    (before,) = second.history
+    assert before == Attempt(submitted=1000, scheduler_id="17", state=JobState(state=FAILED, reason="why"))
+    folder = first.directory / "attempt-2"
+    files = [second.script, second.log, second.batch_log]
+    assert {path.parent for path in files} == {second.place} == {folder}
+    assert [path.name for path in files] == [first.script.name, first.log.name, first.batch_log.name]
+    assert (first.stamp.id, second.stamp.id) == ("abcd", "abcd-2")
+    assert store.seen_state(second) is None
+    assert store.find_runs(["17", "abcd-2", "ab"], [second]) == [second] * 3
 
 
 def test_a_folder_that_was_moved_is_where_it_lies(make: Make, tmp_path: Path) -> None:
@@ -238,7 +256,7 @@ def test_what_has_ended_is_not_asked_for_again(make: Make) -> None:
             self.asked.append([run.id for run in runs])
             return {"b": JobState(state=COMPLETED)}
 
-    runs = [make("a"), make("b"), make("c")]
+    runs = [make(name, scheduler_id=name) for name in "abc"]
     store.save_state(runs[0], JobState(state=FAILED))
     scheduler = Scheduler()
     states = poll(scheduler, runs)  # type: ignore[arg-type]

@@ -68,3 +68,8 @@ def test_letting_go_raises_no_warning(tmp_path: Path) -> None:
     gc.collect()  # warnings are errors here
     os.kill(pid, 9)
     os.waitpid(pid, 0)
+
+
+def test_what_is_run_is_out_of_reach_of_the_terminals_ctrl_c() -> None:
+    done = shell.run([sys.executable, "-c", "import os; print(os.getpgrp() == os.getpid())"])
+    assert done.out == "True\n"

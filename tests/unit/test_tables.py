@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmb import tables
 from llmb.tables import Column, escape, render, shorten, to_json
 
 COLUMNS = [Column(key="name"), Column(key="step_time", show="{:.2f}".format, right=True)]
@@ -112,3 +113,22 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
     assert [row["name"] for row in json.loads(render(COLUMNS, rows, "json"))] == [row["name"] for row in rows]
     assert len(render(COLUMNS, rows, "md").splitlines()) == len(rows) + 2
     render(COLUMNS, rows, "table", width=40).encode("utf-8")
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"name": st.sampled_from(["", "a", "b c", "[red]x", "é±", "日"]), "step_time": st.none() | st.integers()}
+        ),
+        max_size=4,
+    ),
+    st.integers(10, 60),
+)
+def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[str, Any]], width: int) -> None:
+    quick = tables._plain_table(COLUMNS, rows, width)
+    wide = max(width, tables._least_width(COLUMNS, rows))
+    assert quick in (None, tables._print(tables._table(COLUMNS, rows), wide))
+
+
+def test_a_plain_table_is_drawn_the_quick_way() -> None:
+    assert tables._plain_table([Column(key="name")], [{"name": "a"}], 20) is not None

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why runs fail: the root cause in their logs by the table in failures.yaml, and what to do about it."""
+
+from llmb.failures.cause import Cause
+from llmb.failures.find import find_cause, root_cause
+from llmb.failures.groups import Group, group_failures
+from llmb.failures.table import PYTHON, Signature, Table, kind_of_end, table
+
+__all__ = [
+    "PYTHON", "Cause", "Group", "Signature", "Table", "find_cause", "group_failures", "kind_of_end", "root_cause",
+    "table",
+]  # fmt: skip

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of failures.yaml: the signatures of each class of failure, in order of precedence, and its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from llmb import typed, yamlfile
+from llmb.logs.scan import Needle, needle
+from llmb.state import JobState
+
+PYTHON = "Python"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """One row of the table: any of ``text``, any of ``beside`` where given, and none of ``without``, in one line.
+
+    ``follows``: another rank's failure brings it about as well.
+    """
+
+    kind: str
+    text: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    follows: bool = False
+
+    def fits(self, line: bytes) -> bool:
+        """Whether the line is one of these."""
+        return (
+            any_in(self.text, line)
+            and (not self.beside or any_in(self.beside, line))
+            and not (self.without and any_in(self.without, line))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The content of failures.yaml: ``cures`` says for each class what to do next."""
+
+    causes: tuple[Signature, ...]
+    python: tuple[str, ...]
+    consequences: tuple[str, ...]
+    noise: tuple[str, ...]
+    states: dict[str, str]
+    exit_codes: dict[str, str]
+    cures: dict[str, str]
+
+    def row(self, line: bytes) -> Signature | None:
+        """The first row that the line fits."""
+        return next((row for row in self.causes if row.fits(line)), None)
+
+
+@lru_cache(maxsize=1)
+def table() -> Table:
+    """The table of failures, in order of precedence."""
+    return typed.read(Table, yamlfile.load(Path(__file__).with_name("failures.yaml")))
+
+
+@lru_cache(maxsize=1)
+def needles() -> Sequence[Needle]:
+    """What to look for in a log, apart from tracebacks."""
+    return [needle(text) for row in table().causes for text in row.text] + [needle(text) for text in table().python]
+
+
+def kind_of_end(state: JobState) -> str | None:
+    """The class that the scheduler's state or the exit code says by itself, None where they say too little."""
+    return table().states.get(state.state) or table().exit_codes.get(str(state.exit_code))
+
+
+def any_in(words: tuple[str, ...], line: bytes) -> bool:
+    """Whether one of ``words`` stands in ``line``."""
+    return any(word.encode() in line for word in words)

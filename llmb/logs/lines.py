@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one line of a log: a step, a list of step times, a checkpoint, what NCCL uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from llmb.logs.formats import NO_KEYS, Format
+from llmb.logs.samples import Step
+from llmb.logs.scan import Line
+from llmb.logs.text import plain, strip_escapes
+
+_NUMBER = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
+_VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_LIST = re.compile(rb"\s*[:=]\s*\[")
+_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_STEP_TIME = re.compile(
+    rb"Step Time\s*[:=]\s*(?P<time>" + _NUMBER + rb")\s*s\b.*GPU utilization\s*[:=]\s*(?P<tflops>" + _NUMBER + rb")"
+    rb"\s*MODEL_TFLOP/s/GPU",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(rb"Using network\s+([^\r\n]{1,60})")
+_NCCL_VERSION = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
+_HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
+_WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
+
+
+class StepLine(NamedTuple):
+    """A step as its line has it, the ``last`` iteration announced, and what is not the step's own."""
+
+    step: Step
+    last: int
+    gbs: int | None
+    peak_memory: float | None
+
+
+def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
+    """The step whose needle begins ``line.after``; None where the line is not whole."""
+    before, after = strip_escapes(line.before), strip_escapes(line.after)
+    if (header := _last_header(before, form)) is None:
+        return None
+    following = form.iteration.search(after)
+    text = before[header.end() :] + (after[: following.start()] if following else after)
+    cut = line.cut and following is None
+    iteration = int(header["i"]) - form.first_iteration
+    step_time, tflops, loss, memory = _values_of(text, form, cut)
+    if step_time is None or iteration < 0:
+        return None
+    step = Step(iteration=iteration, step_time=step_time, tflops=tflops, loss=loss)
+    gbs = _batch(text, form, iteration, cut) if with_batch else None
+    return StepLine(step, int(header["last"]) - form.first_iteration, gbs, memory)
+
+
+def read_list(behind: bytes, key: bytes) -> tuple[float, ...]:
+    """The numbers of ``key: [11.85, 6.98, ...]`` that begins ``behind``, as far as they stand there; else none."""
+    text = strip_escapes(behind.split(b"\n", 1)[0])
+    if (start := _LIST.match(text, len(key))) is None:
+        return ()
+    whole, closed, _ = text[start.end() :].partition(b"]")
+    items = whole.split(b",")
+    read = [re.fullmatch(_NUMBER, item.strip()) for item in (items if closed else items[:-1])]
+    return tuple(float(item[0]) for item in read if item is not None) if all(read) else ()
+
+
+def read_step_time(line: Line) -> tuple[float, float] | None:
+    """Seconds and TFLOPS of Megatron-Bridge's ``Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU``."""
+    match = _STEP_TIME.search(strip_escapes(line.before + line.after))
+    return (float(match["time"]), float(match["tflops"])) if match else None
+
+
+class CheckpointLine(NamedTuple):
+    """What one rank says of one save or load, in seconds."""
+
+    seconds: float
+    rank: int
+    iteration: int | None
+
+
+def read_checkpoint(line: Line, key: bytes) -> CheckpointLine | None:
+    """One rank's line; ``key`` names its seconds. None where the line is not whole."""
+    text = strip_escapes(line.after)
+    seconds, rank = read_value(text, key, line.cut), read_value(text, b"Rank")
+    if seconds is None:
+        return None
+    iteration = read_value(text, b"Iteration")
+    return CheckpointLine(seconds, int(rank or 0), None if iteration is None else int(iteration))
+
+
+def read_network(line: Line) -> tuple[str, str] | None:
+    """The network that NCCL uses and the host that says so (empty where it does not): ``IB``, ``Socket``."""
+    if line.cut or (match := _NETWORK.match(strip_escapes(line.after))) is None:
+        return None
+    host = _HOST.search(strip_escapes(line.before))
+    return plain(match[1]), host[1].decode() if host else ""
+
+
+def read_nccl_version(line: Line) -> str | None:
+    """NCCL's version, ``2.26.3+cuda12.9``."""
+    match = _NCCL_VERSION.match(strip_escapes(line.after))
+    return match[1].decode() if match and not line.cut else None
+
+
+def read_world_size(line: Line) -> int | None:
+    """How many ranks train, where the line says so."""
+    match = _WORLD.search(line.before + line.after)
+    return int(match[1] or match[2]) if match and not line.cut else None
+
+
+def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
+    """The number behind ``key:`` or ``key=``; None without one, or where ``cut`` may have left half of it."""
+    at = text.find(key)
+    while at >= 0:
+        match = _VALUE.match(text, at + len(key))
+        if match is not None and not (at and text[at - 1] in _WORD):
+            # 12.3 at the end of the file may be the beginning of 12.39, and 1.234e of 1.234e+03.
+            half = cut and not text[match.end() :].strip(b"eE+-")
+            return None if half else float(match[1])
+        at = text.find(key, at + 1)
+    return None
+
+
+def _values_of(text: bytes, form: Format, cut: bool) -> list[float | None]:
+    """The values of each step, in our units; half of the time that a log takes to read goes by in here."""
+    # `key: value | key: value`, as most lines are, comes apart sooner than each key is found in it.
+    parts = [] if cut else text.split(b" | ")
+    fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
+    whole = len(fields) == len(parts)
+    return [_value_in(fields if whole else {}, text, keys, unit, cut) for keys, unit in form.each_step]
+
+
+def _value_in(
+    fields: Mapping[bytes, bytes], text: bytes, keys: tuple[bytes, ...], unit: float, cut: bool
+) -> float | None:
+    for key in keys:
+        try:
+            return float(fields[key]) * unit
+        except (KeyError, ValueError):
+            if key in text and (value := read_value(text, key, cut)) is not None:
+                return value * unit
+    return None
+
+
+def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
+    """The value that we call ``name``, as it stands there."""
+    keys, _ = form.keys.get(name, NO_KEYS)
+    return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
+
+
+def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
+    """The global batch: as the line says, else what each step has consumed where that comes out whole."""
+    value = _value_of(text, "gbs", form, cut)
+    if value is None and (consumed := _value_of(text, "consumed_samples", form, cut)) is not None:
+        step = _value_of(text, "global_step", form, cut)  # a bar may stand one step ahead of its values
+        value = consumed / (1 + (iteration if step is None or step < 0 else step))
+    return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
+
+
+def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
+    """The iteration nearest before the needle: an earlier one belongs to a step glued before it."""
+    header = None
+    for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
+        pass
+    return header

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Describes a log that llmb did not make: which workload at which scale, by its own lines, its name and its folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from llmb.logs.samples import Samples
+from llmb.model import ModelShape
+from llmb.names import find_size, squash, squash_workload
+from llmb.results.configuration import Configuration
+from llmb.workload import Workload
+
+_FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
+_DTYPES = ("bf16", "fp8", "fp16", "fp32")
+_NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
+_PROFILED = re.compile(r"(?:^|_)nsys(?:_|$)")
+_TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a run was, as far as it is known; the words are those of ``Configuration``.
+
+    ``profiled``, ``traced``: Nsight Systems or an NCCL trace cost time. ``model`` has the run's own layer count.
+    """
+
+    workload: str | None = None
+    size: str | None = None
+    dtype: str | None = None
+    gpu_type: str | None = None
+    gpus: int | None = None
+    gbs: int | None = None
+    seq_length: int | None = None
+    model: ModelShape | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
+    vp: int | None = None
+    mbs: int | None = None
+    layers: int | None = None
+    profiled: bool | None = None
+    traced: bool | None = None
+
+    def configuration(self) -> Configuration | None:
+        """What it compares with what as, None where too little is known."""
+        if self.workload is None or self.size is None or self.dtype is None or self.model is None:
+            return None
+        if self.gpus is None or self.gbs is None or self.seq_length is None:
+            return None
+        env = {"NCCL_DEBUG": "INFO"} if self.traced else {}
+        return Configuration(
+            workload=self.workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu_type, scale=self.gpus,
+            gbs=self.gbs, seq_length=self.seq_length, num_layers=self.model.layers, tp=self.tp or 1, pp=self.pp or 1,
+            cp=self.cp or 1, vp=self.vp, mbs=self.mbs, profile=bool(self.profiled), env=env,
+        )  # fmt: skip
+
+
+NOTHING = Description()
+
+
+def describe_log(
+    path: Path, samples: Samples, workloads: Mapping[str, Workload], given: Description = NOTHING
+) -> Description:
+    """What the log at ``path`` is of: as ``given``, else as its lines say, else its name, its folders, its workload.
+
+    Names are those of every release: ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
+    ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``, and the folders
+    ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, says nothing.
+    """
+    said = Description(gbs=samples.gbs, gpus=samples.environment.world_size)
+    names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
+    dtypes = _dtypes(workloads)
+    named = NOTHING
+    for found in (*(_of_name(name, workloads, dtypes) for name in names), _of_folders(path, workloads)):
+        if found is not NOTHING and _agree(named, found):
+            named = _or_else(named, found)
+    return _completed(_or_else(_or_else(given, said), named), workloads)
+
+
+def _agree(first: Description, second: Description) -> bool:
+    """Whether two names mean the same run: folders may be of several."""
+    pairs = ((getattr(first, name), getattr(second, name)) for name in ("workload", "size", "dtype", "gpus"))
+    return all(one is None or other is None or one == other for one, other in pairs)
+
+
+def _above(path: Path) -> Sequence[Path]:
+    return list(path.absolute().parents)[:_FOLDERS]
+
+
+def _cleaned(name: str) -> str:
+    """A log's name without what launchers put around the experiment's: ``log-<account>.<name>_389757_0.out.gz``."""
+    name = re.sub(r"(?:\.(?:out|log|txt|err))?(?:\.gz)?$", "", name)
+    return re.sub(r"^(?:log-|sbatch_)", "", name)
+
+
+def _or_else(first: Description, second: Description) -> Description:
+    if NOTHING in (first, second):
+        return second if first == NOTHING else first
+    missing = {own.name: getattr(second, own.name) for own in fields(first) if getattr(first, own.name) is None}
+    return replace(first, **missing)
+
+
+def _dtypes(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
+    """Parts a name at the first dtype in it."""
+    rows = (row for workload in workloads.values() for size in workload.sizes.values() for row in size.rows)
+    words = {*_DTYPES, *(dtype for row in rows for dtype in row.dtype)}
+    return re.compile(rf"(.+?)_({'|'.join(sorted(map(re.escape, words)))})((?:_.*)?)", re.DOTALL)
+
+
+def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:
+    """What an experiment's name says; nothing where it does not begin with a workload."""
+    parts = dtypes.fullmatch(re.sub(r"^.*?(?=pretrain)", "", name.lower()))
+    key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
+    if parts is None or key is None:
+        return NOTHING
+    dtype, tail = parts[2], parts[3]
+    numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
+    bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
+    return Description(
+        workload=key, size=size, dtype=dtype, gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
+        gbs=numbers.get("gbs") or None, tp=numbers.get("tp"), pp=numbers.get("pp"), cp=numbers.get("cp"),
+        vp=numbers.get("vp"), mbs=numbers.get("mbs"), layers=numbers.get("layers") or None,
+        profiled=bool(_PROFILED.search(tail)) or None, traced=bool(_TRACED.search(tail)) or None,
+    )  # fmt: skip
+
+
+def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:
+    """Both, where they are spelled in any way that names are accepted; nothing where several fit."""
+    wanted = squash_workload(head)
+    fits = [
+        (key, size)
+        for key, workload in workloads.items()
+        if wanted.startswith(short := squash_workload(key))
+        for size in workload.sizes
+        if wanted == short + squash(size)
+    ]
+    return fits[0] if len(fits) == 1 else (None, None)
+
+
+def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
+    """``.../<dtype>/<size>/<GPUs>/...``, where one workload alone has that size."""
+    names = [folder.name.lower() for folder in reversed(_above(path))]
+    for dtype, size, gpus in zip(names, names[1:], names[2:], strict=False):
+        if dtype in _DTYPES and re.fullmatch(r"[1-9]\d{0,6}", gpus):
+            fits = [(key, name) for key in workloads if (name := find_size(size, workloads[key].sizes)) is not None]
+            if len(fits) == 1:
+                return Description(workload=fits[0][0], size=fits[0][1], dtype=dtype, gpus=int(gpus))
+    return NOTHING
+
+
+def _completed(found: Description, workloads: Mapping[str, Workload]) -> Description:
+    """With the model's shape, and the batch where the workload's table leaves one alone."""
+    workload = workloads.get(found.workload or "")
+    size = workload.sizes.get(found.size or "") if workload else None
+    if size is None:
+        return found
+    rows = [row for row in size.rows if found.gpus in row.scales.counts and found.dtype in row.dtype]
+    rows = [row for row in rows if found.gpu_type is None or row.fits(found.gpu_type, found.dtype or "")]
+    layers = {row.layers for row in rows}
+    model = found.model or _with_layers(size.model, found.layers or (layers.pop() if len(layers) == 1 else None))
+    batches = {row.gbs.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
+    batch = batches.pop() if len(batches) == 1 else None
+    return replace(
+        found, model=model, seq_length=found.seq_length or model.seq_length,
+        gbs=found.gbs or (int(batch) if batch is not None and batch.denominator == 1 else None),
+    )  # fmt: skip
+
+
+def _with_layers(model: ModelShape, layers: int | None) -> ModelShape:
+    if layers is None or layers == model.layers or (model.pattern is not None and layers > model.layers):
+        return model
+    return replace(model, layers=layers, pattern=model.pattern and model.pattern[:layers])

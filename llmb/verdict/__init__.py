@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts: whether a run compares with a published figure, by what ratio, and whether that is good enough. Pure."""
+
+from llmb.verdict.judge import judge, pool_key
+from llmb.verdict.reference import find_reference, same_window
+from llmb.verdict.rules import (
+    BAD,
+    FAIL,
+    INCONCLUSIVE,
+    INVALID,
+    NO_REFERENCE,
+    PASS,
+    SUSPICIOUS,
+    WARN,
+    Judgement,
+    judge_ratios,
+)
+
+__all__ = [
+    "BAD", "FAIL", "INCONCLUSIVE", "INVALID", "NO_REFERENCE", "PASS", "SUSPICIOUS", "WARN", "Judgement",
+    "find_reference", "judge", "judge_ratios", "pool_key", "same_window",
+]  # fmt: skip

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges results: pools the repeats of each configuration, and writes reference, ratio and verdict into every row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+
+from llmb.measure import Window
+from llmb.published import Figure
+from llmb.results.configuration import Configuration
+from llmb.results.result import FAILED, SUCCESS, Reference, Result
+from llmb.verdict.reference import find_reference, same_window
+from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_ratios
+
+
+def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | None = None) -> list[Result]:
+    """``results``, in their order, each with what it compares with and the verdict of its configuration.
+
+    A run that failed or goes on has none; one that is not valid has its own, and is not counted among the repeats. The
+    same results get the same verdicts in whatever order they come.
+    """
+    seen = [_with_reference(result, figures, release) for result in results]
+    pools: dict[Hashable, list[float]] = {}
+    for result in seen:
+        if result.ratio is not None:
+            pools.setdefault(pool_key(result), []).append(result.ratio)
+    judgements = {key: judge_ratios(ratios) for key, ratios in pools.items()}
+    return [result if result.ratio is None else _judged(result, judgements[pool_key(result)]) for result in seen]
+
+
+def pool_key(result: Result) -> Hashable:
+    """Equal for the repeats of one configuration: all settings and the window are the same."""
+    if result.configuration is None:
+        return (result.experiment, result.window, result.steps)
+    return (*_settings(result.configuration), result.window, result.steps)
+
+
+def _settings(configuration: Configuration) -> Iterable[Hashable]:
+    for own in fields(Configuration):
+        value = getattr(configuration, own.name)
+        yield tuple(sorted(value.items())) if isinstance(value, Mapping) else value
+
+
+def _with_reference(result: Result, figures: Sequence[Figure], release: str | None) -> Result:
+    """``result`` with its reference and its own ratio, or with the verdict that it has without one."""
+    if _has_gaps(result):
+        return replace(result, verdict=INVALID, verdict_reason="the window is not complete")
+    measured = result.time_mean_seconds
+    if result.status != SUCCESS or measured is None:
+        return result
+    if result.configuration is None:
+        figure, why = None, "the log does not say what it was"
+    else:
+        figure, why = find_reference(result.configuration, figures, release)
+    result = replace(result, reference=None if figure is None else reference_of(figure))
+    if result.invalid:
+        return replace(result, verdict=INVALID, verdict_reason="; ".join(result.invalid))
+    if figure is None:
+        return replace(result, verdict=NO_REFERENCE, verdict_reason=why)
+    if result.configuration is not None and result.configuration.profile:
+        return replace(result, verdict=INVALID, verdict_reason="profiled: a profiler costs time")
+    return replace(
+        result, ratio=figure.step_time_s / measured, same_window=same_window(result.window, result.steps, figure)
+    )
+
+
+def _has_gaps(result: Result) -> bool:
+    """Whether the run came to its last step, but not every iteration of the window is in its log."""
+    at_end = result.max_iteration is not None and result.steps is not None and result.max_iteration >= result.steps - 1
+    return result.status == FAILED and at_end and result.time_mean_seconds is None
+
+
+def reference_of(figure: Figure) -> Reference:
+    """What a result says of the figure that it compares with."""
+    return Reference(
+        release=figure.release, window=str(figure.window), step_time_s=figure.step_time_s, source=figure.source
+    )
+
+
+def _judged(result: Result, judgement: Judgement) -> Result:
+    reason = judgement.reason
+    if result.reference is not None and not result.same_window:
+        reason += f"; measured over {_window(result.window)}, the published figure over {result.reference.window}"
+    return replace(
+        result, verdict=judgement.verdict, verdict_reason=reason, repeats=judgement.repeats,
+        ratio_interval=judgement.interval,
+    )  # fmt: skip
+
+
+def _window(window: Window | None) -> str:
+    return "no iteration" if window is None else str(window)

@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from llmb.errors import LlmbError
 
 Popen = subprocess.Popen
+T = TypeVar("T")
+U = TypeVar("U")
+WORTH_PROCESSES = 1000  # items that take about a millisecond each: fewer are done before processes have started
+
+
+class TimedOutError(LlmbError):
+    """A program did not end in the time it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +37,18 @@ def run(
 ) -> Completed:
     """Run a program to its end and collect what it prints; ``timeout`` in seconds.
 
-    Raises LlmbError when it cannot be started or takes too long.
+    A Ctrl-C of the terminal does not reach it: a submission that is under way is finished. Raises LlmbError when it
+    cannot be started, TimedOutError when it takes too long.
     """
     try:
         done = subprocess.run(
             argv, env=env, timeout=timeout, cwd=cwd, capture_output=True, check=False,
-            text=True, errors="replace", stdin=subprocess.DEVNULL,
+            text=True, errors="replace", stdin=subprocess.DEVNULL, process_group=0,
         )  # fmt: skip
     except OSError as error:
         raise _cannot_start(argv, error) from error
     except subprocess.TimeoutExpired as error:
-        raise LlmbError(f"{argv[0]} did not answer within {timeout:g} s") from error
+        raise TimedOutError(f"{argv[0]} did not answer within {timeout:g} s") from error
     return Completed(argv=tuple(argv), code=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -91,3 +100,19 @@ def _cannot_start(argv: Sequence[str], error: OSError) -> LlmbError:
     if isinstance(error, FileNotFoundError) and error.filename == argv[0]:
         return LlmbError(f"there is no program '{argv[0]}' here")
     return LlmbError(f"{argv[0]} cannot be started: {error.strerror}: {error.filename}")
+
+
+def map_many(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
+    """``function`` of each item in order, on all processors where there are so many items that it pays.
+
+    Both must be picklable. What ``function`` raises is raised here.
+    """
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if len(items) < WORTH_PROCESSES or processors == 1:
+        return [function(item) for item in items]
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    # Spawned, not forked: a fork would copy the locks of whatever threads there are.
+    with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(function, items, chunksize=256))

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints results of runs and of logs in every format, and picks the exit code."""
+"""Collects the results of runs and of logs, judges them, prints them in every format, and picks the exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
-from llmb.cli.context import Context
+from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
 from llmb.cli.output import print_rows
 from llmb.follow import poll
@@ -19,6 +21,7 @@ from llmb.results import (
     SUCCESS,
     Result,
     csv_rows,
+    legend,
     report,
     result_columns,
     result_of_log,
@@ -26,59 +29,107 @@ from llmb.results import (
     run_directory,
     table_rows,
 )
+from llmb.results.configuration import of_job
+from llmb.results.foreign import Description
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
+from llmb.shell import map_many
 from llmb.state import COMPLETED, UNKNOWN, JobState
 from llmb.tables import to_json
+from llmb.verdict import BAD, judge
 
 
-def print_results(
-    context: Context, runs: Sequence[RunRecord], fmt: str, *, window: Window | None = None, full_names: bool = False
-) -> int:
-    """Print the results of ``runs`` as they stand; exit code 3 when one has failed, else 0."""
+def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
+    """Print the results of ``runs`` as they stand, judged; the exit code."""
+    return print_report(judged(context, results_of(context, runs)), fmt, full_names=False)
+
+
+def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
+    """The results of ``runs`` as they stand, not judged."""
     if context.cluster is not None:
         states = poll(context.cluster, runs)
     else:
-        states = {run.id: JobState(state=UNKNOWN) for run in runs}
-    results = [_result(context, run, states[run.id], window) for run in runs]
-    return print_report(results, fmt, full_names=full_names)
+        states = {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+    return [_result(context, run, states[run.id], window) for run in runs]
+
+
+def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
+    """``results`` against the published figures, those of the release ``reference`` where given.
+
+    Raises UsageError when that release is not known.
+    """
+    if reference is not None:
+        from llmb.published import check_release
+
+        check_release(reference, context.figures())
+    keys = {result.configuration.workload for result in results if result.configuration is not None}
+    return judge(results, context.figures(keys), reference)
 
 
 def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
-    """Print ``results``; exit code 3 when one is Failed, else 0."""
+    """Print ``results``; the exit code that they end a command with."""
     if fmt == "json":
         click.echo(to_json(report(results)), nl=False)
+    elif fmt == "junit":
+        from llmb.results import junit
+
+        click.echo(junit.to_xml(junit.cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(result_columns(fmt), csv_rows(results), fmt)
     else:
         print_rows(result_columns(fmt, results), table_rows(results, full_names=full_names), fmt)
-    return RUN_FAILED if any(result.status == FAILED for result in results) else 0
+        for line in legend(results):
+            say(line)
+    return exit_code(results)
 
 
-def result_of_file(context: Context, log: Path, window: Window | None) -> Result:
-    """The result of a log in some folder: with its run's record where that lies beside it, else from the log alone.
+def exit_code(results: Iterable[Result]) -> int:
+    """3 when a run has failed or a verdict is FAIL or INVALID, else 0."""
+    return RUN_FAILED if any(result.status == FAILED or result.verdict in BAD for result in results) else 0
 
-    Without a cluster to ask, a run's state is what was seen last; where its log is whole, that it has succeeded.
+
+def results_of_files(
+    context: Context, logs: Sequence[Path], window: Window | None, gpu_type: str | None = None
+) -> list[Result]:
+    """The results of logs in some folder: with a run's record where that lies beside one, else from the log alone.
+
+    ``gpu_type``: of logs without a record, which never say it.
     """
+    recorded = {log: directory for log in logs if (directory := run_directory(log)) is not None}
+    foreign = [log for log in logs if log not in recorded]
+    read = partial(
+        result_of_log,
+        spec=ParseSpec(),
+        window=window,
+        workloads=context.workloads,
+        given=Description(gpu_type=gpu_type),
+    )
+    results = dict(zip(foreign, map_many(read, foreign), strict=True))
+    return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
+
+
+def _recorded(context: Context, log: Path, directory: Path, window: Window | None) -> Result:
+    """The result of a recorded run, no cluster asked: its state is what was seen last, or that of a whole log."""
     from llmb.gpus import known_types
 
-    directory = run_directory(log)
-    if directory is None:
-        return result_of_log(log, ParseSpec(), window)
     run = record.load(directory)
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="nobody has asked its cluster since")
     if not seen.is_end and result_of_log(log, ParseSpec(), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     peaks = known_types()[run.job.gpu_type].peak_tflops if run.job.gpu_type in known_types() else {}
-    return result_of_run(run, seen, _spec(context, run), peaks.get(run.job.dtype), window)
+    return _known(run, result_of_run(run, seen, spec_of(context, run), peaks.get(run.job.dtype), window))
 
 
 def _result(context: Context, run: RunRecord, state: JobState, window: Window | None) -> Result:
     peaks = context.config.gpu(run.job.gpu_type).peak_tflops
-    return result_of_run(run, state, _spec(context, run), peaks.get(run.job.dtype), window)
+    return _known(run, result_of_run(run, state, spec_of(context, run), peaks.get(run.job.dtype), window))
 
 
-def _spec(context: Context, run: RunRecord) -> ParseSpec:
+def _known(run: RunRecord, result: Result) -> Result:
+    return replace(result, run=run.id, configuration=of_job(run.job))
+
+
+def spec_of(context: Context, run: RunRecord) -> ParseSpec:
     """How the run's log is read; as NeMo 2's where its workload is no longer installed."""
     workload = context.workloads.get(run.job.workload)
     return (context.plugins.parse(workload, run) if workload is not None else None) or ParseSpec()

@@ -73,3 +73,14 @@ def test_letting_go_raises_no_warning(tmp_path: Path) -> None:
 def test_what_is_run_is_out_of_reach_of_the_terminals_ctrl_c() -> None:
     done = shell.run([sys.executable, "-c", "import os; print(os.getpgrp() == os.getpid())"])
     assert done.out == "True\n"
+
+
+def test_many_items_are_worked_on_in_order_however_many() -> None:
+    few, many = [str(number) for number in range(10)], [str(number) for number in range(shell.WORTH_PROCESSES + 7)]
+    assert shell.map_many(int, few) == list(range(10))
+    assert shell.map_many(int, many) == list(range(shell.WORTH_PROCESSES + 7))
+
+
+def test_what_fails_among_many_is_raised() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        shell.map_many(int, [*["1"] * shell.WORTH_PROCESSES, "x"])

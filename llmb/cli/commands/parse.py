@@ -13,13 +13,23 @@ from llmb.cli.context import Context, pass_context, say
 
 @click.command("parse")
 @click.argument("folder", required=False, type=click.Path(path_type=Path), default=Path("experiments"))
-@click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")
+@options.window_option
+@options.reference_option
+@click.option("--gpu-type", metavar="TYPE", help="The GPUs of logs without a record, to compare them and for MFU.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
-@options.format_option
+@options.format_or_junit_option
 @pass_context
-def command(context: Context, folder: Path, window: str | None, full_names: bool, fmt: str) -> int:
+def command(
+    context: Context,
+    folder: Path,
+    window: str | None,
+    reference: str | None,
+    gpu_type: str | None,
+    full_names: bool,
+    fmt: str,
+) -> int:
     """Read every log-*.out below FOLDER (default ./experiments) and show what it measured."""
-    from llmb.cli.reporting import print_report, result_of_file
+    from llmb.cli.reporting import judged, print_report, results_of_files
     from llmb.measure import parse_window
     from llmb.results import find_logs, last_attempts
 
@@ -27,4 +37,5 @@ def command(context: Context, folder: Path, window: str | None, full_names: bool
     logs = last_attempts(find_logs(folder))
     if not logs:
         say(f"no log-*.out below {folder}")
-    return print_report([result_of_file(context, log, chosen) for log in logs], fmt, full_names=full_names)
+    results = results_of_files(context, logs, chosen, gpu_type)
+    return print_report(judged(context, results, reference), fmt, full_names=full_names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster, ClusterType
+    from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
     from llmb.job import Job
     from llmb.launch import Launch, Program, StagedFile, Stamp, Wrapper
     from llmb.logs.spec import ParseSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmb.workload import BatchRule, Row, Scales, Size, Workload, read_workload
 
 _MODULES = {
-    "clusters.base": ("Cluster", "ClusterType"),
+    "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
     "job": ("Job",),
     "launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.spec": ("ParseSpec",),
@@ -38,8 +38,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "BatchRule", "Cluster", "ClusterType", "HubAsset", "Image", "Job", "JobState", "Launch", "MambaShape",
-    "ModelShape", "Needs", "ParseSpec", "Program", "Repo", "Row", "RunRecord", "Scales", "Site", "Size", "StagedFile",
-    "Stamp", "Task", "Venv", "Workload", "Wrapper", "hookimpl", "read_workload",
+    "ModelShape", "Needs", "Pace", "ParseSpec", "Program", "Repo", "Row", "RunRecord", "Scales", "Site", "Size",
+    "StagedFile", "Stamp", "Task", "UnclearError", "Venv", "Workload", "Wrapper", "hookimpl", "read_workload",
 ]  # fmt: skip
 
 

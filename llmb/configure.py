@@ -91,12 +91,11 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     mbs = given.get("mbs", row.mbs)
     label = f"{wish.workload.key} {wish.size} at {wish.scale} GPUs"
     dp = _divide(wish.scale, tp * pp * cp, f"{label}: the scale", f"tp·pp·cp = {tp}·{pp}·{cp}")
-    batch = row.gbs.batch(wish.scale)
-    if "gbs" not in given and batch.denominator != 1:
+    gbs = given.get("gbs", row.gbs.batch(wish.scale))
+    if gbs is None:
         raise UsageError(
             f"{label}: the global batch {row.gbs.text} is not whole", hint="take another scale, or --set gbs="
         )
-    gbs = given.get("gbs", int(batch))
     ga = _divide(gbs, mbs * dp, f"{label}: the global batch {gbs}", f"mbs·dp = {mbs}·{dp}")
     nodes, per_node = _nodes(wish, size, place)
     model = _model(size.model, given.get("num_layers", row.layers), label)

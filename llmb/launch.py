@@ -40,7 +40,8 @@ class StagedFile:
 class Launch:
     """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
 
-    Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path.
+    Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``gpu_type`` is the
+    cluster's name of the job's; llmb fills it in.
     """
 
     name: str
@@ -56,20 +57,35 @@ class Launch:
     secrets: tuple[str, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
     files: tuple[StagedFile, ...] = ()
+    gpu_type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What only a submission knows. Previews hold placeholders, so that the text they show is the text sent."""
+    """What only a submission knows. Previews hold placeholders, so that the text they show is the text sent.
+
+    ``id`` is the attempt's own: the run's, from the second attempt on ``<run's id>-<attempt>``. ``directory`` is the
+    run's, common to all attempts.
+    """
 
     id: str
     timestamp: str
     directory: str
+    attempt: int = 1
 
     @property
     def path(self) -> Path:
         """The run's directory."""
         return Path(self.directory)
+
+    @property
+    def place(self) -> str:
+        """The folder of what this attempt alone writes: script, state, the scheduler's id."""
+        return self.directory if self.attempt == 1 else f"{self.directory}/attempt-{self.attempt}"
+
+    def work(self, name: str) -> str:
+        """The folder that the ranks of the launch ``name`` start in, where the logs are."""
+        return f"{self.directory}/{name}" if self.attempt == 1 else self.place
 
 
 PREVIEW_ID = "<id>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -95,7 +95,7 @@ class Plugins:
     def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
         """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
         answer: Launch | None = self._ask("llmb_launch", {"workload": workload, "job": job, "site": site})
-        return answer
+        return replace(answer, gpu_type=job.gpu_type) if answer is not None else None
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""

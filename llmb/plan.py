@@ -53,10 +53,12 @@ def make_plan(
     faults: dict[Fault, None] = {}
     warnings: dict[str, None] = {}
     for request in requests:
+        is_sound = not request.faulty
         try:
             _check_env({**request.env, **extra.env})
         except UsageError as error:
             faults[_fault(error, request.place)] = None
+            is_sound = False
         try:
             found = resolve(request, workloads, gpu_type)
         except UsageError as error:
@@ -69,7 +71,7 @@ def make_plan(
             except UsageError as error:
                 faults[_fault(error, request.place)] = None
                 continue
-            if request.faulty:
+            if not is_sound:
                 continue
             jobs.append((job, request.place))
             warnings |= dict.fromkeys(f"{request.place}: {text}" if request.place else text for text in unusual)

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from llmb.errors import LlmbError
 
 SECRETS_FILE = "~/.config/llmb/secrets"
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$|(^|_)KEY$", re.IGNORECASE)
@@ -12,3 +16,35 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$|(^|_)KEY$", 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret: ``*TOKEN``, ``*SECRET``, ``*_KEY`` and their like."""
     return _SECRET.search(name) is not None
+
+
+def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of those of the secrets ``names`` that there are: in the environment, else in SECRETS_FILE.
+
+    Raises LlmbError when that file can be read by others, or has a line that is not ``NAME=value``.
+    """
+    found = {name: environ[name] for name in names if environ.get(name)}
+    missing = [name for name in names if name not in found]
+    kept = _read_file(Path(SECRETS_FILE).expanduser()) if missing else {}
+    return found | {name: kept[name] for name in missing if kept.get(name)}
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise LlmbError(f"others can read {path}", hint=f"chmod 600 {path}")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}") from error
+    values = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ")
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise LlmbError(f"{path}:{number} is not of the form NAME=value", hint="one secret on each line")
+        values[name.strip()] = value.strip().strip("'\"")
+    return values

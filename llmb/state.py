@@ -8,11 +8,23 @@ from dataclasses import dataclass
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
 COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"
 LOST = "LOST"  # the machine or its scheduler no longer has the job, and it left no end
+NOT_SUBMITTED = "NOT_SUBMITTED"  # recorded, and whoever was to submit it is gone
 
 ENDS = frozenset(
     {COMPLETED, FAILED, CANCELLED, TIMEOUT, LOST, "BOOT_FAIL", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
      "REVOKED"}
 )  # fmt: skip
+# Slurm's other words: those of a job that has not started, or is to start again, and those of one that has.
+WAITING = frozenset(
+    {PENDING, "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "REQUEUED", "REQUEUE_FED",
+     "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)  # fmt: skip
+ACTIVE = frozenset(
+    {RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"}
+)  # fmt: skip
+KNOWN = ENDS | WAITING | ACTIVE
+# What the machines did to a job, not the job to itself: worth another attempt as it is.
+RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +41,8 @@ class JobState:
     def is_end(self) -> bool:
         """Whether it stays so. A state that is not known is not an end."""
         return self.state in ENDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether waiting for more is in vain: an end, or a run that nobody is submitting."""
+        return self.is_end or self.state == NOT_SUBMITTED

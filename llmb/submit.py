@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from llmb import files
 from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.handover import Handed, begin, hand_over_all, owned
 from llmb.job import Job
 from llmb.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.loader import Plugins
 from llmb.plan import Plan
 from llmb.process import ProcessId
-from llmb.runs import record, store
+from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.site import Site
 
@@ -74,41 +74,76 @@ def check(items: Sequence[Prepared], cluster: Cluster) -> None:
         raise PreflightError(list(dict.fromkeys(faults)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a submission: the runs submitted and those refused, in order, and the jobs not tried any more."""
+
+    submitted: tuple[RunRecord, ...] = ()
+    refused: tuple[Handed, ...] = ()
+    left: tuple[Job, ...] = ()
+    interrupted: bool = False
+
+
 def submit(
     items: Sequence[Prepared],
     cluster: Cluster,
     config: ClusterConfig,
     version: str,
     *,
-    on_submitted: Callable[[RunRecord], None] = lambda run: None,
-) -> list[RunRecord]:
-    """Record and submit each job in order; the runs. Raises LlmbError at the first that the cluster refuses.
+    keep_going: bool = False,
+    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Record and submit the jobs, begun in order, as many at a time as the cluster takes.
 
-    The record is on disk before the cluster hears of the run, so that nothing that runs is unknown.
+    The record is on disk before the cluster hears of the run, so that nothing that runs is unknown. The first refusal
+    ends it but with ``keep_going``; so does Ctrl-C; what is under way is finished first. A job whose turn did not come
+    leaves nothing behind. Raises LlmbError, with nothing submitted, for a job that nothing launches.
     """
-    runs = []
-    for item in items:
-        run = _record(item, cluster, config, version)
-        run = run.submitted(cluster.submit(run))
-        record.save(run)
-        on_submitted(run)
-        runs.append(run)
-    return runs
+    launches = [_launch(item, config) for item in items]
+    begun: list[RunRecord] = []
+    free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
+
+    def new() -> Iterator[RunRecord]:
+        for item, launch in zip(items, launches, strict=True):
+            begun.append(_new_run(item.job, launch, config, version, after=free.get(launch.name, 0)))
+            free[launch.name] = int(begun[-1].stamp.timestamp) + 1
+            yield begun[-1]
+
+    def work(run: RunRecord) -> Handed:
+        try:
+            with owned(run):
+                return begin(run, cluster)
+        except LlmbError as error:  # the lock cannot be written
+            return Handed(run=run, error=error)
+
+    handed, interrupted = hand_over_all(
+        new(), work, cluster, keep_going=keep_going, on_handed=on_handed, on_interrupt=on_interrupt
+    )
+    by_id = {one.run.id: one for one in handed}
+    in_order = [by_id[run.id] for run in begun]
+    return Outcome(
+        submitted=tuple(one.run for one in in_order if one.error is None),
+        refused=tuple(one for one in in_order if one.error is not None),
+        left=tuple(item.job for item in items[len(begun) :]),
+        interrupted=interrupted,
+    )
 
 
-def _record(item: Prepared, cluster: Cluster, config: ClusterConfig, version: str) -> RunRecord:
+def _launch(item: Prepared, config: ClusterConfig) -> Launch:
     if item.launch is None:
         raise LlmbError(
             f"{item.job.experiment_name}: no plugin says how it is launched on cluster type {config.cluster_type}",
             hint="--dry-run shows its numbers",
         )
-    launch = item.launch
-    now = int(time.time())
-    stamp = store.new_directory(config.experiments(item.job.workload), launch.name, now)
-    run = RunRecord(
+    return item.launch
+
+
+def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> RunRecord:
+    """The record of a new run, with a directory of its own; nothing is in it yet."""
+    now = time.time()
+    stamp = store.new_directory(config.experiments(job.workload), launch.name, max(int(now), after))
+    return RunRecord(
         id=stamp.id, created=now, llmb_version=version, cluster_type=config.cluster_type, directory=stamp.path,
-        job=item.job, launch=launch, script_name=f"launch_{launch.name}", submitter=ProcessId.current(),
+        job=job, launch=launch, script_name=f"launch_{launch.name}", submitter=ProcessId.current(),
     )  # fmt: skip
-    record.save(run)
-    files.write_text(run.script, cluster.render(launch, stamp))
-    return run

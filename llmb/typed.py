@@ -19,7 +19,8 @@ from llmb.yamlfile import Document, KeyPath
 T = TypeVar("T")
 
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
-_EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)  # 1e-3, which YAML 1.1 takes for text
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?e[-+]?\d+", re.IGNORECASE)  # 1e-3 and 4.1e13, which YAML 1.1 takes for text
 
 
 class KeyFaultError(ValueError):
@@ -63,6 +64,8 @@ def _at(document: Document, path: KeyPath) -> Any:
 
 def to_data(value: Any) -> Any:
     """Plain data for JSON or YAML of a value: dataclasses become mappings, tuples lists. The inverse of ``read``."""
+    if type(value) in _SCALARS:
+        return value
     if hasattr(value, "unparse"):
         return value.unparse()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -118,10 +121,11 @@ class _Reader:
         return self.scalar(hint, value, path)
 
     def checked(self, arguments: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
+        before = len(self.faults)
         result = self.convert(arguments[0], value, path)
         base = typing.get_origin(arguments[0]) or arguments[0]
         try:
-            for check in arguments[1:] if isinstance(result, base) else ():
+            for check in arguments[1:] if isinstance(result, base) and len(self.faults) == before else ():
                 check(result)
         except ValueError as error:
             self.fault(path, str(error))

@@ -7,8 +7,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +19,35 @@ ANY_GPU = "any"
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """The global batch as a function of the GPU count N: ``4N``, ``N/2``, or a fixed number."""
+    """The global batch as a function of the GPU count N: ``times``·N / ``over``, written ``4N`` or ``N/2``.
+
+    ``times`` without ``over`` is a batch that does not depend on N.
+    """
 
     text: str
-    per_gpu: Fraction | None
-    fixed: int | None
+    times: int
+    over: int | None
 
     @classmethod
     def parse(cls, value: Any) -> BatchRule:
         """Read ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
         text = str(value).replace(" ", "")
         if re.fullmatch(r"[1-9]\d*", text):
-            return cls(text, None, int(text))
+            return cls(text, int(text), None)
         match = re.fullmatch(r"([1-9]\d*)?N(?:/([1-9]\d*))?", text)
         if match is None:
             raise ValueError(f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)")
-        return cls(text, Fraction(int(match[1] or 1), int(match[2] or 1)), None)
+        return cls(text, int(match[1] or 1), int(match[2] or 1))
 
     def unparse(self) -> str:
         """The text that ``parse`` reads."""
         return self.text
 
-    def batch(self, gpus: int) -> Fraction:
-        """The global batch in samples at ``gpus``; the caller checks that it is whole."""
-        if self.fixed is not None:
-            return Fraction(self.fixed)
-        assert self.per_gpu is not None
-        return self.per_gpu * gpus
+    def batch(self, gpus: int) -> int | None:
+        """The global batch in samples at ``gpus``, None where it does not come out whole."""
+        if self.over is None:
+            return self.times
+        return None if self.times * gpus % self.over else self.times * gpus // self.over
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none."""
+    """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none.
+
+    ``published``: the file of its published figures (llmb.published); in YAML a name beside the workload's own file.
+    """
 
     key: str
     title: str
@@ -163,6 +167,7 @@ class Workload:
     image: str | None = None
     max_steps: int = 50
     time_limit_minutes: int = 20
+    published: Path | None = None
 
     def __post_init__(self) -> None:
         if self.default_size not in self.sizes:
@@ -178,4 +183,7 @@ class Workload:
 
 def read_workload(path: str | Path) -> Workload:
     """The workload in a YAML file. Raises InputFaults that name file, line, key and the nearest valid word."""
-    return typed.read(Workload, yamlfile.load(Path(path)))
+    workload = typed.read(Workload, yamlfile.load(Path(path)))
+    if workload.published is None:
+        return workload
+    return replace(workload, published=Path(path).parent / workload.published)

@@ -16,11 +16,24 @@ if TYPE_CHECKING:
 @hookimpl
 def llmb_commands() -> list[click.Command]:
     """llmb's own commands; each module imports what it works with only when it runs."""
-    from llmb.cli.commands import config, jobs, list_, parse, plugins, results, single, submit_all
+    from llmb.cli.commands import (
+        baseline,
+        compare,
+        config,
+        explain,
+        jobs,
+        list_,
+        parse,
+        plugins,
+        report,
+        results,
+        single,
+        submit_all,
+    )
 
     return [
         list_.command, single.command, submit_all.command, submit_all.bulk, jobs.group, results.command, parse.command,
-        plugins.group, config.command,
+        compare.command, explain.command, report.command, baseline.group, plugins.group, config.command,
     ]  # fmt: skip
 
 

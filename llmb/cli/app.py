@@ -32,6 +32,7 @@ def build(plugins: Plugins) -> click.Group:
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` where None) and give its exit code."""
     plugins = load_plugins()
+    out = sys.stdout
     try:
         code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))
         sys.stdout.flush()
@@ -45,6 +46,10 @@ def run(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone (`| head`)
+    except SystemExit:
+        if sys.stdout is not out:  # click has replaced it: the reader of our output has gone (`| head`)
+            return 0
+        raise
+    except BrokenPipeError:  # the same at the last flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config import ClusterConfig
     from llmb.loader import Plugins
+    from llmb.published import Figure
     from llmb.runs.record import RunRecord
     from llmb.workload import Workload
 
@@ -26,11 +28,17 @@ def say(text: str) -> None:
 
 
 class Context:
-    """One command line's surroundings. ``install_option`` is set by ``--install``."""
+    """One command line's surroundings. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+
+    ``faulty_figures``: the workloads whose published figures were asked for and could not be read.
+    """
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
         self.install_option: Path | None = None
+        self.slurm_args: dict[str, str | bool] = {}
+        self.faulty_figures: list[str] = []
+        self._figures: dict[str, tuple[Figure, ...]] = {}
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -40,10 +48,27 @@ class Context:
             say(f"warning: plugin {problem.source} is left out: {problem.reason}")
         return workloads
 
+    def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
+        """The published figures of the workloads ``keys``, of all where None; a file that is faulty is said once."""
+        from llmb.errors import describe
+        from llmb.published import read_published
+
+        workloads = self.plugins.workloads()
+        wanted = [key for key in (workloads if keys is None else sorted(set(keys))) if key in workloads]
+        for key in wanted:
+            if key not in self._figures:
+                try:
+                    self._figures[key] = read_published(workloads[key])
+                except UsageError as error:
+                    self._figures[key] = ()
+                    self.faulty_figures.append(key)
+                    say(f"warning: nothing published counts for {key}\n{describe(error)}")
+        return [figure for key in wanted for figure in self._figures[key]]
+
     @cached_property
     def config(self) -> ClusterConfig:
         """The configuration of the install directory with every layer; layers above the file are said."""
-        from llmb.config import find_install, load_config
+        from llmb.config import find_install, load_config, with_slurm_args
         from llmb.names import suggest
 
         install = find_install(self.install_option, os.environ, Path.cwd())
@@ -55,7 +80,7 @@ class Context:
             choices = list(dict.fromkeys(kinds))
             message = f"{install}/cluster_config.yaml: cluster_type '{config.cluster_type}' is not known"
             raise UsageError(message, hint=suggest(config.cluster_type, choices))
-        return config
+        return with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:

@@ -7,13 +7,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb.cli.context import Context, say
-from llmb.follow import wait
+from llmb.errors import LlmbError
+from llmb.follow import Watcher, wait
+from llmb.handover import Handed
+from llmb.logs.collect import ReadState
 from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
-from llmb.state import RUNNING, JobState
+from llmb.state import PENDING, RUNNING, JobState
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -21,20 +25,28 @@ if TYPE_CHECKING:
 RUN_FAILED = 3
 
 
-def follow_to_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
-    """Wait for ``runs`` and print their results; exit code 3 when one failed."""
+def follow_to_results(
+    context: Context, runs: Sequence[RunRecord], fmt: str, *, before: Sequence[RunRecord] = (), retries: int = 0
+) -> int:
+    """Wait for ``runs`` and print the results of those ``before`` and of these; exit code 3 when one failed."""
     from llmb.cli.reporting import print_results
 
-    follow(context, runs)
-    return print_results(context, runs, fmt)
+    followed, _ = follow(context, runs, retries)
+    return print_results(context, [*before, *followed], fmt)
 
 
-def follow(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """Wait until all ``runs`` have ended, showing each one's step. Ctrl-C stops waiting and leaves the jobs alone."""
+def follow(
+    context: Context, runs: Sequence[RunRecord], retries: int = 0
+) -> tuple[list[RunRecord], dict[str, JobState]]:
+    """Wait until all ``runs`` are over, showing their steps; the runs, with retries their last attempts, and states.
+
+    Ctrl-C stops waiting and leaves the jobs alone.
+    """
     cluster = context.need_cluster()
     try:
         with _display(runs) as show:
-            return wait(cluster, runs, show)
+            watcher = Watcher(on_round=show, on_retry=show.retried, on_trouble=show.trouble)
+            return wait(cluster, runs, watcher, retries=retries)
     except KeyboardInterrupt:
         say("stopped waiting; the jobs go on.  again: llmb-run jobs wait    end them: llmb-run jobs cancel --all")
         raise
@@ -43,7 +55,7 @@ def follow(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 @contextmanager
 def _display(runs: Sequence[RunRecord]) -> Iterator[_Shower]:
     if not sys.stderr.isatty():
-        yield _Lines(runs)
+        yield _Lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -61,26 +73,35 @@ def _display(runs: Sequence[RunRecord]) -> Iterator[_Shower]:
 class _Shower:
     """Sees each round of polling; tells every end once."""
 
-    def __init__(self, runs: Sequence[RunRecord]) -> None:
-        self.runs = runs
+    def __init__(self) -> None:
         self.told: dict[str, str] = {}
 
-    def __call__(self, states: Mapping[str, JobState]) -> None:
-        for run in self.runs:
+    def __call__(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        for run in runs:
             state = states[run.id]
-            if self.told.get(run.id) != state.state:
-                self.told[run.id] = state.state
+            if self.told.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
-        self.round(states)
+            self.told[run.id] = state.state
+        self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:
-        reason = f": {state.reason}" if state.reason and state.is_end else ""
+        reason = f": {state.reason}" if state.reason and state.is_over else ""
         self.line(f"{_now()} {run.id} {run.job.experiment_name} {state.state}{reason}")
+
+    def retried(self, handed: Handed, end: JobState) -> None:
+        run, error = handed.run, handed.error
+        self.told.pop(run.id, None)
+        what = f"is retried after {end.state}: attempt {run.attempt}"
+        why = "" if error is None else f", which was not taken: {error.message}"
+        self.line(f"{_now()} {run.id} {run.job.experiment_name} {what}{why}")
+
+    def trouble(self, error: LlmbError) -> None:
+        self.line(f"{_now()} the cluster does not answer and is asked again: {error.message}")
 
     def line(self, text: str) -> None:
         say(text)
 
-    def round(self, states: Mapping[str, JobState]) -> None:
+    def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         """Show what has no line of its own."""
 
 
@@ -92,22 +113,23 @@ class _Bars(_Shower):
     """On a terminal: one bar over all jobs, and one for each that runs."""
 
     def __init__(self, runs: Sequence[RunRecord], bars: Progress) -> None:
-        super().__init__(runs)
+        super().__init__()
         self.bars = bars
         self.all = bars.add_task("jobs", total=len(runs), word="")
         self.tasks: dict[str, TaskID] = {}
+        self.read: dict[Path, ReadState] = {}
 
     def changed(self, run: RunRecord, state: JobState) -> None:
-        if state.is_end:
+        if state.is_over:
             super().changed(run, state)
 
     def line(self, text: str) -> None:
         self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def round(self, states: Mapping[str, JobState]) -> None:
-        ended = sum(state.is_end for state in states.values())
-        self.bars.update(self.all, completed=ended, word=f"{len(states) - ended} to go")
-        for run in self.runs:
+    def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        over = sum(state.is_over for state in states.values())
+        self.bars.update(self.all, completed=over, word=f"{len(states) - over} to go")
+        for run in runs:
             if states[run.id].state == RUNNING:
                 self.step(run)
             elif run.id in self.tasks:
@@ -116,7 +138,7 @@ class _Bars(_Shower):
     def step(self, run: RunRecord) -> None:
         if run.id not in self.tasks:
             self.tasks[run.id] = self.bars.add_task(run.job.experiment_name, total=run.job.max_steps, word="starting")
-        at = progress(run.log)
+        at, self.read[run.log] = progress(run.log, self.read.get(run.log))
         if at is not None:
             self.bars.update(self.tasks[run.id], completed=at[0] + 1, total=at[1] + 1, word="steps")
 

@@ -21,6 +21,11 @@ def _keep_install(context: click.Context, _parameter: click.Parameter, value: Pa
         context.ensure_object(Context).install_option = value
 
 
+def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+    pairs = (item.partition("=") for item in value)
+    context.ensure_object(Context).slurm_args |= {name: text if equals else True for name, equals, text in pairs}
+
+
 def install_option(command: F) -> F:
     """``--install DIR``: the install directory."""
     return click.option(
@@ -29,10 +34,29 @@ def install_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+FORMATS = ("table", "json", "csv", "md")
+
+
 def format_option(command: F) -> F:
     """``--format``: how a table is printed."""
-    formats = click.Choice(["table", "json", "csv", "md"])
+    return click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")(command)
+
+
+def format_or_junit_option(command: F) -> F:
+    """``--format`` with ``junit`` beside the others, for what can pass or fail."""
+    formats = click.Choice([*FORMATS, "junit"])
     return click.option("--format", "fmt", type=formats, default="table", help="Output format.")(command)
+
+
+def window_option(command: F) -> F:
+    """``--window``: the iterations that count."""
+    return click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")(command)
+
+
+def reference_option(command: F) -> F:
+    """``--reference RELEASE``: whose published figures to compare with."""
+    text = "Compare with the figures of this release (else of the newest that has one)."
+    return click.option("--reference", metavar="RELEASE", help=text)(command)
 
 
 def _pairs(text: tuple[str, ...], option: str) -> dict[str, str]:
@@ -64,12 +88,20 @@ def parse_params(text: tuple[str, ...]) -> dict[str, int]:
     return params
 
 
+def retries_option(command: F) -> F:
+    """``--retries N``: what a node broke is submitted again while waiting."""
+    text = "While waiting, retry up to N times a run that a node failure, a preemption or the like has ended."
+    return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
+
+
 def submit_options(command: F) -> F:
     """What every submitting command takes."""
     for option in reversed(
         (
             click.option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing."),
             click.option("--wait", "wait_", is_flag=True, help="Follow the jobs to their end and show the results."),
+            retries_option,
+            click.option("--resume", is_flag=True, help="Only what has not succeeded here and is not under way."),
             click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
             click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {', '.join(PARAMS)}."),
             click.option(
@@ -77,6 +109,15 @@ def submit_options(command: F) -> F:
             ),
             click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
             click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
+            click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),
+            click.option(
+                "--slurm-arg",
+                multiple=True,
+                metavar="KEY=VALUE",
+                expose_value=False,
+                callback=_keep_slurm_args,
+                help="Give sbatch an option: comment=x, or overcommit alone.",
+            ),
             format_option,
             install_option,
         )

@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
-from llmb.tables import Column, Row, render
+from llmb.tables import Column, Row, render, to_json
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
     """Print a table, JSON, CSV or Markdown; an empty table prints nothing, empty data its empty form."""
     if rows or fmt in ("json", "csv"):
         click.echo(render(columns, rows, fmt), nl=False)
+
+
+def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:
+    """Print ``{key: [...]}`` as ``to_json`` writes it, item by item: ten thousand scripts need not be in memory."""
+    before = f'{{\n  "{key}": ['
+    for item in items:
+        click.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
+        before = ","
+    click.echo(before + "]\n}" if before != "," else "\n  ]\n}")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import __version__
-from llmb.cli import following, options, preview
+from llmb.cli import following, handing, options, preview
 from llmb.cli.context import Context, say
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
 from llmb.job import Job, JobList
 from llmb.names import suggest
 from llmb.plan import Extra, make_plan
-from llmb.submit import Prepared, check, prepare, submit
+from llmb.runs.record import RunRecord
+from llmb.submit import Outcome, Prepared, check, prepare, submit
 
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
 
@@ -25,18 +26,23 @@ class Options:
 
     dry_run: bool = False
     wait: bool = False
+    retries: int = 0
+    resume: bool = False
     keep_going: bool = False
     gpu_type: str | None = None
+    no_preflight: bool = False
     fmt: str = "table"
     extra: Extra = field(default_factory=Extra)
 
     @classmethod
     def from_flags(cls, flags: dict[str, Any]) -> Options:
-        """From the values of ``options.submit_options``. Raises UsageError for a malformed ``--env`` or ``--set``."""
+        """From the values of ``options.submit_options``. Raises UsageError."""
         extra = Extra(
             env=options.parse_env(flags["env"]), params=options.parse_params(flags["params"]), force=flags["force"]
         )
-        names = ("dry_run", "keep_going", "gpu_type", "fmt")
+        if flags["retries"] and not flags["wait_"]:
+            raise UsageError("--retries works while waiting", hint="add --wait, or later: llmb-run jobs retry --failed")
+        names = ("dry_run", "retries", "resume", "keep_going", "gpu_type", "no_preflight", "fmt")
         return cls(wait=flags["wait_"], extra=extra, **{name: flags[name] for name in names})
 
 
@@ -49,10 +55,14 @@ def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None =
         say(describe(InputFaults([fault])))
     if not items:
         raise UsageError("no job is left to submit")
-    if how.dry_run:
-        preview.show(context, items, how.fmt)
-        return 1 if faults else 0
-    return _submit(context, items, how, failed=bool(faults))
+    if not how.dry_run:
+        return _submit(context, items, how, failed=bool(faults))
+    if how.resume:
+        from llmb.cli import resuming
+
+        items = list(resuming.rest_of(context, items, dry_run=True).items)
+    preview.show(context, items, how.fmt)
+    return 1 if faults else 0
 
 
 def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None) -> tuple[list[Prepared], list[Fault]]:
@@ -82,12 +92,42 @@ def _by_place(fault: Fault) -> tuple[str, int]:
 
 
 def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed: bool) -> int:
+    before: Sequence[RunRecord] = ()
+    under_way: Sequence[RunRecord] = ()
+    if how.resume:
+        from llmb.cli import resuming
+
+        with resuming.alone(context):
+            rest = resuming.rest_of(context, items, dry_run=False)
+            before, under_way = rest.done, rest.live
+            outcome = _send(context, rest.items, how) if rest.items else Outcome()
+    else:
+        outcome = _send(context, items, how)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    failed = failed or bool(outcome.refused)
+    if not how.wait or outcome.left:
+        if outcome.submitted:
+            say("follow them: llmb-run jobs wait    results: llmb-run results")
+        return LlmbError.exit_code if failed else 0
+    runs = [*under_way, *outcome.submitted]
+    code = following.follow_to_results(context, runs, how.fmt, before=before, retries=how.retries)
+    return code or (LlmbError.exit_code if failed else 0)
+
+
+def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
+    """Submit all, saying what becomes of each, and of all together where not all were taken."""
     cluster = context.need_cluster()
-    if not how.extra.force:
+    if not (how.extra.force or how.no_preflight):
         check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
-    runs = submit(items, cluster, context.config, __version__, on_submitted=lambda run: say(f"  {run.id}  {run.name}"))
-    if not how.wait:
-        say("follow them: llmb-run jobs wait    results: llmb-run results")
-        return LlmbError.exit_code if failed else 0
-    return following.follow_to_results(context, runs, how.fmt) or (LlmbError.exit_code if failed else 0)
+    outcome = submit(
+        items, cluster, context.config, __version__,
+        keep_going=how.keep_going, on_handed=handing.tell, on_interrupt=handing.tell_interrupt,
+    )  # fmt: skip
+    if len(items) > 1 and (outcome.refused or outcome.left):
+        refused = f", {len(outcome.refused)} not taken" if outcome.refused else ""
+        left = f", {len(outcome.left)} not tried" if outcome.left else ""
+        say(f"{len(outcome.submitted)} of {len(items)} submitted{refused}{left}")
+        say("hint: the same command with --resume submits the others")
+    return outcome

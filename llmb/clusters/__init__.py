@@ -15,5 +15,6 @@ if TYPE_CHECKING:
 def llmb_clusters() -> list[ClusterType]:
     """The cluster types that llmb itself brings."""
     from llmb.clusters.local import LOCAL
+    from llmb.clusters.slurm import SLURM
 
-    return [LOCAL]
+    return [LOCAL, SLURM]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from llmb.errors import LlmbError
+
 if TYPE_CHECKING:
     from llmb.config import ClusterConfig
     from llmb.errors import Fault
@@ -15,8 +17,34 @@ if TYPE_CHECKING:
     from llmb.state import JobState
 
 
+class UnclearError(LlmbError):
+    """A submission got no answer: the scheduler may have taken the run, or not. ``Cluster.find`` will tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How hard a cluster may be worked; times in seconds.
+
+    ``parallel``: submissions at a time; ``poll``: from one poll to the next, growing to ``slowest_poll`` while nothing
+    changes; ``settle``: how long a submission may still take to arrive after its sender was killed.
+    """
+
+    parallel: int = 1
+    poll: float = 0.5
+    slowest_poll: float = 0.5
+    settle: float = 0.0
+
+
 class Cluster(Protocol):
-    """A place that runs jobs. Only ``submit``, ``poll`` and ``cancel`` touch it; ``render`` is pure."""
+    """A place that runs jobs. ``render`` is pure; the other methods touch the cluster.
+
+    A run is known to the scheduler by ``run.stamp.id``, which each attempt has its own; what an attempt writes goes
+    below ``run.place``.
+    """
+
+    @property
+    def pace(self) -> Pace:
+        """How hard the cluster may be worked."""
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
@@ -25,7 +53,18 @@ class Cluster(Protocol):
         """The script that would be sent for ``launch``: the very text that ``submit`` sends."""
 
     def submit(self, run: RunRecord) -> str:
-        """Hand over a recorded run, whose script lies at ``run.script``; the scheduler's id of it. Raises LlmbError."""
+        """Hand over a recorded run, whose script lies at ``run.script``; the scheduler's id of it.
+
+        Raises LlmbError for a refusal, UnclearError where it is not known whether the run was taken. May be called from
+        several threads at a time, as many as ``pace`` says.
+        """
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The scheduler's id, by the run's, of each of these runs that the scheduler knows, waiting, running or ended.
+
+        Asked for runs whose submission was cut off: one that is not found is submitted again. So it looks everywhere:
+        what the run itself has written, the queue, what has ended. Raises LlmbError where it cannot know.
+        """
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id, in one go however many they are."""

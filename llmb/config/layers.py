@@ -10,7 +10,9 @@ from pathlib import Path
 
 from llmb import typed, yamlfile
 from llmb.config.find import CONFIG_FILE
-from llmb.config.schema import ClusterConfig, GpuTypeConfig, SlurmConfig, SlurmOptions
+from llmb.config.schema import ClusterConfig, GpuTypeConfig, SlurmConfig, SlurmOptions, check_slurm_args
+from llmb.errors import UsageError
+from llmb.typed import KeyFaultError
 
 # Each option of sbatch with the variables that set it, the older spelling last.
 _VARIABLES = {
@@ -46,6 +48,21 @@ def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfi
         given = _variables(environ, said)
         config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
     return config, said
+
+
+def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> ClusterConfig:
+    """The configuration with the command line's options of sbatch, ``args``, over all others. Raises UsageError."""
+    if not args:
+        return config
+    if config.cluster_type != "slurm":
+        hint = "leave it away"
+        raise UsageError(f"--slurm-arg is for clusters of type slurm, and this one is {config.cluster_type}", hint=hint)
+    try:
+        check_slurm_args(args)
+    except KeyFaultError as error:
+        raise UsageError(f"--slurm-arg: {error}", hint=error.hint) from error
+    slurm = config.slurm or SlurmConfig()
+    return replace(config, slurm=replace(slurm, args={**slurm.args, **args}))
 
 
 def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,12 @@ from llmb.typed import KeyFaultError
 
 SLURM_OPTIONS = (
     "account", "partition", "qos", "gres", "reservation", "nodelist", "exclude", "constraint", "nice", "segment",
+)  # fmt: skip
+
+# What every script of ours says itself, or what would break the following of its job.
+FIXED_SLURM_OPTIONS = frozenset(
+    {"array", "chdir", "clusters", "error", "export", "het-group", "input", "job-name", "no-requeue", "nodes", "ntasks",
+     "ntasks-per-node", "open-mode", "output", "parsable", "requeue", "test-only", "uid", "wait", "wrap"}
 )  # fmt: skip
 
 
@@ -47,6 +54,16 @@ def _count(gres: str | int | None) -> int | None:
     return int(match[1]) if match is not None else None
 
 
+def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
+    """Refuse options that llmb sets itself. Raises KeyFaultError at ``path`` and the option's name."""
+    for key in args:
+        name = key.strip("-").replace("_", "-")
+        if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
+            raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
+        if name in FIXED_SLURM_OPTIONS:
+            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it away")
+
+
 def _refuse_secrets(environment: dict[str, str], *path: str) -> None:
     if secret := next(filter(is_secret_name, environment), None):
         hint = f"keep it in {SECRETS_FILE}: llmb passes it on by name"
@@ -55,7 +72,11 @@ def _refuse_secrets(environment: dict[str, str], *path: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
-    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used."""
+    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
+
+    ``args``: further options of sbatch by their long names, over all others; true for one without a value, false and
+    null to leave one away that llmb gives.
+    """
 
     account: str | None = None
     partition: str | None = None
@@ -71,6 +92,10 @@ class SlurmConfig:
     mpi: str | None = None
     gpu: SlurmOptions = field(default_factory=SlurmOptions)
     cpu: SlurmOptions = field(default_factory=SlurmOptions)
+    args: dict[str, bool | int | str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_slurm_args(self.args, "args")
 
     def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
         """The value of one of SLURM_OPTIONS for GPU or CPU jobs."""

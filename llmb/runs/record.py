@@ -10,11 +10,21 @@ from typing import Any
 from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
 from llmb.job import Job
-from llmb.launch import Launch
+from llmb.launch import Launch, Stamp
 from llmb.process import ProcessId
+from llmb.state import JobState
 
 RECORD = "llmb-run.json"
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt that is over: when it was submitted in epoch seconds, the scheduler's id of it, and its end."""
+
+    submitted: float
+    scheduler_id: str | None
+    state: JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +32,13 @@ class RunRecord:
     """One submitted job.
 
     ``directory``: ``experiments/<name>/<name>_<timestamp>``; ``created`` in seconds since the epoch; ``script`` is the
-    name of the script's file within it; ``scheduler_id`` is None until the scheduler has answered; ``submitter`` is the
-    process that made the record.
+    name of the script's file within ``place``; ``scheduler_id`` is None until the scheduler has answered; ``submitter``
+    is the process that submits it. All of these but the first two are of the present ``attempt``, as is ``retried``,
+    when it was made (None for the first); those before it are in ``history``.
     """
 
     id: str
-    created: int
+    created: float
     llmb_version: str
     cluster_type: str
     directory: Path
@@ -36,11 +47,26 @@ class RunRecord:
     script_name: str
     submitter: ProcessId
     scheduler_id: str | None = None
+    attempt: int = 1
+    retried: float | None = None
+    history: tuple[Attempt, ...] = ()
+
+    @property
+    def stamp(self) -> Stamp:
+        """What the present attempt's script was rendered with."""
+        own = self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
+        timestamp = self.directory.name.rpartition("_")[2]
+        return Stamp(id=own, timestamp=timestamp, directory=str(self.directory), attempt=self.attempt)
+
+    @property
+    def place(self) -> Path:
+        """Where the files of the present attempt alone are: the run's directory, ``attempt-2`` in it, ..."""
+        return Path(self.stamp.place)
 
     @property
     def work(self) -> Path:
         """Where the ranks start and the logs are."""
-        return self.directory / self.launch.name
+        return Path(self.stamp.work(self.launch.name))
 
     @property
     def log(self) -> Path:
@@ -55,16 +81,29 @@ class RunRecord:
     @property
     def script(self) -> Path:
         """The script as it was sent."""
-        return self.directory / self.script_name
+        return self.place / self.script_name
 
     @property
     def name(self) -> str:
         """The run's name for people: its directory's last part."""
         return self.directory.name
 
+    @property
+    def submitted_at(self) -> float:
+        """When the present attempt was made, in seconds since the epoch."""
+        return self.created if self.retried is None else self.retried
+
     def submitted(self, scheduler_id: str) -> RunRecord:
         """The record with the scheduler's answer."""
         return replace(self, scheduler_id=scheduler_id)
+
+    def again(self, end: JobState, submitter: ProcessId, now: float) -> RunRecord:
+        """The record of the next attempt, made at ``now`` after this one came to ``end``; not submitted yet."""
+        over = Attempt(submitted=self.submitted_at, scheduler_id=self.scheduler_id, state=end)
+        return replace(
+            self, attempt=self.attempt + 1, retried=now, history=(*self.history, over), scheduler_id=None,
+            submitter=submitter,
+        )  # fmt: skip
 
 
 def save(record: RunRecord) -> None:

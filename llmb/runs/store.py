@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import string
 from collections.abc import Sequence
@@ -45,16 +46,29 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
         raise LlmbError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
 
 
+def runs_root(config: ClusterConfig) -> Path:
+    """The folder that holds the runs of this install, and the locks between those that submit them."""
+    return config.experiments_root or config.llmb_install / "workloads"
+
+
 def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[str]]:
     """Every run of this install, oldest first, and a sentence for each record that cannot be read."""
-    root = config.experiments_root or config.llmb_install / "workloads"
     runs, unreadable = [], []
-    for path in root.glob(f"*/experiments/*/*/{RECORD}"):
+    for path in runs_root(config).glob(f"*/experiments/*/*/{RECORD}"):
         try:
             runs.append(record.load(path.parent))
         except LlmbError as error:
             unreadable.append(error.message)
     return sorted(runs, key=lambda run: (run.created, run.name)), unreadable
+
+
+def runs_of(config: ClusterConfig, workload: str, experiment: str) -> list[RunRecord]:
+    """The runs of one experiment of ``workload``, but for records that cannot be read; ``all_runs`` names those."""
+    runs = []
+    for path in sorted((config.experiments(workload) / experiment).glob(f"*/{RECORD}")):
+        with contextlib.suppress(LlmbError):
+            runs.append(record.load(path.parent))
+    return runs
 
 
 def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -67,7 +81,7 @@ def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord
 
 def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
     path = Path(name).expanduser().resolve()
-    exact = [run for run in runs if name in (run.id, run.scheduler_id, run.name) or run.directory.resolve() == path]
+    exact = [run for run in runs if name in _names(run) or run.directory.resolve() == path]
     found = exact or [run for run in runs if name and run.id.startswith(name)]
     if len(found) == 1:
         return found[0]
@@ -77,9 +91,16 @@ def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
     raise UsageError(f"no run is called '{name}'", hint="llmb-run jobs list shows the runs")
 
 
+def _names(run: RunRecord) -> tuple[str | None, ...]:
+    return run.id, run.stamp.id, run.name, run.scheduler_id, *(attempt.scheduler_id for attempt in run.history)
+
+
 def seen_state(run: RunRecord) -> JobState | None:
-    """What polling saw last of this run, None if it was never polled. Raises LlmbError for a damaged file."""
-    path = run.directory / STATE
+    """What polling saw last of the run's present attempt, None if it was never polled.
+
+    Raises LlmbError for a damaged file.
+    """
+    path = run.place / STATE
     data = files.read_json(path)
     return typed.read(JobState, yamlfile.Document(name=str(path), data=data)) if data is not None else None
 
@@ -89,5 +110,5 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
     seen = seen_state(run)
     if seen is not None and (seen.is_end or seen == state):
         return seen
-    files.write_json(run.directory / STATE, asdict(state))
+    files.write_json(run.place / STATE, asdict(state))
     return state

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmb import tables
@@ -115,6 +115,7 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
     render(COLUMNS, rows, "table", width=40).encode("utf-8")
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -13,6 +13,8 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from llmb.runs.record import RunRecord
     from llmb.state import JobState
 
@@ -44,7 +46,7 @@ def list_(context: Context, live: bool, fmt: str) -> None:
         say("no run" + (" that has not ended" if live else " yet; submit some: llmb-run submit-all jobs.txt"))
     names: tuple[str, ...] = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
     if fmt != "table":
-        names = (names[0], "scheduler_id", *names[1:])
+        names = (names[0], "scheduler_id", "attempt", *names[1:])
     print_rows([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows, fmt)
 
 
@@ -55,10 +57,11 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
     return {
         "id": run.id,
         "scheduler_id": run.scheduler_id,
+        "attempt": run.attempt,
         "experiment": run.job.experiment_name,
         "repeat": run.job.repeat,
         "state": state.state,
-        "submitted": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created)),
+        "submitted": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.submitted_at)),
         "ran": ran,
         "reason": state.reason,
     }
@@ -77,8 +80,13 @@ def show(context: Context, run: str) -> None:
 
     found = context.runs((run,))[0]
     state = poll(context.need_cluster(), [found])[found.id]
+    before = [
+        {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
+        for one in found.history
+    ]
     data = {
-        "id": found.id, "scheduler_id": found.scheduler_id, "state": state.state, "reason": state.reason or None,
+        "id": found.id, "scheduler_id": found.scheduler_id, "attempt": found.attempt, "before": before,
+        "state": state.state, "reason": state.reason or None,
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip
@@ -107,13 +115,12 @@ def logs(context: Context, run: str, follow_: bool, batch: bool) -> None:
 
 @group.command("wait")
 @click.argument("runs", nargs=-1)
+@options.retries_option
 @options.install_option
 @pass_context
-def wait(context: Context, runs: tuple[str, ...]) -> int:
+def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS to their end, all that have not ended without names. Ctrl-C stops waiting, not the jobs."""
-    from llmb.cli.following import RUN_FAILED, follow
     from llmb.follow import poll
-    from llmb.state import COMPLETED
 
     found = context.runs(runs)
     if not runs:
@@ -122,8 +129,15 @@ def wait(context: Context, runs: tuple[str, ...]) -> int:
     if not found:
         say("every run has ended; llmb-run results shows what they measured")
         return 0
-    ended = follow(context, found)
-    return RUN_FAILED if any(state.state != COMPLETED for state in ended.values()) else 0
+    return _follow(context, found, retries)
+
+
+def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
+    from llmb.cli.following import RUN_FAILED, follow
+    from llmb.state import COMPLETED
+
+    _, states = follow(context, runs, retries)
+    return RUN_FAILED if any(state.state != COMPLETED for state in states.values()) else 0
 
 
 @group.command("cancel")
@@ -131,20 +145,67 @@ def wait(context: Context, runs: tuple[str, ...]) -> int:
 @click.option("--all", "all_", is_flag=True, help="Every run of this install that has not ended.")
 @options.install_option
 @pass_context
-def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> None:
+def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
     """End RUNS, waiting or running."""
-    from llmb.errors import UsageError
-    from llmb.follow import poll
+    from llmb.cancel import cancel
+    from llmb.errors import LlmbError, UsageError
 
     if bool(runs) == all_:
         raise UsageError("name the runs to end, or say --all", hint="llmb-run jobs list --live shows them")
-    cluster = context.need_cluster()
-    found = context.runs(runs)
-    states = poll(cluster, found)
-    live = [run for run in found if not states[run.id].is_end]
-    for run in found:
-        if run not in live and not all_:
-            say(f"{run.id} has ended already: {states[run.id].state}")
-    cluster.cancel(live)
-    for run in live:
+    done = cancel(context.need_cluster(), context.runs(runs))
+    for run, state in [] if all_ else done.over:
+        say(f"{run.id} has ended already: {state.state}")
+    for run in done.ending:
         say(f"{run.id} {run.job.experiment_name}: to be ended")
+    for run, why in done.left:
+        say(f"{run.id} {run.job.experiment_name}: not ended, {why}")
+    return LlmbError.exit_code if done.left else 0
+
+
+@group.command("retry")
+@click.argument("runs", nargs=-1)
+@click.option("--failed", is_flag=True, help="Every run of this install that has failed, but not those cancelled.")
+@click.option("--wait", "wait_", is_flag=True, help="Follow them to their end.")
+@options.retries_option
+@click.option("-f", "--force", is_flag=True, help="Lift the checks before submission.")
+@options.install_option
+@pass_context
+def retry(context: Context, runs: tuple[str, ...], failed: bool, wait_: bool, retries: int, force: bool) -> int:
+    """Submit RUNS that have failed once more, as a new attempt of the same run."""
+    from llmb.cli import retrying
+    from llmb.errors import UsageError
+
+    if bool(runs) == failed:
+        raise UsageError("name the runs to retry, or say --failed", hint="llmb-run results shows what has failed")
+    if retries and not wait_:
+        raise UsageError("--retries works while waiting", hint="add --wait")
+    taken, code = retrying.run(context, retrying.choose(context, context.runs(runs), named=bool(runs)), force=force)
+    return (_follow(context, taken, retries) if wait_ and taken else 0) or code
+
+
+@group.command("reconcile")
+@options.install_option
+@pass_context
+def reconcile(context: Context) -> int:
+    """Settle what an interrupted submission has left: find its jobs on the cluster, submit the others, each once."""
+    from llmb.cli.handing import resubmit
+    from llmb.errors import LlmbError
+    from llmb.follow import poll
+    from llmb.runs import record
+    from llmb.state import NOT_SUBMITTED, UNKNOWN
+
+    runs = [run for run in context.runs() if run.scheduler_id is None]
+    states = poll(context.need_cluster(), runs)
+    unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
+    settled = True
+    for run in runs:
+        state, known = states[run.id], record.load(run.directory).scheduler_id
+        if known is not None:
+            say(f"  {run.id}  {run.name}  is there as {known}: {state.state}")
+        elif not state.is_over:
+            say(f"  {run.id}  {run.name}  {state.state}: {state.reason}")
+        settled = settled and known is None and state.is_end
+    if settled:
+        say("nothing was left in the middle of a submission")
+    refused = resubmit(context, unsent) if unsent else 0
+    return LlmbError.exit_code if refused or any(state.state == UNKNOWN for state in states.values()) else 0

@@ -38,11 +38,12 @@ def list_(context: Context, fmt: str) -> None:
 @group.command("check")
 @pass_context
 def check(context: Context) -> int:
-    """Exit 1 when a plugin is left out, with its reason."""
-    context.plugins.workloads()
+    """Exit 1 when a plugin is left out, or the figures that it published cannot be read; with the reason."""
+    workloads = context.plugins.workloads()
     for problem in context.plugins.problems:
         click.echo(f"error: {problem.source}: {problem.reason}", err=True)
-    if context.plugins.problems:
+    context.figures(workloads)
+    if context.plugins.problems or context.faulty_figures:
         return 1
     click.echo(f"{len(context.plugins.sources)} plugins, all in order")
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run results`: what the runs of this install measured."""
+"""`llmb-run results`: what the runs of this install measured, and how that compares with what was published."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from llmb.cli.context import Context, pass_context, say
 @click.option(
     "-w", "--workloads", multiple=True, callback=options.words, metavar="W", help="Only these, as key or key_size."
 )
-@click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")
+@options.window_option
+@options.reference_option
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
-@options.format_option
+@options.format_or_junit_option
 @options.install_option
 @pass_context
 def command(
-    context: Context, runs: tuple[str, ...], workloads: tuple[str, ...], window: str | None, full_names: bool, fmt: str
+    context: Context,
+    runs: tuple[str, ...],
+    workloads: tuple[str, ...],
+    window: str | None,
+    reference: str | None,
+    full_names: bool,
+    fmt: str,
 ) -> int:
-    """Show what RUNS measured, all runs of this install without names.
+    """Show what RUNS measured, all runs of this install without names, with a verdict on each.
 
     A run is named by a unique start of its id, the scheduler's job id, or its directory.
     """
-    from llmb.cli.reporting import print_results
+    from llmb.cli.reporting import judged, print_report, results_of
     from llmb.measure import parse_window
     from llmb.select import split_name
 
@@ -39,4 +46,4 @@ def command(
     ]
     if not found:
         say("no run yet; submit some: llmb-run submit-all jobs.txt")
-    return print_results(context, found, fmt, window=chosen, full_names=full_names)
+    return print_report(judged(context, results_of(context, found, chosen), reference), fmt, full_names=full_names)

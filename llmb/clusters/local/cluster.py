@@ -7,10 +7,12 @@ import getpass
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb import programs
+from llmb.clusters import checks
+from llmb.clusters.base import Pace
 from llmb.clusters.local import journal, preflight, queue, script, states
 from llmb.clusters.local.ensure import ensure_supervisor
 from llmb.clusters.local.preflight import Found
@@ -43,6 +45,7 @@ class LocalCluster:
     digest: str
     idle: float = IDLE
     grace: float = GRACE
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def folder(self) -> Path:
@@ -52,7 +55,7 @@ class LocalCluster:
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
         faults = [fault for launch in launches for fault in preflight.faults_of(launch, self.config, self.found)]
-        return list(dict.fromkeys([*faults, *preflight.faults_of_place(self.config, self.digest)]))
+        return list(dict.fromkeys([*faults, *checks.faults_of_place(self.config, self.digest)]))
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script of ``launch``: the runner executes what this text says. Pure."""
@@ -61,13 +64,22 @@ class LocalCluster:
         return script.to_text(script.make(launch, stamp, machine, grace=self.grace))
 
     def submit(self, run: RunRecord) -> str:
-        """Put a recorded run into the queue, once however often it is asked; its own id. Raises LlmbError."""
+        """Put a recorded run into the queue, once however often it is asked; its attempt's id. Raises LlmbError."""
         self._stage(run)
-        if journal.read(run.directory) is None:
+        if journal.read(run.place) is None:
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
             ensure_supervisor(self.folder, self.environ, idle=self.idle)
-        return run.id
+        return run.stamp.id
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The ids of those of these runs that are in the queue or have left it. Raises LlmbError for another host's."""
+        if elsewhere := next((run for run in runs if not run.submitter.is_here), None):
+            host = elsewhere.submitter.host
+            message = f"{elsewhere.id} was to be submitted on {host}, whose queue cannot be seen here"
+            raise LlmbError(message, hint=f"llmb-run jobs reconcile on {host}")
+        waiting = queue.ahead(self.folder)
+        return {run.id: run.stamp.id for run in runs if run.stamp.id in waiting or journal.read(run.place) is not None}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
@@ -85,10 +97,10 @@ class LocalCluster:
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
         for run in runs:
-            seen = journal.read(run.directory)
+            seen = journal.read(run.place)
             if seen is not None and seen.end is not None:
                 continue
-            journal.ask_to_cancel(run.directory, _user())
+            journal.ask_to_cancel(run.place, _user())
             if seen is None:
                 self._withdraw(run)
 
@@ -101,8 +113,8 @@ class LocalCluster:
     def _entry(self, run: RunRecord) -> queue.Entry:
         names = (*self.config.pass_environment, *run.launch.secrets)
         return queue.Entry(
-            id=run.id,
-            directory=run.directory.absolute(),
+            id=run.stamp.id,
+            directory=run.place.absolute(),
             argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
             environment=queue.base_environment(self.environ, names),
         )
@@ -117,10 +129,10 @@ class LocalCluster:
         return None
 
     def _withdraw(self, run: RunRecord) -> None:
-        reason = journal.cancelled_by(run.directory) or ""
+        reason = journal.cancelled_by(run.place) or ""
         # Whichever is first: this end, or the runner, which then finds the mark.
-        journal.create(run.directory, journal.Journal(id=run.id, end=journal.end_now(CANCELLED, reason)))
-        queue.remove(self.folder, run.id)
+        journal.create(run.place, journal.Journal(id=run.stamp.id, end=journal.end_now(CANCELLED, reason)))
+        queue.remove(self.folder, run.stamp.id)
 
 
 def _user() -> str:

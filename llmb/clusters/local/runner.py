@@ -31,12 +31,12 @@ def main(arguments: list[str]) -> int:
     """Run the job in the folder that the one argument names, unless it has been started or cancelled already."""
     try:
         run = record.load(Path(arguments[0]))
-        begun = Journal(id=run.id, runner=ProcessId.current(), started=time.time())
-        if not journal.create(run.directory, begun):
+        begun = Journal(id=run.stamp.id, runner=ProcessId.current(), started=time.time())
+        if not journal.create(run.place, begun):
             _say(f"{run.id} has been started or cancelled already")
             return 0
         signal.signal(signal.SIGTERM, _hear)
-        end = journal.conclude(run.directory, run.id, _end_of(run, begun))
+        end = journal.conclude(run.place, run.stamp.id, _end_of(run, begun))
     except LlmbError as error:
         _say(describe(error))
         return 1
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def _end_of(run: RunRecord, begun: Journal) -> End:
     try:
-        return _run(script.read(run.script), run.directory, begun)
+        return _run(script.read(run.script), run.place, begun)
     except LlmbError as error:
         _say(describe(error))
         return end_now(FAILED, error.message)

@@ -49,7 +49,7 @@ class Script:
 
 def make(launch: Launch, stamp: Stamp, machine: Machine, *, grace: float) -> Script:
     """The script of ``launch``. Pure."""
-    work = f"{stamp.directory}/{launch.name}"
+    work = stamp.work(launch.name)
     return Script(
         id=stamp.id,
         name=launch.name,

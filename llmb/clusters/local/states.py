@@ -22,8 +22,8 @@ def state_of(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
     NEVER_CAME is true only if the queue was read after the run's submitter had gone.
     """
     try:
-        seen = journal.read(run.directory)
-        return _not_started(run, ahead) if seen is None else _started(run.directory, seen)
+        seen = journal.read(run.place)
+        return _not_started(run, ahead) if seen is None else _started(run.place, seen)
     except LlmbError as error:
         return JobState(state=UNKNOWN, reason=error.message)
 
@@ -39,8 +39,8 @@ def _started(directory: Path, seen: Journal) -> JobState:
 
 
 def _not_started(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
-    if run.id in ahead:
-        return JobState(state=PENDING, reason=_turn(ahead[run.id]))
+    if run.stamp.id in ahead:
+        return JobState(state=PENDING, reason=_turn(ahead[run.stamp.id]))
     if not run.submitter.is_here:
         return JobState(state=UNKNOWN, reason=f"it was submitted on {run.submitter.host}; ask there")
     if run.submitter.is_alive():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmb import programs
-from llmb.clusters.local import journal, script
+from llmb.clusters.local import journal, queue, script
 from llmb.clusters.local.ranks import Exit, Ranks
 from llmb.launch import Program, StagedFile, Wrapper
 
@@ -84,9 +84,11 @@ def test_a_secret_reaches_the_rank_and_no_file(machine: Machine) -> None:
 
 
 def test_a_waiting_entry_is_for_its_user_alone(machine: Machine) -> None:
-    machine.submit(SLEEP)
-    machine.submit(SLEEP)
-    (entry,) = (path for path in (machine.state / "queue").iterdir() if machine.runs[1].id in path.name)
+    machine.text(machine.submit(SLEEP), "pid0")
+    waiting = machine.submit(SLEEP)
+    machine.wait_until(lambda: len(queue.entries(machine.state)) == 1, "the removal of the entry that has started")
+    (entry,) = queue.entries(machine.state)
+    assert queue.run_id(entry) == waiting.id
     assert (entry.stat().st_mode & 0o777, machine.state.stat().st_mode & 0o777) == (0o600, 0o700)
 
 

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers what the explanation of one run needs, its repeats and the published figures among it, and prints it."""
+
+from __future__ import annotations
+
+import click
+
+from llmb.cli.causes import NOT_KNOWN, cause_of
+from llmb.cli.context import Context
+from llmb.cli.reporting import judged, results_of, spec_of
+from llmb.explain import Told, explain
+from llmb.measure import Window
+from llmb.results import FAILED, Result
+from llmb.results.configuration import of_job
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+from llmb.tables import escape
+from llmb.verdict import find_reference, pool_key
+
+_LOOK = "llmb-run jobs logs {} shows the training's log, --batch what the script printed"
+
+
+def print_explanation(context: Context, name: str, window: Window | None, reference: str | None) -> None:
+    """Print the explanation of the run that ``name`` means."""
+    runs = context.runs()
+    (run,) = store.find_runs((name,), runs)
+    alike = [other for other in runs if of_job(other.job) == of_job(run.job)]  # of others no log is read
+    results = judged(context, results_of(context, alike, window), reference)
+    told = _told(context, run, results, reference)
+    click.echo("\n".join(escape(line) for line in explain(told).splitlines()))
+
+
+def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Told:
+    (own,) = (result for result in results if result.run == run.id)
+    figure = None
+    if own.reference is not None and own.configuration is not None:
+        figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
+    spec = spec_of(context, run)
+    cause, cure = _cause(run, own) if own.status == FAILED else ("", "")
+    return Told(
+        result=own, job=run.job, figure=figure, cause=cause, cure=cure,
+        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
+        repeats=[other for other in results if other.ratio is not None and pool_key(other) == pool_key(own)],
+        tflops_note="" if spec.tflops_valid else spec.tflops_note or "they are wrong for this model",
+    )  # fmt: skip
+
+
+def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
+    found = cause_of(run, result)
+    return str(found), found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`jobs retry`: which runs can be retried and why they failed, then their next attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmb.cli.context import Context, say
+from llmb.cli.handing import tell, tell_interrupt
+from llmb.cli.reporting import results_of
+from llmb.errors import LlmbError, PreflightError, UsageError
+from llmb.results import FAILED, SUCCESS, Result
+from llmb.retry import retry
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.state import CANCELLED
+
+
+def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
+    """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
+    results = results_of(context, runs)
+    chosen = []
+    for old, result in zip(runs, results, strict=True):
+        run = record.load(old.directory)
+        if named and result.status != FAILED:
+            raise UsageError(f"{run.id} {_not_failed(result)}", hint="llmb-run results shows what has failed")
+        if result.status == FAILED and (named or not _was_cancelled(run)):
+            say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
+            chosen.append(run)
+    if not chosen:
+        say("no run has failed")
+    return chosen
+
+
+def run(context: Context, runs: Sequence[RunRecord], *, force: bool) -> tuple[list[RunRecord], int]:
+    """Submit the next attempt of each; those taken, and the exit code. Raises PreflightError, KeyboardInterrupt."""
+    cluster = context.need_cluster()
+    faults = [] if force or not runs else cluster.preflight([one.launch for one in runs])
+    if faults:
+        raise PreflightError(list(dict.fromkeys(faults)))
+    handed, interrupted = retry(cluster, runs, on_handed=tell, on_interrupt=tell_interrupt)
+    if interrupted:
+        say(f"{len(handed)} of {len(runs)} retried")
+        raise KeyboardInterrupt
+    taken = [one.run for one in handed if one.error is None]
+    return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
+
+
+def _not_failed(result: Result) -> str:
+    return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"
+
+
+def _was_cancelled(run: RunRecord) -> bool:
+    seen = store.seen_state(run)
+    return seen is not None and seen.state == CANCELLED

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what `compare` is asked to compare: runs, an experiment, an exported file, a baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmb.cli.context import Context
+from llmb.cli.reporting import results_of
+from llmb.measure import Window
+from llmb.results import Result
+from llmb.results.export import read_baseline, read_export
+
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a comparison: its name in messages, and its results (not judged)."""
+
+    name: str
+    results: tuple[Result, ...]
+
+
+def find_side(context: Context, text: str | None, window: Window | None) -> Side:
+    """The results that ``text`` means, of all runs where None: a JSON file, an experiment's name, or runs with commas.
+
+    Raises UsageError when it means nothing.
+    """
+    if text is not None and (path := Path(text).expanduser()).is_file():
+        return Side(name=path.name, results=tuple(read_export(path)))
+    runs = context.runs()
+    if text is not None:
+        named = [run for run in runs if run.job.experiment_name == text]
+        runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
+    return Side(name=text or "all runs", results=tuple(results_of(context, runs, window)))
+
+
+def baseline_side(context: Context, name: str) -> Side:
+    """The baseline ``name`` of this install."""
+    return Side(name=f"baseline {name}", results=tuple(read_baseline(context.config.llmb_install, name)))

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the commands around submission, by llmb-run on a fake cluster: resume, retry, reconcile, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.config import ClusterConfig
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.state import COMPLETED, FAILED, RUNNING
+from llmb.testing.cluster import FakeCluster
+from llmb.testing.scheduler import Behaviour, Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+ALWAYS_FAILS = Behaviour(script={"*": (RUNNING, FAILED)})
+
+
+@pytest.fixture
+def llmb(install: Path, llmb_here: Command) -> Command:
+    """llmb-run on the fake cluster, in this process."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return llmb_here(*arguments, "--install", install)
+
+    return run
+
+
+@pytest.fixture
+def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
+    """The runs on disk now."""
+    return lambda: store.all_runs(config)[0]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """A list of six jobs."""
+    path = tmp_path / "jobs.txt"
+    path.write_text("fake_small:\n('bf16', [8, 16], 3)\n")
+    return path
+
+
+def test_a_list_goes_out_and_its_results_come_back(llmb: Command, jobs: Path) -> None:
+    done = llmb("submit-all", jobs, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+
+
+def test_resume_submits_only_what_is_left(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    assert llmb("submit-all", jobs, "--scale", "8", "--wait").returncode == 0
+    scheduler.behave(ALWAYS_FAILS)
+    assert llmb("single", "-w", "fake", "--scale", "16", "--wait").returncode == 3
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    assert llmb("single", "-w", "fake", "--scale", "16").returncode == 0
+    shown = llmb("submit-all", jobs, "--resume", "--dry-run", "--format", "json")
+    assert [(job["scale"], job["repeat"]) for job in json.loads(shown.stdout)["jobs"]] == [(16, 2), (16, 3)]
+    before = runs()
+    done = llmb("submit-all", jobs, "--resume")
+    assert done.returncode == 0
+    assert "3 of 6 done already, 1 running or waiting\nsubmitting 2 jobs to cluster\n" in done.stderr
+    new = runs()[len(before) :]
+    assert [(run.job.scale, run.job.repeat) for run in new] == [(16, 2), (16, 3)]
+    again = llmb("submit-all", jobs, "--resume")
+    assert (again.returncode, again.stderr) == (0, "3 of 6 done already, 3 running or waiting\n")
+    assert len(runs()) == len(before) + 2
+
+
+def test_resume_and_wait_shows_the_whole_list(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
+    llmb("submit-all", jobs, "--scale", "8", "--wait")
+    done = llmb("submit-all", jobs, "--resume", "--wait", "--format", "json")
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+    assert len(scheduler.jobs()) == 6
+    done = llmb("submit-all", jobs, "--resume", "--wait", "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+
+
+def test_resume_of_a_list_never_submitted_submits_all(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
+    done = llmb("bulk", jobs, "--resume")
+    assert "0 of 6 done already\n" in done.stderr
+    assert len(scheduler.jobs()) == 6
+
+
+def test_resume_submits_what_a_crash_left_as_the_runs_they_are(
+    llmb: Command, jobs: Path, scheduler: Scheduler, fake: FakeCluster, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("submit-all", jobs)
+    first, second = runs()[:2]
+    for run in (first, second):
+        record.save(replace(run, scheduler_id=None))
+    (job,) = [job for job in scheduler.jobs() if job.name == first.id]
+    (scheduler.folder / "jobs" / f"{job.number}.json").unlink()
+    done = llmb("submit-all", jobs, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 6 done already, 6 running or waiting" in done.stderr
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+    assert len(runs()) == 6
+
+
+def test_a_refusal_stops_says_what_is_out_and_how_to_go_on(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(refuse=("*",)))
+    done = llmb("submit-all", jobs, "--wait")
+    assert done.returncode == 1
+    tried = len(runs())
+    assert 1 <= tried < 6
+    assert f"0 of 6 submitted, {tried} not taken, {6 - tried} not tried\n" in done.stderr
+    assert f"error: {runs()[0].id} is refused" in done.stderr
+    rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    assert {(row["state"], row["reason"]) for row in rows} == {
+        (FAILED, f"not submitted: {run.id} is refused") for run in runs()
+    }
+    scheduler.behave(Behaviour())
+    assert llmb("submit-all", jobs, "--resume").returncode == 0
+    assert len(scheduler.jobs()) == 6
+
+
+def test_keep_going_tries_all_and_waits_for_those_taken(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Scheduler.submit
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        if "gpus8" in str(folder):
+            self.behave(Behaviour(refuse=(name,)))
+        return take(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    done = llmb("submit-all", jobs, "--keep-going", "--wait", "--format", "json")
+    assert done.returncode == 1
+    assert "3 of 6 submitted, 3 not taken\n" in done.stderr
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"] * 3
+
+
+def test_ctrl_c_ends_130_and_says_what_is_out(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, interrupted = Scheduler.submit, threading.Lock()
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        if interrupted.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
+        return take(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    done = llmb("submit-all", jobs)
+    assert done.returncode == 130
+    out = len(scheduler.jobs())
+    assert 1 <= out < 6
+    assert f"{out} of 6 submitted, {6 - out} not tried\n" in done.stderr
+
+
+def test_retry_shows_why_and_makes_another_attempt(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(ALWAYS_FAILS)
+    assert llmb("submit-all", jobs, "--wait").returncode == 3
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    first = runs()[0]
+    done = llmb("jobs", "retry", first.id[:6], "--wait")
+    assert done.returncode == 0, done.stderr
+    assert f"{first.id} attempt 1: FAILED; no step in the log\n" in done.stderr
+    done = llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert [run.attempt for run in runs()] == [2] * 6
+    shown: dict[str, Any] = yaml.safe_load(llmb("jobs", "show", first.id).stdout)
+    assert (shown["attempt"], shown["state"], shown["before"][0]["state"]) == (2, COMPLETED, FAILED)
+    assert llmb("results").returncode == 0
+    assert llmb("jobs", "retry", "--failed").stderr == "no run has failed\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name the runs to retry, or say --failed"),
+        (("--failed", "{id}"), "name the runs to retry, or say --failed"),
+        (("{id}",), "{id} has succeeded"),
+        (("--failed", "--retries", "2"), "--retries works while waiting"),
+    ],
+)
+def test_what_cannot_be_retried(
+    arguments: tuple[str, ...], message: str, llmb: Command, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    done = llmb("jobs", "retry", *(word.format(id=run.id) for word in arguments))
+    assert done.returncode == 2
+    assert f"error: {message.format(id=run.id)}" in done.stderr
+
+
+def test_a_cancelled_run_is_retried_only_by_name(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    assert llmb("jobs", "retry", run.id).returncode == 2  # it runs
+    assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: to be ended\n"
+    assert llmb("jobs", "retry", "--failed").stderr == "no run has failed\n"
+    assert llmb("jobs", "retry", run.id).returncode == 0
+    assert runs()[0].attempt == 2
+
+
+def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, "NODE_FAIL"), "*-2": (RUNNING, COMPLETED)}))
+    done = llmb("single", "-w", "fake", "--scale", "8", "--wait", "--retries", "1")
+    assert done.returncode == 0, done.stderr
+    assert "is retried after NODE_FAIL: attempt 2\n" in done.stderr
+    assert llmb("single", "-w", "fake", "--scale", "8", "--retries", "1").returncode == 2
+
+
+def test_reconcile_says_what_it_found_and_what_it_submits(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+    llmb("single", "-w", "fake", "--scale", "8", "--repeats", "3")
+    found, lost, _ = runs()
+    for run in (found, lost):
+        record.save(replace(run, scheduler_id=None))
+    (job,) = [job for job in scheduler.jobs() if job.name == lost.id]
+    (scheduler.folder / "jobs" / f"{job.number}.json").unlink()
+    listed = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    assert [row["state"] for row in listed] == ["PENDING", "NOT_SUBMITTED", "PENDING"]
+    record.save(replace(found, scheduler_id=None))
+    done = llmb("jobs", "reconcile")
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"  {found.id}  {found.name}  is there as {found.scheduler_id}: RUNNING\n  {lost.id}  {lost.name}\n"
+    )
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+
+
+def test_reconcile_ends_1_when_the_cluster_does_not_say(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    record.save(replace(run, scheduler_id=None))
+    scheduler.behave(Behaviour(down=True))
+    done = llmb("jobs", "reconcile")
+    assert done.returncode == 1
+    assert done.stderr == f"  {run.id}  {run.name}  UNKNOWN: the scheduler does not answer\n"

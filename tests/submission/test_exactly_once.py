@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each job exactly once, whenever llmb-run is killed and however many of them are at work."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from llmb.config import ClusterConfig
+from llmb.runs import record, store
+from llmb.testing.scheduler import Behaviour, Scheduler
+
+JOBS = 40
+MOMENTS = 12
+LIST = "fake_small:\n('bf16', [8, 16, 32, 64], 10)\n"
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(install: Path) -> Iterator[Start]:
+    """Starts the real llmb-run on the fake cluster."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        argv = [str(Path(sys.executable).with_name("llmb-run")), *map(str, arguments), "--install", str(install)]
+        process = subprocess.Popen(
+            argv, env=os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def jobs(install: Path, scheduler: Scheduler) -> Path:
+    """A list of JOBS jobs, for a scheduler slow enough to be cut off at any moment of a submission."""
+    scheduler.behave(Behaviour(before=0.004, after=0.004))
+    path = install / "jobs.txt"
+    path.write_text(LIST)
+    return path
+
+
+def finished(*processes: subprocess.Popen[str]) -> None:
+    for process in processes:
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+
+
+def names(scheduler: Scheduler) -> list[str]:
+    return sorted(job.name for job in scheduler.jobs())
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
+    moment: int, start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    chance = random.Random(moment)
+    process = start("submit-all", jobs)
+    wait_for(lambda: any(config.experiments("pretrain_fake").glob("*/*")))
+    time.sleep(chance.uniform(0, 0.35))
+    process.kill()
+    process.communicate()
+    # Two at once, as impatient people do: neither may submit what the other does.
+    finished(*(start("jobs", "reconcile") for _ in range(1 + moment % 2)))
+    runs, unreadable = store.all_runs(config)
+    assert unreadable == []
+    assert names(scheduler) == sorted(run.id for run in runs)
+    assert all(run.scheduler_id for run in runs)
+    finished(start("submit-all", jobs, "--resume"))
+    runs, _ = store.all_runs(config)
+    assert names(scheduler) == sorted(run.id for run in runs)
+    assert len({(run.job.scale, run.job.repeat) for run in runs}) == len(runs) == JOBS
+
+
+@pytest.mark.slow
+def test_two_submitters_at_once_submit_twice_as_many_and_each_once(
+    start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    finished(start("submit-all", jobs), start("submit-all", jobs))
+    runs, _ = store.all_runs(config)
+    assert names(scheduler) == sorted(run.id for run in runs)
+    assert len({run.id for run in runs}) == len({run.directory for run in runs}) == 2 * JOBS
+    assert all(record.load(run.directory).scheduler_id for run in runs)
+
+
+@pytest.mark.slow
+def test_two_that_resume_at_once_submit_the_list_once(
+    start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    finished(start("submit-all", jobs, "--resume"), start("submit-all", jobs, "--resume"))
+    runs, _ = store.all_runs(config)
+    assert len(runs) == JOBS
+    assert names(scheduler) == sorted(run.id for run in runs)
+
+
+@pytest.mark.slow
+def test_reconcile_beside_a_living_submitter_takes_nothing_from_it(
+    start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    submitter = start("submit-all", jobs)
+    wait_for(lambda: scheduler.jobs())
+    finished(start("jobs", "reconcile"), start("jobs", "list"), submitter)
+    runs, _ = store.all_runs(config)
+    assert len(runs) == JOBS
+    assert names(scheduler) == sorted(run.id for run in runs)

@@ -16,6 +16,7 @@ demo: $(STAMP)  ## install the example workloads on this machine and run them
 	$(BIN)/llmb-run submit-all examples/jobs.txt --install .demo --wait
 
 test: $(STAMP)  ## run the tests; ARGS="-k word -n 2" goes to pytest
+	@bash .ci/slurm-packages
 	$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP)  ## style, types, import directions, lock file

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 @hookimpl(trylast=True)
 def llmb_setup(workload: Workload, site: Site) -> Needs | None:
     """The torch environment on this machine."""
-    from llmb.nemo import torch_local
+    from llmb.nemo import torch_pretrain
 
-    return torch_local.needs(site) if site.cluster_type == "local" else None
+    return torch_pretrain.needs(site) if site.cluster_type == "local" else None
 
 
 @hookimpl(trylast=True)
 def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
-    """The torch program on this machine."""
-    from llmb.nemo import torch_local
+    """The torch program: on this machine, and for the tiny sizes wherever its environment is used."""
+    from llmb.nemo import torch_pretrain
 
-    return torch_local.launch(job, site) if site.cluster_type == "local" else None
+    return torch_pretrain.launch(job, site) if torch_pretrain.applies(job, site) else None
 
 
 @hookimpl(trylast=True)

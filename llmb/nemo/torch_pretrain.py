@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default program of the local cluster: Hugging Face's model classes trained data parallel with torch."""
+"""How llmb_workloads.torch_pretrain is launched: Hugging Face's model classes, trained data parallel with torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from llmb import typed
 from llmb.errors import UsageError
+from llmb.gpus import CPU
 from llmb.job import Job
 from llmb.launch import Launch, Program, StagedFile
 from llmb.model import model_flops
@@ -17,6 +18,7 @@ from llmb.site import Site
 DTYPES = ("bf16", "fp32")
 RECIPE = "recipe.json"
 SEED = 1234
+TINY = "tiny"
 
 
 def needs(site: Site) -> Needs:
@@ -28,27 +30,37 @@ def needs(site: Site) -> Needs:
     return Needs(needs=(Venv(name="torch", requirements=pins),))
 
 
+def applies(job: Job, site: Site) -> bool:
+    """Whether ``job`` is for this program: every job of this machine, elsewhere a tiny one without a container."""
+    return site.cluster_type == "local" or (site.cluster_type == "slurm" and not site.container and _is_tiny(job))
+
+
+def _is_tiny(job: Job) -> bool:
+    return job.model_size == TINY and job.dtype in DTYPES and job.tp * job.pp * job.cp == 1
+
+
 def launch(job: Job, site: Site) -> Launch:
-    """``job`` as one process for each GPU (or CPU rank) of this machine. Raises UsageError for what it cannot run."""
+    """``job`` as one process for each GPU, or CPU rank. Raises UsageError for what the program cannot run."""
     if (ways := job.tp * job.pp * job.cp) > 1:
         raise UsageError(
-            f"{job.experiment_name}: this machine's program is data parallel only, tp·pp·cp is {ways}",
+            f"{job.experiment_name}: its program is data parallel only, tp·pp·cp is {ways}",
             hint="take size tiny, or --set tp=1 --set pp=1 --set cp=1 where the model fits one GPU",
         )
     if job.dtype not in DTYPES:
         raise UsageError(
-            f"{job.experiment_name}: this machine's program trains in {' or '.join(DTYPES)}, not {job.dtype}",
+            f"{job.experiment_name}: its program trains in {' or '.join(DTYPES)}, not {job.dtype}",
             hint=f"--dtype {DTYPES[0]}",
         )
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
     return Launch(
         name=job.experiment_name,
-        nodes=1,
-        ranks_per_node=job.scale,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
         time_limit=job.time_limit,
         program=Program(module="llmb_workloads.torch_pretrain"),
         args=(RECIPE,),
         venv=str(site.venv) if site.venv is not None else None,
-        environment=dict(job.env),
+        environment={**hidden, **job.env},
         files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
     )
 

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a launch fits a partition: that it is there and up, its limits, its nodes in service, their GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from llmb.clusters.slurm.partitions import Nodes, Partition, seconds
+from llmb.clusters.slurm.request import clock, gpu_request, kind_of, resources
+from llmb.config import ClusterConfig
+from llmb.config.schema import SlurmConfig
+from llmb.errors import Fault
+from llmb.launch import Launch
+from llmb.names import suggest
+
+_WHERE = "in the slurm section of cluster_config.yaml"
+_ANYWAY = "--no-preflight submits it all the same"
+
+
+def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partition]) -> Iterator[Fault]:
+    """Why ``launch`` would not start; where it names several partitions, only if it fits none of them."""
+    asked = {**resources(launch, config), **(config.slurm or SlurmConfig()).args}
+    named = asked["partition"]
+    wanted, per_node = gpu_request(asked["gres"])
+    if kind_of(launch, config) == "gpu" and per_node is not None and launch.ranks_per_node > per_node:
+        message = f"{launch.name} asks for {per_node} GPUs on each node and has {launch.ranks_per_node} ranks there"
+        yield Fault(message=message, hint=f"set 'gres' {_WHERE}")
+    if named is None:
+        names = [partition.name for partition in found.values() if partition.is_default]
+        if not names:
+            yield Fault(
+                message="no partition is named, and this Slurm has no default", hint=f"set 'partition' {_WHERE}"
+            )
+    else:
+        names = str(named).split(",")
+    limit = asked.get("time")
+    time = (seconds(str(limit)) if limit else None) or launch.time_limit
+    tried = [list(_faults_in(name, launch, time, (wanted, per_node), found)) for name in names]
+    if all(tried):
+        yield from (fault for faults in tried for fault in faults)
+
+
+def _faults_in(
+    name: str, launch: Launch, time: int, gpus: tuple[str | None, int | None], found: Mapping[str, Partition]
+) -> Iterator[Fault]:
+    partition = found.get(name)
+    if partition is None:
+        yield Fault(message=f"this Slurm has no partition '{name}'", hint=f"{suggest(name, list(found))}  {_WHERE}")
+        return
+    if partition.available != "up":
+        yield Fault(message=f"partition {name} is {partition.available}", hint="take another: sinfo lists them")
+    if partition.time_limit is not None and time > partition.time_limit:
+        message = f"{launch.name} asks for {clock(time)}, and partition {name} allows {clock(partition.time_limit)}"
+        yield Fault(message=message, hint=f"--slurm-arg time={clock(partition.time_limit)}, or another partition")
+    if partition.max_nodes is not None and launch.nodes > partition.max_nodes:
+        message = f"{launch.name} needs {launch.nodes} nodes, and partition {name} gives a job {partition.max_nodes}"
+        yield Fault(message=message, hint="take a smaller scale or another partition")
+    yield from _node_faults(launch, partition, *gpus)
+
+
+def _node_faults(launch: Launch, partition: Partition, kind: str | None, per_node: int | None) -> Iterator[Fault]:
+    with_gpus = f" with {per_node} {kind + ' ' if kind else ''}GPUs" if per_node else ""
+    fitting = [nodes for nodes in partition.nodes if nodes.gpus_of(kind) >= (per_node or 0)]
+    total = sum(nodes.count for nodes in fitting)
+    label = (
+        f"{launch.name} needs {_nodes(launch.nodes)}{with_gpus}, and partition {partition.name} has {total or 'none'}"
+    )
+    if total < launch.nodes:
+        yield Fault(
+            message=label, hint="take a smaller scale, or set 'gres' and 'partition' as sinfo -o '%P %D %G' says"
+        )
+        return
+    out = [nodes for nodes in fitting if not nodes.in_service]
+    if total - sum(nodes.count for nodes in out) < launch.nodes:
+        said = "; ".join(f"{nodes.names} {_why(nodes)}" for nodes in out)
+        yield Fault(message=f"{label}, of which out of service: {said}", hint=f"take a smaller scale; {_ANYWAY}")
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _why(nodes: Nodes) -> str:
+    state = nodes.state.removesuffix("*") + (" and not answering" if nodes.state.endswith("*") else "")
+    return state if nodes.reason in ("none", "") else f"{state} ({nodes.reason})"

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of many runs in one go: accounting, else the queue, else what the runs themselves have written."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from llmb.clusters.slurm import rows, rundir
+from llmb.clusters.slurm.client import Client, SilentError
+from llmb.clusters.slurm.request import clock
+from llmb.clusters.slurm.rows import NO_ACCOUNTING, Row
+from llmb.clusters.slurm.rundir import Told
+from llmb.errors import LlmbError
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+from llmb.state import FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
+
+YOUNG = 300.0  # seconds after its submission in which a job may be missing for a while
+MISSING = 60.0  # seconds that it must then be missing for
+OVERDUE = 600.0  # seconds over its limit after which a job that accounting calls running is looked for in the queue
+_FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds that an accounting that failed is left alone
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What one command remembers between polls: the accounting's health, and since when a job is missing."""
+
+    has_accounting: bool = True
+    rest_until: float = 0.0
+    rest: float = _FIRST_REST
+    missing: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """What is known of one run in a poll: by its own files, by accounting, by the queue where that was asked."""
+
+    run: RunRecord
+    told: Told
+    accounted: JobState | None = None
+    queued: JobState | None = None
+    silence: str | None = None
+
+    @property
+    def job_id(self) -> str | None:
+        """Its job."""
+        return self.run.scheduler_id or self.told.job_id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the queue is to be asked: for what accounting lacks, for reasons, for an end it has yet to hear."""
+        state = self.accounted
+        if state is None or state.state in WAITING:
+            return True
+        if state.is_end:
+            return False
+        overdue = state.started is not None and time.time() - state.started > self.run.launch.time_limit + OVERDUE
+        return self.told.exit_code is not None or overdue
+
+    @property
+    def known(self) -> JobState | None:
+        """The state, None for a job that the queue was asked for and does not have."""
+        if self.accounted is not None and not self.is_open:
+            return self.accounted
+        return self.queued
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poller:
+    """Asks Slurm for ``runs`` that were submitted; ``memory`` lasts as long as the command."""
+
+    client: Client
+    memory: Memory
+
+    def states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+        """The state of each run by its id. Raises SilentError where neither accounting nor queue answers."""
+        views = {run.id: View(run=run, told=rundir.read(run)) for run in runs}
+        by_job = {view.job_id: view for view in views.values() if view.job_id is not None}
+        for row in self._accounted(by_job):
+            by_job[row.job_id].accounted = row.state
+        asked = {job_id: view for job_id, view in by_job.items() if view.is_open}
+        try:
+            for row in self._queued(asked):
+                asked[row.job_id].queued = row.state
+        except SilentError as error:
+            if not any(view.accounted for view in views.values()):
+                raise
+            for view in asked.values():
+                view.silence = error.message
+        return {run_id: self._state(view) for run_id, view in views.items()}
+
+    def find(self, runs: Sequence[RunRecord]) -> dict[str, str]:
+        """The ids of those of these runs that Slurm knows by their names. Raises LlmbError where it does not answer."""
+        found = {run.id: told.job_id for run in runs if (told := rundir.read(run)).job_id is not None}
+        by_name = {name_of(run): run for run in runs if run.id not in found}
+        if not by_name:
+            return found
+        for row in rows.queued(self.client, names=list(by_name)):
+            _keep_first(found, by_name, row)
+        left = {name: run for name, run in by_name.items() if run.id not in found}
+        if left and self.memory.has_accounting:
+            age = time.time() - min(run.submitted_at for run in left.values())
+            try:
+                listed = rows.accounted(self.client, names=list(left), within=age + YOUNG)
+            except LlmbError as error:
+                self._note_accounting(error)
+                if self.memory.has_accounting:
+                    raise
+                listed = []
+            for row in listed:
+                _keep_first(found, left, row)
+        return found
+
+    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[Row]:
+        memory = self.memory
+        if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
+            return []
+        try:
+            found = rows.accounted(self.client, ids=list(by_job))
+        except LlmbError as error:
+            self._note_accounting(error)
+            return []
+        memory.rest, memory.rest_until = _FIRST_REST, 0.0
+        # A row without its name has come before its job's true end; one of another name is another cluster's.
+        return [row for row in found if row.job_id in by_job and row.name == name_of(by_job[row.job_id].run)]
+
+    def _note_accounting(self, error: LlmbError) -> None:
+        memory = self.memory
+        if NO_ACCOUNTING.search(error.message):
+            memory.has_accounting = False
+            return
+        memory.rest_until = time.monotonic() + memory.rest
+        memory.rest = min(2 * memory.rest, _LONGEST_REST)
+
+    def _queued(self, by_job: Mapping[str, View]) -> Iterable[Row]:
+        if not by_job:
+            return []
+        try:
+            found = rows.queued(self.client, ids=list(by_job))
+        except SilentError:
+            raise
+        except LlmbError as error:  # nobody here to ask, or a question it refuses: nothing is known either way
+            raise SilentError(error.message, hint=error.hint) from error
+        return [row for row in found if row.job_id in by_job and row.name == name_of(by_job[row.job_id].run)]
+
+    def _state(self, view: View) -> JobState:
+        if view.queued is None and view.silence is not None:
+            return replace(view.accounted or last_seen(view.run), reason=view.silence)
+        known = view.known
+        if known is None:
+            return self._gone(view)
+        self.memory.missing.pop(view.run.id, None)
+        return self._complete(view, known)
+
+    def _complete(self, view: View, state: JobState) -> JobState:
+        """The state with what the rows left out."""
+        if state.state == TIMEOUT:
+            return replace(state, reason=f"ran longer than its limit of {clock(view.run.launch.time_limit)}")
+        if state.state != FAILED:
+            return state
+        # Accounting keeps seven bits of it: 137 comes back as 9.
+        codes = (view.told.exit_code, state.exit_code)
+        known = next((code for code in codes if code is not None), None)
+        return replace(state, exit_code=known if known is not None else self._exit_code(view.job_id))
+
+    def _exit_code(self, job_id: str | None) -> int | None:
+        try:
+            return rows.exit_code(self.client, job_id) if job_id is not None else None
+        except LlmbError:  # the state stands without it
+            return None
+
+    def _gone(self, view: View) -> JobState:
+        """The state of a run that Slurm was asked for and did not know."""
+        run = view.run
+        what = f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
+        if (end := rundir.end_of(run, view.told)) is not None:
+            return replace(end, reason=f"by its own files; {what}")
+        before = view.accounted or last_seen(run)
+        if not _is_ours(run):
+            return replace(before, reason=f"{what}, or hides it: it is another user's")
+        now = time.time()
+        missing = now - self.memory.missing.setdefault(run.id, now)
+        # Accounting that still has it may be about to tell its end.
+        if missing >= MISSING or (view.accounted is None and now - run.submitted_at >= YOUNG):
+            return JobState(state=LOST, reason=f"{what}, and it left no end; last seen {before.state}")
+        return replace(before, reason=what)
+
+
+def name_of(run: RunRecord) -> str:
+    """The run's name in Slurm's queue."""
+    return f"{run.launch.name}.{run.stamp.id}"
+
+
+def last_seen(run: RunRecord) -> JobState:
+    """What was seen of the run before."""
+    return store.seen_state(run) or JobState(state=UNKNOWN)
+
+
+def _keep_first(found: dict[str, str], by_name: Mapping[str, RunRecord], row: Row) -> None:
+    """Keep the id of the first job of a name: of one submitted twice, the second ends itself."""
+    run = by_name.get(row.name)
+    if run is not None and (run.id not in found or int(row.job_id) < int(found[run.id])):
+        found[run.id] = row.job_id
+
+
+def _is_ours(run: RunRecord) -> bool:
+    return not run.directory.exists() or run.directory.stat().st_uid == os.getuid()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run asks of Slurm: the options of sbatch, from the launch, the configuration and the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from llmb.clusters.slurm.quote import path_pattern
+from llmb.config import ClusterConfig
+from llmb.config.schema import SLURM_OPTIONS, GpuTypeConfig, SlurmConfig
+from llmb.gpus import CPU
+from llmb.launch import Launch, Stamp
+
+RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds
+_RACK_GPUS = 4
+
+
+def sbatch_options(
+    launch: Launch, stamp: Stamp, config: ClusterConfig, *, knows_segment: bool
+) -> dict[str, str | None]:
+    """Each option's long name with its value, None for one without; the order is the script's. Pure."""
+    work = stamp.work(launch.name)
+    options: dict[str, str | int | bool | None] = {
+        "job-name": job_name(launch, stamp),
+        "nodes": launch.nodes,
+        "ntasks-per-node": launch.ranks_per_node,
+        "time": clock(launch.time_limit),
+        "chdir": work,
+        "output": path_pattern(f"{work}/sbatch_{launch.name}.out"),
+        "open-mode": "append",
+        "export": "ALL",
+        "no-requeue": True,
+        "exclusive": True,
+        "mem": 0,
+        **resources(launch, config),
+        "segment": _segment(launch, config) if knows_segment else None,
+    }
+    given = (config.slurm or SlurmConfig()).args
+    options |= {name.strip("-").replace("_", "-"): value for name, value in given.items()}
+    kept = {name: value for name, value in options.items() if value is not None and value is not False}
+    return {name: None if value is True else str(value) for name, value in kept.items()}
+
+
+def job_name(launch: Launch, stamp: Stamp) -> str:
+    """The name in the queue, by which a run is found whose submission was never answered."""
+    return f"{launch.name}.{stamp.id}"
+
+
+def resources(launch: Launch, config: ClusterConfig) -> dict[str, str | int | bool | None]:
+    """Account, partition, GPUs and the rest of the configuration's options but for the segment."""
+    own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
+    found = {name: option(name, launch, config) for name in SLURM_OPTIONS if name != "segment"}
+    if own.partition is not None:
+        found["partition"] = own.partition
+    gres = own.gres if own.gres is not None else found["gres"]
+    found["gres"] = _gres(gres) if gres is not None else None
+    return dict(found)
+
+
+def option(name: str, launch: Launch, config: ClusterConfig) -> str | int | None:
+    """One of the configuration's options for this launch."""
+    return (config.slurm or SlurmConfig()).option(name, kind_of(launch, config))
+
+
+def kind_of(launch: Launch, config: ClusterConfig) -> Literal["gpu", "cpu"]:
+    """Whether the launch is a job for CPUs."""
+    return "cpu" if config.rows_for(_gpu_type(launch, config)) == CPU else "gpu"
+
+
+def gpu_request(gres: object) -> tuple[str | None, int | None]:
+    """Type (None: any) and number of GPUs that a gres asks for on each node; no number where it asks for none."""
+    match = re.search(r"(?:^|,)gpu(?::([a-zA-Z][^:,]*))?(?::(\d+))?(?=,|$)", str(gres))
+    return (match[1], int(match[2] or 1)) if match else (None, None)
+
+
+def clock(seconds: int) -> str:
+    """Seconds as HH:MM:SS."""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _gpu_type(launch: Launch, config: ClusterConfig) -> str:
+    return launch.gpu_type or config.gpu_type
+
+
+def _gres(gres: str | int) -> str:
+    """``8`` and ``h100:8`` count GPUs; what begins with ``gpu``, and a list of several kinds, stays as it is."""
+    text = str(gres)
+    return text if text.partition(":")[0] == "gpu" or "," in text else f"gpu:{text}"
+
+
+def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:
+    """The configured segment; else whole racks where nodes of 4 GPUs fill more than one."""
+    slurm = config.slurm or SlurmConfig()
+    given = (slurm.gpu if kind_of(launch, config) == "gpu" else slurm.cpu).given
+    if "segment" in given or slurm.segment is not None:
+        return option("segment", launch, config)
+    if launch.ranks_per_node != _RACK_GPUS or launch.nodes <= RACK_NODES:
+        return None
+    return next(size for size in range(RACK_NODES, 0, -1) if launch.nodes % size == 0)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch script of a run as text: what sbatch is asked for, and what the job does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from llmb.clusters.slurm.quote import NAME, bash, directive
+from llmb.clusters.slurm.request import sbatch_options
+from llmb.config import ClusterConfig
+from llmb.config.schema import SlurmConfig
+from llmb.errors import UsageError
+from llmb.images import image_path
+from llmb.launch import Launch, Stamp
+
+NO_VENV = "<venv>"  # what a preview says where no environment is installed
+NO_IMAGE = "<image>"
+SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by its script
+PYXIS = "pyxis"
+
+# The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
+# was submitted twice is run once.
+_FIRST_ACT = """\
+llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
+printf '%s\\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \\
+    "started $(date +%s)" > "$llmb_part" || exit 1
+[[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
+    mv -n "$llmb_part" "$llmb_run/scheduler_id"
+rm -f "$llmb_part"
+read -r llmb_owner < "$llmb_run/scheduler_id"
+if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
+    echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
+    exit 1
+fi
+"""
+
+# Evaluated in each rank: torchrun's names, and the names that wrappers know on every cluster.
+_RANK = """\
+export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+"""
+# Else each rank would take every CPU of its node. The image of a container has its own way.
+_THREADS = """\
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
+"""
+
+# srun ends the other ranks when one fails, and then gives their code and not that one's: its first line has that.
+_LAST_ACT = """\
+llmb_code=$?
+if (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
+    case $llmb_first in
+        'Exited with exit code '*) llmb_code=${llmb_first##* } ;;
+        Killed* | 'Out Of Memory'*) llmb_code=137 ;;
+        'Segmentation fault'*) llmb_code=139 ;;
+        Aborted*) llmb_code=134 ;;
+        'Bus error'*) llmb_code=135 ;;
+    esac
+fi
+printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a script depends on beside its launch.
+
+    ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``.
+    """
+
+    config: ClusterConfig
+    programs: str
+    knows_segment: bool
+
+    @property
+    def slurm(self) -> SlurmConfig:
+        """The configuration's part on Slurm."""
+        return self.config.slurm or SlurmConfig()
+
+    @property
+    def container(self) -> bool:
+        """Whether ranks start inside an image."""
+        return self.slurm.container == PYXIS
+
+    @property
+    def mpi(self) -> str | None:
+        """What srun is told of MPI, None for nothing."""
+        return self.slurm.mpi or ("pmix" if self.container else None)
+
+
+def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
+    """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
+    options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    parts = [
+        "#!/bin/bash",
+        *(_option(name, value) for name, value in options.items()),
+        "",
+        # Quoted whatever they hold, so that a preview's placeholders stand where the values will.
+        f"llmb_run={bash(stamp.place, always=True)}",
+        f"llmb_work={bash(stamp.work(launch.name), always=True)}",
+        f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
+        _FIRST_ACT,
+        'cd "$llmb_work" || exit 1',
+        *_files(launch),
+        "",
+        *(f"export {name}={value}" for name, value in environment(launch, stamp, setting).items()),
+        "",
+        " \\\n    ".join(_srun(launch, stamp, setting)) + ' >> "$llmb_log" 2>&1',
+    ]
+    return "\n".join(parts) + "\n" + _LAST_ACT
+
+
+def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
+    """What the script exports: each variable with its value as a word of bash. Raises UsageError."""
+    own = dict(launch.environment)
+    wrong = next((name for name in own if not NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise UsageError(f"'{wrong}' is not a name that a shell can give a variable", hint="letters, digits and _")
+    path = [setting.programs, *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
+    return {
+        "MASTER_ADDR": '"$(hostname)"',
+        "MASTER_PORT": "$(( 20000 + SLURM_JOB_ID % 10000 ))",
+        "WORLD_SIZE": str(launch.nodes * launch.ranks_per_node),
+        "LOCAL_WORLD_SIZE": str(launch.ranks_per_node),
+        "LLMB_RUN_ID": bash(stamp.id, always=True),
+        "PYTHONUNBUFFERED": "1",  # so that what a rank printed is in the log also when it was killed
+        **{name: bash(value) for name, value in own.items()},
+        "PYTHONPATH": bash(":".join(path)),
+    }
+
+
+def mounts(launch: Launch, stamp: Stamp, setting: Setting) -> list[str]:
+    """What a container sees of the cluster's file systems: ``source:target`` each."""
+    folders = [stamp.directory, setting.programs]
+    return [*(f"{folder}:{folder}" for folder in folders), *launch.mounts]
+
+
+def python(launch: Launch, setting: Setting) -> str:
+    """The Python of the ranks."""
+    return "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
+
+
+def _option(name: str, value: str | None) -> str:
+    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={directive(value)}"
+
+
+def _files(launch: Launch) -> Iterator[str]:
+    for staged in launch.files:
+        if (folder := str(PurePosixPath(staged.name).parent)) != ".":
+            yield f"mkdir -p {bash(folder)} || exit 1"
+        yield f"printf %s {bash(staged.text)} > {bash(staged.name)} || exit 1"
+
+
+def _srun(launch: Launch, stamp: Stamp, setting: Setting) -> Iterator[str]:
+    """The words of the command that starts the ranks, those of one line together."""
+    total = launch.nodes * launch.ranks_per_node
+    yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
+    if setting.mpi is not None:
+        yield f"--mpi={bash(setting.mpi)}"
+    if setting.container:
+        image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
+        yield f"--container-image={bash(image)}"
+        yield f"--container-mounts={bash(','.join(mounts(launch, stamp, setting)), always=True)}"
+        yield '--container-workdir="$llmb_work" --no-container-mount-home'
+        yield f"--container-env={','.join(_names(launch, stamp, setting))}"
+    rank = _RANK + ("" if setting.container else _THREADS) + 'exec "$@"'
+    yield f"bash -c {bash(rank)} _"
+    for wrapper in launch.wrappers:
+        yield " ".join(map(bash, wrapper.argv))
+    program = launch.program
+    what = ["-m", program.module] if program.module is not None else [str(program.script)]
+    yield " ".join(map(bash, [python(launch, setting), *what, *launch.args]))
+
+
+def _names(launch: Launch, stamp: Stamp, setting: Setting) -> list[str]:
+    """The variables that come before those of the image."""
+    named = (*environment(launch, stamp, setting), *launch.secrets, *setting.config.pass_environment)
+    return list(dict.fromkeys(named))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's words for states, whole or cut short, as ours; and the reasons it gives."""
+
+from __future__ import annotations
+
+import pwd
+import re
+
+from llmb.state import KNOWN
+
+_NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
+
+
+def word(text: str) -> str:
+    """The state that Slurm's ``text`` means: ``CANCELLED by 1000``, ``OUT_OF_ME+`` and the like. Unknown ones stay."""
+    first = re.split(r"[ ,]", text.strip(), maxsplit=1)[0].upper()
+    if not first.endswith("+"):
+        return first
+    cut = first[:-1]
+    meant = [cut] if cut in KNOWN else [state for state in KNOWN if state.startswith(cut)]
+    return meant[0] if len(meant) == 1 else first
+
+
+def reason(text: str, told: str) -> str:
+    """Why, in words: who cancelled it as the state's ``text`` says, else what Slurm has ``told``."""
+    if match := re.fullmatch(r"CANCELLED by (\d+)", text.strip()):
+        return f"cancelled by {_user_name(int(match[1]))}"
+    return "" if told in _NO_REASON else told
+
+
+def exit_code(text: str) -> int | None:
+    """The exit code in ``code:signal``, as a shell gives it; None where there is none."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if match is None:
+        return None
+    return 128 + int(match[2]) if int(match[2]) else int(match[1])
+
+
+def seconds(text: str) -> float | None:
+    """Seconds since the epoch; None for a time that has not come."""
+    return float(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

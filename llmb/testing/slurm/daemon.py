@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons by their pid files: whether one runs, and ending it without ever signalling a stranger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from llmb.errors import LlmbError
+
+_END_SECONDS = 15.0
+
+
+def process_of(pid_file: Path, name: str) -> psutil.Process | None:
+    """The process whose number is in ``pid_file``, if it runs and is called ``name``; a zombie does not run."""
+    try:
+        process = psutil.Process(int(pid_file.read_text()))
+        runs = process.status() != psutil.STATUS_ZOMBIE and process.name().startswith(name)
+    except (FileNotFoundError, ValueError, psutil.Error):
+        return None
+    return process if runs else None
+
+
+def end(pid_file: Path, name: str) -> None:
+    """End the daemon in order, and by force after 15 seconds; nothing where it does not run."""
+    process = process_of(pid_file, name)
+    if process is not None:
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(LlmbError):
+            wait_for(lambda: process_of(pid_file, name) is None, _END_SECONDS, f"the end of {name}")
+        if process_of(pid_file, name) is not None:
+            _signal(process.pid, signal.SIGKILL)
+    pid_file.unlink(missing_ok=True)
+
+
+def kill_with_steps(pid_file: Path, log: Path) -> None:
+    """End a slurmd, the job steps that write to the same ``log``, and their ranks, as a node's failure would."""
+    slurmd = process_of(pid_file, "slurmd")
+    if slurmd is not None:
+        _signal(slurmd.pid, signal.SIGKILL)
+    for step in psutil.process_iter(["name"]):
+        if not str(step.info["name"]).startswith("slurmstepd") or not _has_open(step, log):
+            continue
+        with contextlib.suppress(psutil.Error):
+            for process in [step, *step.children(recursive=True)]:
+                _signal(process.pid, signal.SIGKILL)
+    pid_file.unlink(missing_ok=True)
+
+
+def pause(pid_file: Path, name: str) -> None:
+    """Stop a daemon where it is, so that it answers nobody."""
+    if (process := process_of(pid_file, name)) is not None:
+        process.suspend()
+
+
+def resume(pid_file: Path, name: str) -> None:
+    """Let a paused daemon go on."""
+    if (process := process_of(pid_file, name)) is not None:
+        process.resume()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait until ``condition`` holds. Raises LlmbError after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LlmbError(f"waited {seconds:g} s in vain for {what}")
+        time.sleep(0.05)
+
+
+def _has_open(process: psutil.Process, path: Path) -> bool:
+    try:
+        return any(opened.path == str(path) for opened in process.open_files())
+    except psutil.Error:
+        return False
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

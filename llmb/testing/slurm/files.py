@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration files of a test cluster, as text. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCOUNT = "benchmarks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a test cluster looks like.
+
+    ``partitions``: lines of slurm.conf; ``min_job_age``: seconds that the controller remembers an ended job;
+    ``node_timeout``: seconds after which a silent node is down.
+    """
+
+    nodes: int = 4
+    cpus: int = 64
+    gpus: int = 8
+    gpu_type: str = "h100"
+    accounting: bool = True
+    min_job_age: int = 300
+    node_timeout: int = 10
+    partitions: tuple[str, ...] = (
+        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=short Nodes=n1 MaxTime=5 State=UP",
+        "PartitionName=closed Nodes=n1 State=DOWN",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where and as whom a cluster runs: its folder, user, host name, and the first of ``nodes`` + 2 free ports."""
+
+    folder: Path
+    user: str
+    host: str
+    port: int
+
+    @property
+    def socket(self) -> Path:
+        """Munge's socket; Linux takes at most 107 characters."""
+        return self.folder / "run" / "munge"
+
+
+def slurm_conf(shape: Shape, place: Place) -> str:
+    """slurm.conf: all daemons on this host and on loopback, every path below one folder."""
+    folder, nodes = place.folder, f"n[1-{shape.nodes}]" if shape.nodes > 1 else "n1"
+    ports = f"[{place.port + 2}-{place.port + 1 + shape.nodes}]" if shape.nodes > 1 else f"{place.port + 2}"
+    gpus = f" Gres=gpu:{shape.gpu_type}:{shape.gpus}" if shape.gpus else ""
+    lines = [
+        "ClusterName=kit", f"SlurmctldHost={place.host}(127.0.0.1)", f"SlurmctldPort={place.port}",
+        f"SlurmUser={place.user}", f"SlurmdUser={place.user}", "AuthType=auth/munge", "CredType=cred/munge",
+        f"AuthInfo=socket={place.socket},cred_expire=5", f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool/%n", f"SlurmctldPidFile={folder}/run/slurmctld.pid",
+        f"SlurmdPidFile={folder}/run/slurmd.%n.pid", f"SlurmctldLogFile={folder}/log/slurmctld.log",
+        f"SlurmdLogFile={folder}/log/slurmd.%n.log", f"PlugStackConfig={folder}/etc/plugstack.conf",
+        "ProctrackType=proctrack/linuxproc", "ReturnToService=2", "SlurmctldTimeout=30",
+        f"SlurmdTimeout={shape.node_timeout}", "KillWait=1", "MessageTimeout=5", f"MinJobAge={shape.min_job_age}",
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny", "SlurmdParameters=config_overrides",
+        "SchedulerType=sched/backfill", "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory",
+        "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0",
+        "DefMemPerCPU=1000", "PriorityType=priority/basic", "EnforcePartLimits=ALL", "PropagateResourceLimits=NONE",
+        "JobAcctGatherType=jobacct_gather/none", "GresTypes=gpu", *_accounting(shape, place),
+        f"NodeName={nodes} NodeHostname={place.host} NodeAddr=127.0.0.1 Port={ports} CPUs={shape.cpus}"
+        f" RealMemory=256000{gpus} State=UNKNOWN",
+        *shape.partitions,
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _accounting(shape: Shape, place: Place) -> list[str]:
+    if not shape.accounting:
+        return []
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
+        f"AccountingStoragePort={place.port + 1}", f"AccountingStoragePass={place.socket}",
+        "AccountingStorageTRES=gres/gpu", "AccountingStorageEnforce=associations,limits",
+    ]  # fmt: skip
+
+
+def gres_conf(shape: Shape, place: Place) -> str:
+    """gres.conf: GPUs that are character devices and nothing more."""
+    devices = f"nvidia[0-{shape.gpus - 1}]" if shape.gpus > 1 else "nvidia0"
+    gpus = f"Name=gpu Type={shape.gpu_type} File={place.folder}/dev/{devices}\n" if shape.gpus else ""
+    return f"AutoDetect=off\n{gpus}"
+
+
+def slurmdbd_conf(place: Place) -> str:
+    """slurmdbd.conf, with MariaDB behind a socket and nowhere else."""
+    folder = place.folder
+    lines = [
+        "AuthType=auth/munge", f"AuthInfo=socket={place.socket}", f"DbdHost={place.host}", "DbdAddr=127.0.0.1",
+        f"DbdPort={place.port + 1}", f"SlurmUser={place.user}", f"PidFile={folder}/run/slurmdbd.pid",
+        f"LogFile={folder}/log/slurmdbd.log", "StorageType=accounting_storage/mysql", "StorageHost=localhost",
+        "StorageUser=slurm", "StorageLoc=slurm_acct_db",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"

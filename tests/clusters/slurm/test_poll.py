@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of polling where no test cluster can make it so: Slurm's commands are stand-ins that say recorded things."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmb.clusters.slurm.client import Client, SilentError, is_silence, last_line, portions
+from llmb.clusters.slurm.poll import Memory, Poller
+from llmb.errors import LlmbError
+from llmb.job import Job
+from llmb.launch import Launch, Program
+from llmb.model import ModelShape
+from llmb.process import ProcessId
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+from llmb.state import JobState
+
+MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
+JOB = Job(
+    workload="w", model_size="tiny", dtype="fp32", gpu_type="h100", scale=1, repeat=1, profile=False, env={}, tp=1,
+    pp=1, cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1,
+    gpus_per_node=1, time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
+)  # fmt: skip
+
+
+class Slurm:
+    """Stand-ins for Slurm's commands in a folder; ``says`` sets what one prints, with its exit code and errors."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "bin"
+        self.folder.mkdir()
+        self.log = folder / "calls"
+        self.memory = Memory()
+        self.says("sacct")
+        self.says("squeue")
+
+    def says(self, program: str, out: str = "", *, err: str = "", code: int = 0) -> None:
+        path = self.folder / program
+        (self.folder / f"{program}.out").write_text(out)
+        (self.folder / f"{program}.err").write_text(err)
+        path.write_text(
+            f'#!/bin/sh\necho "{program} $*" >> "{self.log}"\n'
+            f'while IFS= read -r line; do echo "$line"; done < "{path}.out"\n'
+            f'while IFS= read -r line; do echo "$line" >&2; done < "{path}.err"\nexit {code}\n'
+        )
+        path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def poll(self, *runs: RunRecord) -> list[JobState]:
+        poller = Poller(client=Client(environ={"PATH": str(self.folder)}), memory=self.memory)
+        states = poller.states(runs)
+        return [states[run.id] for run in runs]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    return Slurm(tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunRecord:
+    """A run that was submitted as job 7 ten minutes ago, called job.r1."""
+    directory = tmp_path / "job" / "job_1"
+    (directory / "job").mkdir(parents=True)
+    launch = Launch(name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"))
+    return RunRecord(
+        id="r1", created=time.time() - 600, llmb_version="0", cluster_type="slurm", directory=directory, job=JOB,
+        launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id="7",
+    )  # fmt: skip
+
+
+def ended(run: RunRecord, code: int) -> None:
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nnodes n1\nhost h\nstarted 100\n")
+    (run.place / "ended").write_text(f"{code}\nended 200\n")
+
+
+def test_a_row_without_its_name_is_not_believed(slurm: Slurm, run: RunRecord) -> None:
+    """So accounting first tells of an ended job, which may have failed."""
+    slurm.says("sacct", "7|COMPLETED||Unknown|Unknown||allocation\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run) == [JobState(state="RUNNING", started=100)]
+
+
+def test_another_clusters_job_of_that_number_is_not_this_one(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", "7|COMPLETED|0:0|1|2|None|somebody's\n")
+    slurm.says("squeue", "7|COMPLETED|None|1|2|somebody's\n")
+    assert slurm.poll(run)[0].state == "LOST"
+
+
+def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0|job.r1\n")
+    assert slurm.poll(run) == [JobState(state="PENDING", reason="JobHeldMaxRequeue")]
+    slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0|job.r1\n")
+    assert not slurm.poll(run)[0].is_end
+
+
+def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord) -> None:
+    """A runaway: accounting calls it running long after its limit, and the queue does not have it."""
+    slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    slurm.memory.missing["r1"] = time.time() - 61
+    assert slurm.poll(run)[0].state == "LOST"
+    ended(run, 0)
+    reason = "by its own files; Slurm no longer knows job 7"
+    assert slurm.poll(run) == [JobState(state="COMPLETED", reason=reason, exit_code=0, started=100, ended=200)]
+
+
+def test_a_running_job_takes_one_question(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", f"7|RUNNING|0:0|{int(time.time())}|Unknown|None|job.r1\n")
+    slurm.poll(run)
+    assert [call.split()[0] for call in slurm.calls] == ["sacct"]
+    ended(run, 0)  # its script is through: the queue hears of the end before accounting does
+    slurm.says("squeue", "7|COMPLETED|None|100|200|job.r1\n")
+    assert slurm.poll(run)[0].state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO TIME LIMIT ***", "TIMEOUT"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***", "NODE_FAIL"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO PREEMPTION ***", "PREEMPTED"),
+        ("CANCELLED AT 2026-11-21T09:17:11 ***", "CANCELLED"),
+    ],
+)
+def test_a_forgotten_job_ends_as_its_log_says(slurm: Slurm, run: RunRecord, words: str, state: str) -> None:
+    ended(run, 143)  # srun was ended first, and the script had time for its last act
+    run.batch_log.write_text(f"slurmstepd: error: *** JOB 7 ON n1 {words}\n")
+    assert slurm.poll(run)[0].state == state
+
+
+def test_without_any_accounting_it_is_asked_for_once(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    for _ in range(3):
+        assert slurm.poll(run)[0].state == "RUNNING"
+    assert [call.split()[0] for call in slurm.calls].count("sacct") == 1
+
+
+def test_no_sacct_here_is_no_accounting(slurm: Slurm, run: RunRecord) -> None:
+    (slurm.folder / "sacct").unlink()
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    assert not slurm.memory.has_accounting
+
+
+def test_nobody_answers(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    slurm.says("squeue", err=down, code=1)
+    with pytest.raises(SilentError, match="Unable to contact slurm controller"):
+        slurm.poll(run)
+
+
+def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, run: RunRecord) -> None:
+    second = replace(run, id="r2", scheduler_id="8", directory=run.directory.with_name("job_2"))
+    second.directory.mkdir()
+    store.save_state(second, JobState(state="RUNNING", started=5.0))
+    slurm.says("sacct", "7|COMPLETED|0:0|100|200|None|job.r1\n")
+    slurm.says("squeue", err="slurm_load_jobs error: Socket timed out on send/recv operation\n", code=1)
+    states = slurm.poll(run, second)
+    assert [state.state for state in states] == ["COMPLETED", "RUNNING"]
+    assert "Socket timed out" in states[1].reason
+
+
+def test_anothers_run_is_not_called_lost(slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    state = slurm.poll(run)[0]
+    assert (state.state, "another user's" in state.reason) == ("UNKNOWN", True)
+
+
+def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:
+    runs = [replace(run, id=f"r{number}", scheduler_id=str(number)) for number in range(1, 301)]
+    slurm.says("sacct", "".join(f"{number}|COMPLETED|0:0|1|2|None|job.r{number}\n" for number in range(1, 301)))
+    assert {state.state for state in slurm.poll(*runs)} == {"COMPLETED"}
+    assert len(slurm.calls) == 1
+
+
+def test_accounting_that_failed_is_rested_longer_each_time(
+    slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    asked = []
+    for _ in range(120):
+        before = len(slurm.calls)
+        slurm.poll(run)
+        asked.append(any(call.startswith("sacct") for call in slurm.calls[before:]))
+        now[0] += 5
+    assert asked.count(True) == 6  # at 0, 15, 45, 105, 225 and 465 s
+
+
+def test_the_ids_of_names(slurm: Slurm, run: RunRecord) -> None:
+    """The first of two of one name; a name of accounting's own is not taken."""
+    lost = replace(run, scheduler_id=None)
+    slurm.says("squeue", "9|PENDING|None|0|0|job.r1\n8|RUNNING|None|1|0|job.r1\n")
+    poller = Poller(client=Client(environ={"PATH": str(slurm.folder)}), memory=slurm.memory)
+    assert poller.find([lost]) == {"r1": "8"}
+    slurm.says("squeue")
+    slurm.says("sacct", "5|COMPLETED||Unknown|Unknown||allocation\n6|FAILED|1:0|1|2|None|job.r1\n")
+    assert poller.find([lost]) == {"r1": "6"}
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    with pytest.raises(LlmbError, match="Problem talking to the database"):
+        poller.find([lost])
+    slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
+    assert poller.find([lost]) == {}
+
+
+def test_words_are_joined_into_few_arguments() -> None:
+    words = [f"{number:090d}" for number in range(3000)]
+    parts = list(portions(words))
+    assert ",".join(parts).split(",") == words
+    assert len(parts) == 3
+    assert max(map(len, parts)) < 131072
+    assert list(portions([])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", True),
+        ("sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file", True),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", False),
+        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", False),
+    ],
+)  # fmt: skip
+def test_silence_is_not_refusal(text: str, silent: bool) -> None:
+    assert is_silence(text) == silent
+    assert not last_line(text).startswith("sbatch")
+
+
+def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:
+    environ = {"PATH": "/bin", "SLURM_CONF": "/c", "SLURM_JOB_ID": "1", "SBATCH_WAIT": "1", "X": "x", "Y": "y"}
+    got = Client(environ=environ, passed=("X",)).environment()
+    assert {"HOME", "USER", "LANG"} <= set(got)
+    assert {name: got[name] for name in got if name not in ("HOME", "USER", "LANG")} == {
+        "PATH": "/bin", "SLURM_CONF": "/c", "X": "x",
+    }  # fmt: skip
+
+
+def test_the_type_is_light_to_import() -> None:
+    from llmb import shell
+
+    code = "import sys, llmb.clusters.slurm as s; print(s.SLURM.name, *{'psutil', 'yaml', 'uuid'} & set(sys.modules))"
+    assert shell.run([__import__("sys").executable, "-c", code]).out.split() == ["slurm"]

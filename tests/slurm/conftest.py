@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real Slurm clusters for the tests, with and without accounting, and install directories that point at them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb import files, programs
+from llmb.clusters.slurm.client import Client
+from llmb.clusters.slurm.cluster import SlurmCluster
+from llmb.config import ClusterConfig, load_config
+from llmb.job import Job
+from llmb.launch import Launch, Program
+from llmb.model import ModelShape
+from llmb.process import ProcessId
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.state import ENDS, JobState
+from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+
+PATIENCE = 60.0  # seconds until a test gives up
+MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
+JOB = Job(
+    workload="w", model_size="tiny", dtype="fp32", gpu_type="h100", scale=1, repeat=1, profile=False, env={}, tp=1,
+    pp=1, cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1,
+    gpus_per_node=1, time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
+)  # fmt: skip
+
+
+def _need(*, accounting: bool) -> None:
+    if missing := missing_packages(accounting=accounting):
+        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+
+
+def _kit(shape: Shape) -> Iterator[SlurmKit]:
+    _need(accounting=shape.accounting)
+    with SlurmKit(shape) as kit:
+        yield kit
+
+
+@pytest.fixture(scope="session")
+def shared_kit() -> Iterator[SlurmKit]:
+    """Four nodes of eight pretended GPUs with accounting."""
+    yield from _kit(Shape(node_timeout=3))
+
+
+@pytest.fixture(scope="session")
+def shared_bare_kit() -> Iterator[SlurmKit]:
+    """Two nodes without accounting, whose controller soon forgets a job."""
+    yield from _kit(Shape(nodes=2, accounting=False, min_job_age=2))
+
+
+@pytest.fixture
+def kit(shared_kit: SlurmKit) -> SlurmKit:
+    """The cluster with accounting, empty and whole."""
+    return _fresh(shared_kit)
+
+
+@pytest.fixture
+def bare_kit(shared_bare_kit: SlurmKit) -> SlurmKit:
+    """The cluster without accounting, empty and whole."""
+    return _fresh(shared_bare_kit)
+
+
+def _fresh(kit: SlurmKit) -> SlurmKit:
+    kit.resume("slurmctld")
+    kit.resume("slurmdbd")
+    kit.start()
+    kit.run("scancel", "--full", f"--user={kit.place.user}")
+    wait_until(lambda: not kit.run("squeue", "--noheader"), "an empty queue")
+    return kit
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    """Wait for something that must come true, however slow the machine; what it came to."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+@dataclass
+class Site:
+    """An install directory for a cluster: through llmb-run, or through the cluster's own methods."""
+
+    kit: SlurmKit
+    install: Path
+    command: Callable[..., subprocess.CompletedProcess[str]]
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def config(self) -> ClusterConfig:
+        return load_config(self.install, {})[0]
+
+    def llmb(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the real llmb-run here."""
+        return self.command(*arguments, "--install", self.install, **{**self.kit.environ, **variables})
+
+    def cluster(self, *, ask_seconds: float = 20.0, environ: dict[str, str] | None = None) -> SlurmCluster:
+        """The cluster as llmb-run would make it."""
+        client = Client(
+            environ={**os.environ, **self.kit.environ, **(environ or {})}, passed=self.config.pass_environment,
+            ask_seconds=ask_seconds,
+        )  # fmt: skip
+        return SlurmCluster(config=self.config, client=client, digest=programs.digest(), knows_segment=False)
+
+    def launch(self, program: str, **changes: Any) -> Launch:
+        """A launch whose ranks each run the Python text ``program``."""
+        script = self.install / f"program{next(self.numbers)}.py"
+        script.write_text(program)
+        made = Launch(
+            name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(script=str(script)),
+            venv=str(self.install / "venv"), gpu_type="h100",
+        )  # fmt: skip
+        return replace(made, **changes)
+
+    def record(self, launch: Launch) -> RunRecord:
+        """A run as it is just before its submission."""
+        now = time.time()
+        stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
+        run = RunRecord(
+            id=stamp.id, created=now, llmb_version="0", cluster_type="slurm", directory=stamp.path, job=JOB,
+            launch=launch, script_name="launch", submitter=ProcessId.current(),
+        )  # fmt: skip
+        record.save(run)
+        files.write_text(run.script, self.cluster().render(launch, stamp))
+        return run
+
+    def submit(self, program: str, *, cluster: SlurmCluster | None = None, **changes: Any) -> RunRecord:
+        """Record and submit a run of ``program``."""
+        run = self.record(self.launch(program, **changes))
+        run = run.submitted((cluster or self.cluster()).submit(run))
+        record.save(run)
+        return run
+
+    def poll(self, run: RunRecord) -> JobState:
+        return self.cluster().poll([run])[run.id]
+
+    def reaches(self, run: RunRecord, *states: str, cluster: SlurmCluster | None = None) -> JobState:
+        """The first of ``states`` that the run comes to."""
+        asked = cluster or self.cluster()
+        wanted = (lambda state: state.state in states) if states else (lambda state: state.is_end)
+
+        def look() -> JobState | None:
+            state = asked.poll([run])[run.id]
+            return state if wanted(state) else None
+
+        found: JobState = wait_until(look, f"{run.id} in {states or 'its end'}; at {self.poll(run)}")
+        return found
+
+    def is_accounted(self, run: RunRecord) -> None:
+        """Wait until accounting, which is seconds late, has the run's end."""
+        argv = (
+            "sacct",
+            "--noheader",
+            "--parsable2",
+            "--allocations",
+            f"--jobs={run.scheduler_id}",
+            "--format=State,JobName%99",
+        )
+
+        def ended() -> bool:
+            state, _, name = self.kit.run(*argv).strip().partition("|")
+            return name.endswith(run.id) and state.split(" ")[0] in ENDS
+
+        wait_until(ended, f"{run.id} in accounting")
+
+    def comes_to_rest(self, seconds: float = PATIENCE) -> None:
+        """Wait until nothing runs or is being cleaned up after."""
+        wait_until(lambda: not self.kit.run("squeue", "--noheader"), "an empty queue", seconds)
+
+    def text(self, run: RunRecord, name: str) -> str:
+        """What a rank wrote into the file ``name`` of its working folder, waited for."""
+        path = run.work / name
+        wait_until(lambda: path.exists() and path.stat().st_size, f"{path}\n{run.batch_log}")
+        return path.read_text(encoding="utf-8")
+
+
+def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any) -> Site:
+    (folder / "venv/bin").mkdir(parents=True)
+    (folder / "venv/bin/python").symlink_to(sys.executable)
+    slurm = {"container": "none", "gpu": {"partition": "gpu", "gres": 8}, **keys.pop("slurm", {})}
+    names = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
+    venv = keys.pop("venv", str(folder / "venv"))
+    config = {
+        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
+        "gpu_types": {"h100": {"gpus_per_node": 1}}, "slurm": slurm,
+        "workloads": {"installed": [*names], "config": {name: {"venv_path": venv} for name in names}}, **keys,
+    }  # fmt: skip
+    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8")
+    return Site(kit=kit, install=folder, command=command)
+
+
+@pytest.fixture
+def site_at(tmp_path: Path, llmb_run: Callable[..., Any]) -> Callable[..., Site]:
+    """Makes install directories for a cluster; keywords are further keys of the configuration."""
+
+    def make(kit: SlurmKit, name: str = "install", **keys: Any) -> Site:
+        return _make(kit, tmp_path / name, llmb_run, **keys)
+
+    return make
+
+
+@pytest.fixture
+def site(kit: SlurmKit, site_at: Callable[..., Site]) -> Site:
+    """An install directory for the cluster with accounting."""
+    return site_at(kit)
+
+
+@pytest.fixture
+def bare_site(bare_kit: SlurmKit, site_at: Callable[..., Site]) -> Site:
+    """An install directory for the cluster without accounting."""
+    return site_at(bare_kit, slurm={"gpu": {"partition": None, "gres": 8}})
+
+
+@pytest.fixture
+def python_stand_in(site: Site) -> Callable[[str], None]:
+    """Puts a bash script in place of the environment's Python, so that llmb-run's own jobs run it."""
+
+    def put(text: str) -> None:
+        path = site.install / "venv/bin/python"
+        path.unlink()
+        path.write_text(f"#!{shutil.which('bash')}\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    return put

@@ -1,0 +1,72 @@
+#!/bin/bash
+#SBATCH --job-name=pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.k3x9ab2c
+#SBATCH --nodes=64
+#SBATCH --ntasks-per-node=8
+#SBATCH --time=00:30:00
+#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256
+#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.out
+#SBATCH --open-mode=append
+#SBATCH --export=ALL
+#SBATCH --no-requeue
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --account=benchmarks
+#SBATCH --partition=batch
+#SBATCH --gres=gpu:8
+
+llmb_run='/lustre/llmb/runs/job_1700000000'
+llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256'
+llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.out
+llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
+printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
+    "started $(date +%s)" > "$llmb_part" || exit 1
+[[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
+    mv -n "$llmb_part" "$llmb_run/scheduler_id"
+rm -f "$llmb_part"
+read -r llmb_owner < "$llmb_run/scheduler_id"
+if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
+    echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
+    exit 1
+fi
+
+cd "$llmb_work" || exit 1
+printf %s '{
+  "tp": 2
+}
+' > recipe.json || exit 1
+
+export MASTER_ADDR="$(hostname)"
+export MASTER_PORT=$(( 20000 + SLURM_JOB_ID % 10000 ))
+export WORLD_SIZE=512
+export LOCAL_WORLD_SIZE=8
+export LLMB_RUN_ID='k3x9ab2c'
+export PYTHONUNBUFFERED=1
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export NCCL_DEBUG=WARN
+export NOTE='it'"'"'s 5 o'"'"'clock'
+export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
+    --mpi=pmix \
+    --container-image=/lustre/llmb/images/nvidia+nemo+25.04.01.sqsh \
+    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0,/datasets:/datasets:ro' \
+    --container-workdir="$llmb_work" --no-container-mount-home \
+    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,PYTHONPATH,HF_TOKEN,SITE_PROXY \
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+exec "$@"' _ \
+    bash -c 'exec numactl --cpunodebind=$((LLMB_LOCAL_RANK / 4)) --membind=$((LLMB_LOCAL_RANK / 4)) "$@"' _ \
+    python3 -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_log" 2>&1
+llmb_code=$?
+if (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
+    case $llmb_first in
+        'Exited with exit code '*) llmb_code=${llmb_first##* } ;;
+        Killed* | 'Out Of Memory'*) llmb_code=137 ;;
+        'Segmentation fault'*) llmb_code=139 ;;
+        Aborted*) llmb_code=134 ;;
+        'Bus error'*) llmb_code=135 ;;
+    esac
+fi
+printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of how jobs end on a real cluster, by themselves and from outside, and of what it says of them meanwhile."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmb.clusters.slurm.client import Client
+from llmb.state import ACTIVE, WAITING, JobState
+
+Site = Any  # the class is in conftest.py
+
+SLEEP = "import time; print('started', flush=True); time.sleep(600)"
+
+
+def test_a_job_is_never_said_to_be_what_it_is_not(site: Site) -> None:
+    """Accounting is seconds late, and has ended jobs without a name first: no look may take that for an end."""
+    run = site.submit("import sys, time; time.sleep(2); sys.exit(3)")
+    cluster = site.cluster()
+    seen: list[JobState] = []
+    while not seen or not seen[-1].is_end:
+        seen.append(cluster.poll([run])[run.id])
+        time.sleep(0.02)
+    words = list(dict.fromkeys(state.state for state in seen))
+    assert words[-1] == "FAILED"
+    assert {*words[:-1]} <= WAITING | ACTIVE
+    assert seen[-1].exit_code == 3
+    assert seen[-1].started is not None
+    assert seen[-1].ended is not None
+    assert 1 <= seen[-1].ended - seen[-1].started <= 30
+    site.is_accounted(run)
+    assert site.poll(run).state == "FAILED"
+    assert site.poll(run).exit_code == 3
+
+
+def test_many_jobs_take_one_question(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [site.submit("") for _ in range(4)]
+    for run in runs:
+        site.is_accounted(run)
+    cluster = site.cluster()
+    asked: list[str] = []
+    ask = Client.ask
+
+    def count(client: Client, argv: Sequence[str]) -> str:
+        asked.append(argv[0])
+        return ask(client, argv)
+
+    monkeypatch.setattr(Client, "ask", count)
+    assert {state.state for state in cluster.poll(runs).values()} == {"COMPLETED"}
+    assert asked == ["sacct"]
+
+
+def test_a_waiting_job_says_why_and_can_be_cancelled(site: Site) -> None:
+    first = site.submit(SLEEP, nodes=4)
+    site.reaches(first, "RUNNING")
+    second = site.submit(SLEEP, nodes=2)
+    site.reaches(second, "PENDING")
+    cluster = site.cluster()
+    for _ in range(200):
+        if (reason := cluster.poll([second])[second.id].reason) in ("Resources", "Priority"):
+            break
+        time.sleep(0.1)
+    assert reason in ("Resources", "Priority")
+    site.cluster().cancel([first, second])
+    for run in (first, second):
+        end = site.reaches(run)
+        assert end.state == "CANCELLED"
+    site.is_accounted(first)
+    assert site.poll(first).reason == f"cancelled by {getpass.getuser()}"
+    site.cluster().cancel([first])  # one that has ended is left alone
+
+
+def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) -> None:
+    run = site.submit(SLEEP)
+    site.reaches(run, "RUNNING")
+    (run.place / "scheduler_id").unlink()
+    site.cluster().cancel([replace(run, scheduler_id=None)])
+    assert site.reaches(run).state == "CANCELLED"
+
+
+def test_time_limits_and_nodes_that_fail(site: Site) -> None:
+    """Both take Slurm a while, so they are let happen together."""
+    slow = site.submit(SLEEP)
+    site.reaches(slow, "RUNNING")
+    broken = site.submit(SLEEP, nodes=2)
+    site.reaches(broken, "RUNNING")
+    site.kit.run("scontrol", "update", f"jobid={slow.scheduler_id}", "EndTime=now+2")
+    names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
+    last = site.kit.run("scontrol", "show", "hostnames", names).split()[-1]
+    site.kit.kill_node(last)
+    end = site.reaches(broken)
+    assert end.state == "NODE_FAIL"
+    end = site.reaches(slow)
+    assert (end.state, end.reason) == ("TIMEOUT", "ran longer than its limit of 00:01:00")
+    assert "DUE TO TIME LIMIT" in slow.batch_log.read_text() + slow.log.read_text()
+
+
+def test_many_submissions_at_a_time(site: Site) -> None:
+    cluster = site.cluster()
+    runs = [site.record(site.launch("")) for _ in range(12)]
+    with ThreadPoolExecutor(cluster.pace.parallel) as pool:
+        ids = list(pool.map(cluster.submit, runs))
+    assert len(set(ids)) == 12
+    assert cluster.find(runs) == {run.id: job_id for run, job_id in zip(runs, ids, strict=True)}

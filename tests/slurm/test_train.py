@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job on a real Slurm: a list of twelve, trained by torch under srun on one, two and four nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.slow, pytest.mark.local_install]
+
+LIST = """\
+pretrain_nemotron4_tiny:
+('fp32', [1, 2, 4], 1)
+('bf16', 1, 1)
+pretrain_llama3.1_tiny:
+('fp32', [1, 2, 4], 1)
+('bf16', 2, 1)
+nemotron-h_tiny:
+('fp32', [1, 2, 4], 1)
+('bf16', 1, 1)
+"""
+NODES = [1, 2, 4, 1, 1, 2, 4, 2, 1, 2, 4, 1]
+
+
+def test_a_job_list_becomes_a_table_of_results(
+    kit: Any, site_at: Callable[..., Any], torch_install: Path, tmp_path: Path
+) -> None:
+    installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())["workloads"]
+    venv = next(iter(installed["config"].values()))["venv_path"]
+    site = site_at(kit, venv=venv, environment={"OMP_NUM_THREADS": "1"})  # four nodes share this machine
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(LIST)
+    done = site.llmb("submit-all", jobs, "--set", "max_steps=4")
+    assert done.returncode == 0, done.stderr
+    site.comes_to_rest(270)
+    assert site.llmb("jobs", "wait").returncode == 0
+    results = json.loads(site.llmb("results", "--format", "json").stdout)["results"]
+    assert [result["status"] for result in results] == ["Success"] * 12
+    for result, nodes in zip(results, NODES, strict=True):
+        assert result["steps"] == 4
+        log = Path(result["path"]).read_text()
+        assert f"gpus{nodes}_" in result["experiment"]
+        assert len(re.findall(r"reduced_train_loss: \S+", log)) == 4
+        assert result["tokens_per_second"] == pytest.approx(
+            64 * int(re.search(r"gbs(\d+)", result["experiment"])[1]) / result["time_mean_seconds"]  # type: ignore[index]
+        )
+    listed = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
+    assert {row["state"] for row in listed} == {"COMPLETED"}
+    shown = kit.run("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,NNodes,JobName%200")
+    by_job = dict(line.split("|", 1) for line in shown.splitlines())
+    for row, nodes in zip(listed, NODES, strict=True):
+        assert by_job[row["scheduler_id"]] == f"{nodes}|{row['experiment']}.{row['id']}"

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of clusters that do not answer, have no accounting, or have forgotten a job."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmb.clusters.base import UnclearError
+from llmb.clusters.slurm.client import SilentError
+from llmb.errors import LlmbError
+from llmb.runs import store
+from llmb.state import ACTIVE, JobState
+
+Site = Any  # the class is in conftest.py
+SLEEP = "import time; print('started', flush=True); time.sleep(600)"
+WAIT_FOR_GO = "import os, sys, time\nwhile not os.path.exists('go'): time.sleep(0.05)\nsys.exit(4)\n"
+
+
+def test_without_accounting_the_queue_tells(bare_site: Site) -> None:
+    cluster = bare_site.cluster()
+    run = bare_site.submit(WAIT_FOR_GO)
+    bare_site.reaches(run, "RUNNING", cluster=cluster)
+    assert not cluster.memory.has_accounting
+    (run.work / "go").touch()
+    end = bare_site.reaches(run, cluster=cluster)
+    assert (end.state, end.exit_code) == ("FAILED", 4)
+
+
+def test_a_forgotten_job_ends_as_its_own_files_say(bare_site: Site) -> None:
+    failed, cancelled = bare_site.submit(WAIT_FOR_GO), bare_site.submit(SLEEP)
+    for run in (failed, cancelled):
+        bare_site.reaches(run, "RUNNING")
+    (failed.work / "go").touch()
+    bare_site.cluster().cancel([cancelled])
+    bare_site.comes_to_rest()
+    bare_site.kit.forget_jobs()
+    end = bare_site.poll(failed)
+    assert (end.state, end.exit_code) == ("FAILED", 4)
+    assert end.reason == f"by its own files; Slurm no longer knows job {failed.scheduler_id}"
+    assert bare_site.poll(cancelled).state == "CANCELLED"
+
+
+def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site) -> None:
+    """It was cancelled before it started, and nobody looked while the controller knew."""
+    first = bare_site.submit(SLEEP, nodes=2)
+    bare_site.reaches(first, "RUNNING")
+    run = bare_site.submit(SLEEP, nodes=2)
+    store.save_state(run, bare_site.reaches(run, "PENDING"))
+    bare_site.cluster().cancel([first, run])
+    bare_site.comes_to_rest()
+    bare_site.kit.forget_jobs()
+    seen = bare_site.poll(run)
+    assert (seen.state, seen.reason) == ("PENDING", f"Slurm no longer knows job {run.scheduler_id}")
+    end = bare_site.cluster().poll([replace(run, created=run.created - 400)])[run.id]
+    assert end.state == "LOST"
+    assert "it left no end; last seen PENDING" in end.reason
+
+
+def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:
+    run = site.submit(WAIT_FOR_GO)
+    site.reaches(run, "RUNNING")
+    site.kit.stop_controller()
+    site.kit.start_controller()
+    assert site.poll(run).state in ACTIVE
+    (run.work / "go").touch()
+    assert site.reaches(run).state == "FAILED"
+
+
+def test_a_controller_that_does_not_answer_is_no_end(bare_site: Site) -> None:
+    run = bare_site.submit(WAIT_FOR_GO)
+    bare_site.reaches(run, "RUNNING")
+    impatient = bare_site.cluster(ask_seconds=1)
+    bare_site.kit.pause("slurmctld")
+    try:
+        with pytest.raises(SilentError, match="did not answer within 1 s"):
+            impatient.poll([run])
+        with pytest.raises(LlmbError):
+            impatient.find([replace(run, id="unknown", directory=run.directory / "nowhere")])
+        (fault, *_) = impatient.preflight([run.launch])
+        assert "did not answer" in fault.message
+    finally:
+        bare_site.kit.resume("slurmctld")
+    (run.work / "go").touch()
+    assert bare_site.reaches(run, cluster=impatient).state == "FAILED"
+
+
+def test_a_submission_without_an_answer_is_found_afterwards(bare_site: Site) -> None:
+    """The controller had it all the time: it is unclear, and nobody submits it again."""
+    run = bare_site.record(bare_site.launch("print('once')"))
+    cluster = bare_site.cluster()
+    bare_site.kit.pause("slurmctld")
+    try:
+        with pytest.raises(UnclearError):
+            cluster.submit(run)
+    finally:
+        bare_site.kit.resume("slurmctld")
+    bare_site.comes_to_rest()
+    (job_id,) = cluster.find([run]).values()
+    assert cluster.submit(run) == job_id
+    assert bare_site.reaches(run.submitted(job_id)).state == "COMPLETED"
+    assert run.log.read_text() == "once\n"
+
+
+def test_a_controller_that_is_down_takes_nothing(bare_site: Site) -> None:
+    run = bare_site.record(bare_site.launch("print('once')"))
+    bare_site.kit.stop_controller()
+    try:
+        with pytest.raises(UnclearError, match="Unable to contact slurm controller"):
+            bare_site.cluster().submit(run)
+    finally:
+        bare_site.kit.start_controller()
+    assert bare_site.cluster().find([run]) == {}
+
+
+def test_an_accounting_that_does_not_answer_is_left_alone_for_a_while(site: Site) -> None:
+    run = site.submit(WAIT_FOR_GO)
+    site.reaches(run, "RUNNING")
+    cluster = site.cluster(ask_seconds=1)
+    site.kit.pause("slurmdbd")
+    try:
+        assert cluster.poll([run])[run.id].state == "RUNNING"
+        rest = cluster.memory.rest_until
+        assert rest > time.monotonic()
+        assert cluster.poll([run])[run.id].state == "RUNNING"
+        assert cluster.memory.rest_until == rest  # it was not asked again
+    finally:
+        site.kit.resume("slurmdbd")
+    assert cluster.memory.has_accounting
+
+
+def test_what_a_silent_queue_leaves_open_stays_as_it_was(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accounting knows the one job and not yet the other."""
+    old = site.submit("")
+    site.is_accounted(old)
+    new = site.submit(SLEEP)
+    store.save_state(new, JobState(state="RUNNING", started=1.0))
+    site.kit.pause("slurmctld")
+    try:
+        states = site.cluster(ask_seconds=2).poll([old, new])
+    finally:
+        site.kit.resume("slurmctld")
+    assert states[old.id].state == "COMPLETED"
+    assert states[new.id].state in {"RUNNING", "PENDING"}
+    assert "did not answer" in states[new.id].reason
+
+
+def test_a_run_is_found_wherever_it_is(site: Site) -> None:
+    """By its own file, by its name in the queue, by its name in accounting, or nowhere."""
+    ended = site.submit("", nodes=1)
+    site.reaches(ended, "COMPLETED")
+    running = site.submit(SLEEP, nodes=4)
+    site.reaches(running, "RUNNING")
+    waiting = site.submit(SLEEP, nodes=4)
+    never = site.record(site.launch(""))
+    (running.place / "scheduler_id").unlink()
+    runs = [replace(run, scheduler_id=None) for run in (ended, running, waiting, never)]
+    expected = {run.id: run.scheduler_id for run in (ended, running, waiting)}
+    assert site.cluster().find(runs) == expected
+    site.cluster().cancel([running, waiting])
+    for run in (ended, running, waiting):
+        site.is_accounted(run)
+        (run.place / "scheduler_id").unlink(missing_ok=True)
+    site.comes_to_rest()
+    site.kit.forget_jobs()
+    assert site.cluster().find(runs) == expected

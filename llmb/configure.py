@@ -60,13 +60,17 @@ def _row(wish: Wish, size: Size, place: Place, *, force: bool) -> tuple[Row, lis
     dtypes = size.dtypes(place.rows)
     more = f"  llmb-run list -w {wish.workload.key}"
     if not dtypes:
-        raise UsageError(f"{label} does not run on {place.gpu_type}", hint=f"it runs on {', '.join(size.gpu_types())}")
+        here = list(wish.workload.on(place.rows))
+        also = f"; on {place.gpu_type} run {', '.join(here)}" if here else ""
+        raise UsageError(
+            f"{label} does not run on {place.gpu_type}", hint=f"it runs on {', '.join(size.gpu_types())}{also}"
+        )
     if wish.dtype not in dtypes:
         message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
         raise UsageError(message, hint=suggest(wish.dtype, dtypes) + more)
     rows = [row for row in size.rows if row.fits(place.rows, wish.dtype) and row.strong_scaling == wish.strong_scaling]
     if not rows:
-        raise UsageError(f"{label} has no strong scaling on {place.gpu_type}", hint="leave strong_scaling away")
+        raise UsageError(f"{label} has no strong scaling on {place.gpu_type}", hint="leave strong_scaling out")
     tested = sorted({count for row in rows for count in row.scales.counts})
     said = ", ".join(map(str, tested))
     if wish.scale in tested:

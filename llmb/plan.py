@@ -102,7 +102,7 @@ def resolve(request: JobRequest, workloads: Mapping[str, Workload], gpu_type: st
         return workload, size
     proxy = workload.sizes[size].proxy
     if proxy is None:
-        raise UsageError(f"{key} {size} has no proxy", hint="leave 'proxy' away")
+        raise UsageError(f"{key} {size} has no proxy", hint="leave 'proxy' out")
     return workload, proxy
 
 

@@ -12,14 +12,13 @@ import click
 from llmb import compare
 from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
-from llmb.cli.output import print_rows
+from llmb.cli.output import name_width, print_rows
 from llmb.cli.reporting import judged
 from llmb.cli.sides import PUBLISHED, baseline_side, find_side
 from llmb.compare import Comparison
 from llmb.errors import UsageError
 from llmb.measure import Window
 from llmb.results import junit
-from llmb.results.columns import NAME_WIDTH
 from llmb.tables import Column, shorten, to_json
 
 
@@ -95,7 +94,7 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     reference = row.reference
     reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
     return {
-        "experiment": row.experiment if fmt == "csv" else shorten(row.experiment, NAME_WIDTH),
+        "experiment": row.experiment if fmt == "csv" else shorten(row.experiment, name_width(fmt)),
         "runs": " ".join(row.runs), "n": len(row.runs), "status": row.status, "window": row.window and str(row.window),
         "step_time_s": row.step_time_s,
         "against": reference and reference.release, "reference_window": reference and reference.window,

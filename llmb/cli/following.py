@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from llmb.cli.context import Context, say
 from llmb.errors import LlmbError
 from llmb.follow import Watcher, wait
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 RUN_FAILED = 3
+INTERRUPTED = 130
 
 
 def follow_to_results(
@@ -49,7 +52,7 @@ def follow(
             return wait(cluster, runs, watcher, retries=retries)
     except KeyboardInterrupt:
         say("stopped waiting; the jobs go on.  again: llmb-run jobs wait    end them: llmb-run jobs cancel --all")
-        raise
+        raise click.exceptions.Exit(INTERRUPTED) from None  # all is said
 
 
 @contextmanager

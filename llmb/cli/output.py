@@ -9,13 +9,22 @@ from typing import Any
 
 import click
 
-from llmb.tables import Column, Row, render, to_json
+from llmb.tables import Column, Row, output_width, render, to_json
+
+_FIGURES, _LEAST_NAME = 80, 24  # characters
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
     """Print a table, JSON, CSV or Markdown; an empty table prints nothing, empty data its empty form."""
     if rows or fmt in ("json", "csv"):
         click.echo(render(columns, rows, fmt), nl=False)
+
+
+def name_width(fmt: str) -> int:
+    """How many characters of a name a table has room for beside its figures, on this terminal."""
+    from llmb.results.columns import NAME_WIDTH
+
+    return NAME_WIDTH if fmt != "table" else max(_LEAST_NAME, min(NAME_WIDTH, output_width() - _FIGURES))
 
 
 def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
-from llmb.cli.output import print_rows
+from llmb.cli.output import name_width, print_rows
 from llmb.follow import poll
 from llmb.logs.spec import ParseSpec
 from llmb.measure import Window
@@ -77,7 +77,8 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     elif fmt == "csv":
         print_rows(result_columns(fmt), csv_rows(results), fmt)
     else:
-        print_rows(result_columns(fmt, results), table_rows(results, full_names=full_names), fmt)
+        rows = table_rows(results, full_names=full_names, name_width=name_width(fmt))
+        print_rows(result_columns(fmt, results), rows, fmt)
         for line in legend(results):
             say(line)
     return exit_code(results)

@@ -37,9 +37,11 @@ def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfi
     Raises InputFaults with file, line and the nearest valid word.
     """
     config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
-    if config.llmb_install == Path():
-        config = replace(config, llmb_install=install)
     said: list[str] = []
+    named = config.llmb_install
+    if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):
+        said.append(f"{install} is used; its {CONFIG_FILE} still says llmb_install: {named}")
+    config = replace(config, llmb_install=install)
     user_file = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "llmb" / "config.yaml"
     if user_file.is_file():
         config = _with_user(config, typed.read(UserConfig, yamlfile.load(user_file)))
@@ -55,7 +57,7 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
     if not args:
         return config
     if config.cluster_type != "slurm":
-        hint = "leave it away"
+        hint = "leave it out"
         raise UsageError(f"--slurm-arg is for clusters of type slurm, and this one is {config.cluster_type}", hint=hint)
     try:
         check_slurm_args(args)

@@ -61,7 +61,7 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
         if name in FIXED_SLURM_OPTIONS:
-            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it away")
+            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it out")
 
 
 def _refuse_secrets(environment: dict[str, str], *path: str) -> None:

@@ -44,7 +44,7 @@ def launch(job: Job, site: Site) -> Launch:
     if (ways := job.tp * job.pp * job.cp) > 1:
         raise UsageError(
             f"{job.experiment_name}: its program is data parallel only, tp·pp·cp is {ways}",
-            hint="take size tiny, or --set tp=1 --set pp=1 --set cp=1 where the model fits one GPU",
+            hint="--set tp=1 --set pp=1 --set cp=1, where the model fits one GPU; size tiny always does",
         )
     if job.dtype not in DTYPES:
         raise UsageError(

@@ -62,8 +62,10 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def table_rows(results: Iterable[Result], *, full_names: bool = False) -> list[dict[str, Any]]:
-    """The rows of a table; a name wider than NAME_WIDTH loses its middle unless ``full_names``.
+def table_rows(
+    results: Iterable[Result], *, full_names: bool = False, name_width: int = NAME_WIDTH
+) -> list[dict[str, Any]]:
+    """The rows of a table; a name wider than ``name_width`` loses its middle unless ``full_names``.
 
     Verdicts are shown where at least one run has something to compare with.
     """
@@ -72,7 +74,7 @@ def table_rows(results: Iterable[Result], *, full_names: bool = False) -> list[d
     return [
         {
             **typed.to_data(result),
-            "experiment": result.experiment if full_names else shorten(result.experiment, NAME_WIDTH),
+            "experiment": result.experiment if full_names else shorten(result.experiment, name_width),
             "step_time": _spread(result.time_mean_seconds, result.time_std_dev_seconds, 3),
             "tflops": _tflops(result),
             "ratio": _ratio(result),

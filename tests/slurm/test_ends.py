@@ -93,8 +93,8 @@ def test_time_limits_and_nodes_that_fail(site: Site) -> None:
     site.reaches(broken, "RUNNING")
     site.kit.run("scontrol", "update", f"jobid={slow.scheduler_id}", "EndTime=now+2")
     names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
-    last = site.kit.run("scontrol", "show", "hostnames", names).split()[-1]
-    site.kit.kill_node(last)
+    first = site.kit.run("scontrol", "show", "hostnames", names).split()[0]
+    site.kit.kill_node(first)  # the script's own: with another, srun would see its connection break and say FAILED
     end = site.reaches(broken)
     assert end.state == "NODE_FAIL"
     end = site.reaches(slow)

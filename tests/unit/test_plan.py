@@ -50,7 +50,7 @@ def test_names_in_every_spelling(name: str, size: str | None, found: tuple[str, 
         ({"workload": "nemotorn4"}, "no workload is called 'nemotorn4'", "did you mean 'pretrain_nemotron4'?"),
         ({"workload": "nemotron4", "size": "15"}, "has no size '15' on h100", "did you mean '15b'?"),
         ({"workload": "nemotron4_16b"}, "has no size '16b' on h100", "did you mean '15b'?  llmb-run list -w"),
-        ({"proxy": True}, "pretrain_nemotron4 15b has no proxy", "leave 'proxy' away"),
+        ({"proxy": True}, "pretrain_nemotron4 15b has no proxy", "leave 'proxy' out"),
         ({"workload": "nemotron4", "place": "a:1"}, "'nemotron4' names no size", "pretrain_nemotron4_340b"),
     ],
 )
@@ -209,4 +209,4 @@ def test_a_size_that_the_type_does_not_run(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="a100")
     (fault,) = plan(workloads, request(), config=config).faults
     assert fault.message == "pretrain_nemotron4 15b does not run on a100"
-    assert fault.hint == "it runs on h100, b200, gb200"
+    assert fault.hint == "it runs on h100, b200, gb200; on a100 run 340b, tiny"

@@ -35,9 +35,9 @@ def group(click_context: click.Context) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
-    from llmb.cli.output import print_rows
+    from llmb.cli.output import name_width, print_rows
     from llmb.follow import poll
-    from llmb.tables import Column
+    from llmb.tables import Column, shorten
 
     runs = context.runs()
     states = poll(context.need_cluster(), runs)
@@ -45,6 +45,9 @@ def list_(context: Context, live: bool, fmt: str) -> None:
     if not rows:
         say("no run" + (" that has not ended" if live else " yet; submit some: llmb-run submit-all jobs.txt"))
     names: tuple[str, ...] = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
+    rows = (
+        [{**row, "experiment": shorten(row["experiment"], name_width(fmt))} for row in rows] if fmt == "table" else rows
+    )
     if fmt != "table":
         names = (names[0], "scheduler_id", "attempt", *names[1:])
     print_rows([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows, fmt)
@@ -127,7 +130,8 @@ def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
         states = poll(context.need_cluster(), found)
         found = [run for run in found if not states[run.id].is_end]
     if not found:
-        say("every run has ended; llmb-run results shows what they measured")
+        ended = "every run has ended; llmb-run results shows what they measured"
+        say(ended if context.runs() else "no run yet; submit some: llmb-run submit-all jobs.txt")
         return 0
     return _follow(context, found, retries)
 
@@ -153,6 +157,8 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
     if bool(runs) == all_:
         raise UsageError("name the runs to end, or say --all", hint="llmb-run jobs list --live shows them")
     done = cancel(context.need_cluster(), context.runs(runs))
+    if all_ and not (done.ending or done.left):
+        say("no run that has not ended")
     for run, state in [] if all_ else done.over:
         say(f"{run.id} has ended already: {state.state}")
     for run in done.ending:

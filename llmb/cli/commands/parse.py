@@ -30,9 +30,14 @@ def command(
 ) -> int:
     """Read every log-*.out below FOLDER (default ./experiments) and show what it measured."""
     from llmb.cli.reporting import judged, print_report, results_of_files
+    from llmb.errors import UsageError
+    from llmb.gpus import known_types
     from llmb.measure import parse_window
+    from llmb.names import suggest
     from llmb.results import find_logs, last_attempts
 
+    if gpu_type is not None and gpu_type not in known_types():
+        raise UsageError(f"--gpu-type {gpu_type} is not known", hint=suggest(gpu_type, list(known_types())))
     chosen = parse_window(window) if window is not None else None
     logs = last_attempts(find_logs(folder))
     if not logs:

@@ -41,15 +41,13 @@ def end(pid_file: Path, name: str) -> None:
 
 def kill_with_steps(pid_file: Path, log: Path) -> None:
     """End a slurmd, the job steps that write to the same ``log``, and their ranks, as a node's failure would."""
+    named = [step for step in psutil.process_iter(["name"]) if str(step.info["name"]).startswith("slurmstepd")]
+    steps = [step for step in named if _has_open(step, log)]
+    ranks = [rank for step in steps for rank in _children(step)]
     slurmd = process_of(pid_file, "slurmd")
-    if slurmd is not None:
-        _signal(slurmd.pid, signal.SIGKILL)
-    for step in psutil.process_iter(["name"]):
-        if not str(step.info["name"]).startswith("slurmstepd") or not _has_open(step, log):
-            continue
-        with contextlib.suppress(psutil.Error):
-            for process in [step, *step.children(recursive=True)]:
-                _signal(process.pid, signal.SIGKILL)
+    # Those first who would tell of the end of the others.
+    for process in [*([slurmd] if slurmd is not None else []), *steps, *ranks]:
+        _signal(process.pid, signal.SIGKILL)
     pid_file.unlink(missing_ok=True)
 
 
@@ -72,6 +70,13 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise LlmbError(f"waited {seconds:g} s in vain for {what}")
         time.sleep(0.05)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _has_open(process: psutil.Process, path: Path) -> bool:

@@ -55,13 +55,16 @@ class PreflightError(LlmbError):
 
 
 def describe(error: LlmbError) -> str:
-    """The text that the one printer shows for ``error``: each fault with its own hint, then the common hint."""
+    """The text that the one printer shows for ``error``: each fault with its hint, then the common hint.
+
+    A hint that several faults share stands once, below the first of them.
+    """
     faults = getattr(error, "faults", None) or [Fault(message=error.message)]
-    lines = []
+    lines: dict[str, None] = {}
     for fault in faults:
-        lines.append(f"error: {fault}")
+        lines[f"error: {fault}"] = None
         if fault.hint:
-            lines.append(f"hint: {fault.hint}")
+            lines[f"hint: {fault.hint}"] = None
     if error.hint:
-        lines.append(f"hint: {error.hint}")
+        lines[f"hint: {error.hint}"] = None
     return "\n".join(lines)

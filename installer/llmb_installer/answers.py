@@ -143,13 +143,7 @@ def _not_built(answers: Answers, document: yamlfile.Document) -> list[Fault]:
     faults = []
     if answers.cluster_type != "local":
         message = f"cluster type {answers.cluster_type} cannot be installed by this version"
-        faults.append(
-            Fault(
-                place=document.place(("cluster_type",)),
-                message=message,
-                hint="it installs 'local'; docs/slurm.md shows how to describe a Slurm cluster by hand",
-            )
-        )
+        faults.append(Fault(place=document.place(("cluster_type",)), message=message, hint=_OTHERS))
     if answers.venv_type != "venv":
         message = f"environments of {answers.venv_type} cannot be made by this version"
         faults.append(Fault(place=document.place(("venv_type",)), message=message, hint="it makes 'venv'"))

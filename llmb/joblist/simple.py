@@ -96,15 +96,19 @@ def _task(line: str) -> tuple[dict[str, Any], list[str]]:
 def _parts(line: str) -> tuple[Any, ...]:
     """The 3 or 4 values of a task line. Raises ValueError."""
     if not line.startswith("("):
-        raise ValueError(f"'{line}' is neither a header nor a task")
+        raise ValueError(f"'{line}' is neither a header (it ends with a colon) nor a task (it begins with a bracket)")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # what Python says of a wrong escape is no help here
             task = ast.literal_eval(line)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"'{line}' is not a Python tuple") from error
+    except (ValueError, TypeError) as error:  # the brackets are right, what is between them is not
+        raise ValueError(
+            f"{line} is more than words in quotes, whole numbers, True and False with commas between"
+        ) from error
+    except (SyntaxError, MemoryError, RecursionError) as error:
+        raise ValueError(f"{line} is not a Python tuple: a bracket, comma or quote is missing or too many") from error
     if not isinstance(task, tuple) or len(task) not in (3, 4):
-        raise ValueError(f"'{line}' does not have 3 or 4 parts")
+        raise ValueError(f"{line} does not have 3 or 4 parts")
     return task
 
 

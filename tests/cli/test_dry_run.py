@@ -272,7 +272,11 @@ pretrain_nemotronh_56b :
 """
 
 IN_TEXT = [
-    ("3", "'('fp8' [16], 1)' is not a Python tuple", "a task is (dtype or [dtypes]"),
+    (
+        "3",
+        "('fp8' [16], 1) is more than words in quotes, whole numbers, True and False with commas between",
+        "a task is (dtype or [dtypes]",
+    ),
     ("4", "pretrain_nemotron4 15b on h100 has no scale 24", "tested are 16, 32"),
     ("5", "pretrain_nemotron4 has no size '341b' on h100", "did you mean '340b'?"),
     ("9", "no workload is called 'pretrain_lama3.1_8b'", "did you mean 'pretrain_llama3.1_8b'?"),

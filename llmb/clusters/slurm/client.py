@@ -62,6 +62,7 @@ class Client:
         return {**known, **given}
 
 
+_NO_SLURM = "this machine is not part of a Slurm cluster: run on a login node; --dry-run needs none"
 _WAIT = "scontrol ping says whether slurmctld is up; ask again later"
 
 
@@ -70,7 +71,8 @@ def _answer(done: Completed) -> str:
         return done.out
     if is_silence(done.err):
         raise SilentError(f"Slurm does not answer: {last_line(done.err)}", hint=_WAIT)
-    raise LlmbError(f"{done.argv[0]}: {last_line(done.err) or f'exit code {done.code}'}")
+    told = last_line(done.err) or f"exit code {done.code}"
+    raise LlmbError(f"{done.argv[0]}: {told}", hint=_NO_SLURM if "configuration source" in told else None)
 
 
 def is_silence(text: str) -> bool:

@@ -106,6 +106,8 @@ def legend(results: Iterable[Result]) -> list[str]:
     lines = [f"* the published figure was taken over another window: {', '.join(sorted(windows))}"] if windows else []
     if any(result.configuration and result.configuration.gpu_type is None for result in results):
         lines.append("a log does not say its GPU type: --gpu-type h100 compares with what was published for it")
+    elif results and all(result.verdict == _NOT_COMPARED for result in results):
+        lines.append("no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)")
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,10 @@ settings.load_profile("llmb")
 _ROOT = Path(__file__).resolve().parent.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
 _ENVIRONMENT = dict(os.environ)  # as it was before any test: pip's configuration may lie in the user's home
+
+# A suite that a shell started in the background ignores Ctrl-C, and so would every command that it tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,12 +41,10 @@ class Machine:
 
     def journal(self, number: int) -> dict[str, Any]:
         """The scheduler.json of a run, by its place in the order of submission."""
-        row = self.job(number)
-        path = next(self.install.glob(f"workloads/*/experiments/{row['experiment']}/*/llmb-run.json"))
-        for path in self.install.glob("workloads/*/experiments/*/*/llmb-run.json"):
-            if json.loads(path.read_text())["id"] == row["id"]:
-                break
-        data: dict[str, Any] = json.loads(path.with_name("scheduler.json").read_text())
+        wanted = self.job(number)["id"]
+        records = self.install.glob("workloads/*/experiments/*/*/llmb-run.json")
+        record = next(path for path in records if json.loads(path.read_text())["id"] == wanted)
+        data: dict[str, Any] = json.loads(record.with_name("scheduler.json").read_text())
         return data
 
     def wait_for(self, what: Callable[[], Any], seconds: float = 90.0) -> Any:
@@ -72,15 +69,8 @@ def end_supervisor(state: Path) -> None:
         except (ValueError, KeyError, psutil.NoSuchProcess, FileNotFoundError):
             continue
         for process in tree:
-            with_suppressed_kill(process)
-
-
-def with_suppressed_kill(process: psutil.Process) -> None:
-    """Kill one process that may have ended by itself."""
-    try:
-        os.kill(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself
+                process.kill()
 
 
 @pytest.fixture

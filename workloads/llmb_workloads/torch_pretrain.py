@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from llmb_workloads.batch import plan_batch
 from llmb_workloads.errors import RefusedError
@@ -40,12 +41,10 @@ def main(arguments: list[str]) -> int:
     except BaseException:
         traceback.print_exc()
         _leave(1)
-    else:
-        _leave(0, trainer)
-    return 0
+    return _leave(0, trainer)
 
 
-def _leave(code: int, *alive: object) -> None:
+def _leave(code: int, *alive: object) -> NoReturn:
     """End the process while what it has trained is ``alive``, here or in the failure's frames.
 
     The destructor of torch's gloo group joins a thread of its own while holding the interpreter's lock, for which that

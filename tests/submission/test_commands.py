@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, FAILED, RUNNING
@@ -137,7 +138,7 @@ def test_keep_going_tries_all_and_waits_for_those_taken(
 
     def submit(self: Scheduler, name: str, folder: Path) -> int:
         if "gpus8" in str(folder):
-            self.behave(Behaviour(refuse=(name,)))
+            raise LlmbError(f"{name} is refused")
         return take(self, name, folder)
 
     monkeypatch.setattr(Scheduler, "submit", submit)

@@ -15,9 +15,9 @@ demo: $(STAMP)  ## install the example workloads on this machine and run them
 	$(BIN)/llmb-install --config examples/local.yaml --install .demo --yes
 	$(BIN)/llmb-run submit-all examples/jobs.txt --install .demo --wait
 
-test: $(STAMP)  ## run the tests; ARGS="-k word -n 2" goes to pytest
+test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes to pytest
 	@bash .ci/slurm-packages
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/ruff check

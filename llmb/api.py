@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmb.runs.record import RunRecord
     from llmb.site import Site
     from llmb.state import JobState
-    from llmb.workload import BatchRule, Row, Scales, Size, Workload, read_workload
+    from llmb.workload import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
@@ -32,14 +32,15 @@ _MODULES = {
     "runs.record": ("RunRecord",),
     "site": ("Site",),
     "state": ("JobState",),
-    "workload": ("BatchRule", "Row", "Scales", "Size", "Workload", "read_workload"),
+    "workload": ("BatchRule", "Checkpoint", "NemoRecipe", "Row", "Scales", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "BatchRule", "Cluster", "ClusterType", "HubAsset", "Image", "Job", "JobState", "Launch", "MambaShape",
-    "ModelShape", "Needs", "Pace", "ParseSpec", "Program", "Repo", "Row", "RunRecord", "Scales", "Site", "Size",
-    "StagedFile", "Stamp", "Task", "UnclearError", "Venv", "Workload", "Wrapper", "hookimpl", "read_workload",
+    "BatchRule", "Checkpoint", "Cluster", "ClusterType", "HubAsset", "Image", "Job", "JobState", "Launch",
+    "MambaShape", "ModelShape", "Needs", "NemoRecipe", "Pace", "ParseSpec", "Program", "Repo", "Row", "RunRecord",
+    "Scales", "Site", "Size", "StagedFile", "Stamp", "Task", "UnclearError", "Venv", "Workload", "Wrapper", "hookimpl",
+    "read_workload",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from llmb.measure import Window
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.result import FAILED, SUCCESS, Reference, Result
-from llmb.verdict.judge import pool_key
+from llmb.verdict.judge import LOADS, pool_key
 from llmb.verdict.reference import SAME, comparable
 from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_ratios
 
@@ -78,7 +78,7 @@ def with_published(judged: Sequence[Result]) -> list[Comparison]:
 
 def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Comparison]:
     """The rows of ``ours`` against the valid runs among ``theirs``, which are called ``name``."""
-    others = [pool for pool in _pools(theirs) if invalid(pool[0]) is None and pool[0].status == SUCCESS]
+    others = [pool for pool in _pools(theirs) if measures(pool[0])]
     return [_against(pool, others, name) for pool in _pools(ours)]
 
 
@@ -89,12 +89,17 @@ def invalid(result: Result) -> str | None:
     return PROFILED if result.configuration is not None and result.configuration.profile else None
 
 
+def measures(result: Result) -> bool:
+    """Whether it has a step time that others can be compared with."""
+    loads = result.configuration is not None and result.configuration.loads
+    return result.status == SUCCESS and result.time_mean_seconds is not None and invalid(result) is None and not loads
+
+
 def _pools(results: Iterable[Result]) -> list[list[Result]]:
     """The repeats of each configuration that count; any other run by itself."""
     found: dict[Hashable, list[Result]] = {}
     for number, result in enumerate(results):
-        counts = result.status == SUCCESS and result.time_mean_seconds is not None and invalid(result) is None
-        found.setdefault(pool_key(result) if counts else number, []).append(result)
+        found.setdefault(pool_key(result) if measures(result) else number, []).append(result)
     return list(found.values())
 
 
@@ -119,6 +124,8 @@ def _against(pool: Sequence[Result], others: Sequence[Sequence[Result]], name: s
         return _row(pool, verdict=INVALID, verdict_reason=why)
     if first.configuration is None:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason="the log does not say what it was")
+    if first.configuration.loads:
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=LOADS)
     other, why = _other(first.configuration, first.window, others)
     if other is None:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=f"{name} has {why}")
@@ -165,6 +172,8 @@ def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[st
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "unset" if value is None else str(value)
 
 

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llmb import modes
 from llmb.errors import UsageError
+from llmb.gpus import CPU
 from llmb.job import Job
 from llmb.model import ModelShape
-from llmb.names import suggest
+from llmb.modes import Mode, mode_of
+from llmb.names import nearest, suggest
+from llmb.splits import check_splits, divide
+from llmb.switches import NOTHING, Switches
 from llmb.workload import Row, Size, Workload
 
 
@@ -43,20 +48,36 @@ class Wish:
     strong_scaling: bool = False
     repeat: int = 1
     profile: bool = False
+    switches: Switches = NOTHING
 
 
 def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, list[str]]:
-    """The job for one wish, and warnings about it. Raises UsageError; ``force`` lifts limits of scale, nothing else."""
-    size = wish.workload.sizes[wish.size]
-    row, warnings = _row(wish, size, place, force=force)
+    """The job for one wish, and warnings about it. Raises UsageError; ``force`` lifts tested scales, nothing else."""
+    size, label = wish.workload.sizes[wish.size], f"{wish.workload.key} {wish.size}"
+    row, warnings = _row(wish, size, place, label, force=force)
+    if wish.switches is not NOTHING:
+        modes.check_model(wish.switches, size, wish.dtype, label)
+        modes.check_container(wish.switches, label, container=place.needs_image)
+        warnings += modes.check_checkpoint(wish.switches, size, place.rows, wish.scale, label, force=force)
+        place = replace(place, gpus_per_node=wish.switches.gpus_per_node or place.gpus_per_node)
     job = _settle(wish, size, row, place)
-    _check_layers(wish, size, job)
+    check_splits(job, size)
     return job, warnings
 
 
-def _row(wish: Wish, size: Size, place: Place, *, force: bool) -> tuple[Row, list[str]]:
+def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> Row | None:
+    """The row for a job at ``scale``: the one tested there, else the nearest below it, else the first; None without.
+
+    ``gpu`` is the known type whose rows apply.
+    """
+    rows = [row for row in size.rows if row.fits(gpu, dtype) and row.strong_scaling == strong]
+    exact = next((row for row in rows if scale in row.scales.counts), None)
+    below = sorted((row for row in rows if row.scales.counts[0] <= scale), key=lambda row: -row.scales.counts[-1])
+    return exact or next(iter([*below, *rows]), None)
+
+
+def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tuple[Row, list[str]]:
     """The row that applies, and what is unusual about the scale."""
-    label = f"{wish.workload.key} {wish.size}"
     dtypes = size.dtypes(place.rows)
     more = f"  llmb-run list -w {wish.workload.key}"
     if not dtypes:
@@ -67,24 +88,29 @@ def _row(wish: Wish, size: Size, place: Place, *, force: bool) -> tuple[Row, lis
         )
     if wish.dtype not in dtypes:
         message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
-        raise UsageError(message, hint=suggest(wish.dtype, dtypes) + more)
-    rows = [row for row in size.rows if row.fits(place.rows, wish.dtype) and row.strong_scaling == wish.strong_scaling]
-    if not rows:
-        raise UsageError(f"{label} has no strong scaling on {place.gpu_type}", hint="leave strong_scaling out")
-    tested = sorted({count for row in rows for count in row.scales.counts})
+        only = len(dtypes) == 1 and nearest(wish.dtype, dtypes) is None
+        cure = f"its only one there is {dtypes[0]}" if only else suggest(wish.dtype, dtypes)
+        raise UsageError(message, hint=cure + more)
+    row = find_row(size, place.rows, wish.dtype, wish.scale, strong=wish.strong_scaling)
+    if row is None:
+        raise UsageError(f"{label} has no strong scaling on {place.gpu_type}", hint=_strong_hint(size, place.rows))
+    if wish.scale in row.scales.counts:
+        return row, []
+    tested = size.scales(place.rows, wish.dtype, strong=wish.strong_scaling)
     said = ", ".join(map(str, tested))
-    if wish.scale in tested:
-        return next(row for row in rows if wish.scale in row.scales.counts), []
-    nearest = max((row for row in rows if row.scales.counts[0] <= wish.scale), default=rows[0], key=_last_scale)
     same = all(size.scales(place.rows, dtype, strong=wish.strong_scaling) == tested for dtype in dtypes)
     message = f"{label if same else f'{label} {wish.dtype}'} on {place.gpu_type} has no scale {wish.scale}"
     if force or (wish.scale > tested[-1] and not size.exact_scales):
-        return nearest, [f"{message}: tested are {said}"]
+        return row, [f"{message}: tested are {said}"]
     raise UsageError(message, hint=f"tested are {said}; --force takes another" + more)
 
 
-def _last_scale(row: Row) -> int:
-    return row.scales.counts[-1]
+def _strong_hint(size: Size, gpu: str) -> str:
+    """Where the batch may stay; a size whose rows are all of that kind has no other."""
+    if all(row.strong_scaling for row in size.rows if gpu in row.gpu):
+        return "it keeps its batch at every scale: ask for strong scaling"
+    there = dict.fromkeys(gpu for row in size.rows if row.strong_scaling for gpu in row.gpu)
+    return f"leave strong scaling out; it is for {', '.join(there)}" if there else "leave strong scaling out"
 
 
 def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
@@ -94,37 +120,48 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     vp = given.get("vp", row.vp)
     mbs = given.get("mbs", row.mbs)
     label = f"{wish.workload.key} {wish.size} at {wish.scale} GPUs"
-    dp = _divide(wish.scale, tp * pp * cp, f"{label}: the scale", f"tp·pp·cp = {tp}·{pp}·{cp}")
+    dp = divide(wish.scale, tp * pp * cp, f"{label}: the scale", f"tp·pp·cp = {tp}·{pp}·{cp}")
     gbs = given.get("gbs", row.gbs.batch(wish.scale))
     if gbs is None:
         raise UsageError(
             f"{label}: the global batch {row.gbs.text} is not whole", hint="take another scale, or --set gbs="
         )
-    ga = _divide(gbs, mbs * dp, f"{label}: the global batch {gbs}", f"mbs·dp = {mbs}·{dp}")
+    ga = divide(gbs, mbs * dp, f"{label}: the global batch {gbs}", f"mbs·dp = {mbs}·{dp}")
     nodes, per_node = _nodes(wish, size, place)
+    mode = _mode(wish, label)
     model = _model(size.model, given.get("num_layers", row.layers), label)
     return Job(
         workload=wish.workload.key, model_size=wish.size, dtype=wish.dtype, gpu_type=place.gpu_type, scale=wish.scale,
         repeat=wish.repeat, profile=wish.profile, env={**place.environment, **wish.env},
         tp=tp, pp=pp, cp=cp, vp=vp, ep=row.ep, dp=dp, mbs=mbs, gbs=gbs, ga=ga,
-        seq_length=model.seq_length, num_layers=model.layers,
-        max_steps=given.get("max_steps", wish.workload.max_steps), nodes=nodes, gpus_per_node=per_node,
-        time_limit=60 * (row.time_limit_minutes or wish.workload.time_limit_minutes),
-        image=wish.workload.image if place.needs_image else None,
-        experiment_name=_name(wish, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
-        model=model, learning_rate=size.learning_rate,
+        seq_length=model.seq_length, num_layers=model.layers, max_steps=mode.max_steps,
+        nodes=nodes, gpus_per_node=per_node,
+        time_limit=mode.time_limit or 60 * (row.time_limit_minutes or wish.workload.time_limit_minutes),
+        image=(wish.switches.image or wish.workload.image) if place.needs_image else None,
+        experiment_name=_name(wish, mode, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
+        model=model, learning_rate=size.learning_rate, switches=mode.switches,
     )  # fmt: skip
 
 
-def _divide(number: int, by: int, what: str, divisor: str) -> int:
-    if number % by:
-        raise UsageError(f"{what} is not a multiple of {divisor} = {by}", hint="change the scale or --set one of them")
-    return number // by
+def _mode(wish: Wish, label: str) -> Mode:
+    switches = replace(wish.switches, strong_scaling=True) if wish.strong_scaling else wish.switches
+    try:
+        return mode_of(
+            switches, profile=wish.profile, given_steps=wish.params.get("max_steps"),
+            default_steps=wish.workload.max_steps,
+        )  # fmt: skip
+    except UsageError as error:
+        raise UsageError(f"{label}: {error.message}", hint=error.hint) from error
 
 
 def _nodes(wish: Wish, size: Size, place: Place) -> tuple[int, int]:
     """Nodes and GPUs on each."""
     if place.one_machine:
+        if size.whole_nodes and place.rows != CPU and wish.scale > place.gpus_per_node:
+            label = f"{wish.workload.key} {wish.size}"
+            message = f"{label}: {wish.scale} GPUs are more than the {place.gpus_per_node} of one machine"
+            hint = f"take fewer; --gpus-per-node {wish.scale}, where this machine has as many"
+            raise UsageError(message, hint=hint)
         return 1, wish.scale
     if wish.scale % place.gpus_per_node == 0:
         return wish.scale // place.gpus_per_node, place.gpus_per_node
@@ -147,25 +184,11 @@ def _model(model: ModelShape, layers: int | None, label: str) -> ModelShape:
     return replace(model, layers=layers, pattern=model.pattern[:layers])
 
 
-def _check_layers(wish: Wish, size: Size, job: Job) -> None:
-    """What the framework would refuse only after the job has waited for its nodes."""
-    label, vp = f"{wish.workload.key} {wish.size}", job.vp or 1
-    counted = job.num_layers + size.pipeline_extra
-    extra = f" (with {size.pipeline_extra} for embedding and loss)" if size.pipeline_extra else ""
-    _divide(counted, job.pp * vp, f"{label}: {counted} layers{extra}", f"pp·vp = {job.pp}·{vp}")
-    if vp > 1 and job.pp == 1:
-        raise UsageError(f"{label}: vp {vp} needs a pipeline, pp is 1", hint="--set vp=1")
-    if vp > 1:
-        _divide(job.ga, job.pp, f"{label}: with vp > 1 the gradient accumulation {job.ga}", "pp")
-    for what, count in (("attention heads", job.model.heads), ("query groups", job.model.kv_groups)):
-        _divide(count, job.tp, f"{label}: {count} {what}", "tp")
-    _divide(job.seq_length, job.cp, f"{label}: the sequence length {job.seq_length}", "cp")
-
-
-def _name(wish: Wish, **numbers: Any) -> str:
+def _name(wish: Wish, mode: Mode, **numbers: Any) -> str:
     """The experiment's name, with what was changed behind it where it is not in it already."""
     parts = [wish.workload.key, wish.size, wish.dtype, f"gpus{wish.scale}"]
     parts += [f"{name}{value}" for name, value in numbers.items()]
-    changed = (("max_steps", "steps"), ("num_layers", "layers"))
-    parts += [f"{word}{wish.params[param]}" for param, word in changed if param in wish.params]
+    parts += [word for word in mode.words if word.startswith("steps")]
+    parts += [f"layers{wish.params['num_layers']}"] if "num_layers" in wish.params else []
+    parts += [word for word in mode.words if not word.startswith("steps")]
     return "_".join(parts)

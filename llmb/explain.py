@@ -10,6 +10,7 @@ from llmb.job import Job
 from llmb.measure import LAST, Window
 from llmb.model import flops_convention, flops_formulas, flops_terms
 from llmb.published import Figure
+from llmb.results.checkpoints import in_words
 from llmb.results.columns import tflops as shown
 from llmb.results.result import Result
 from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
@@ -48,6 +49,7 @@ def explain(told: Told) -> str:
     if result.time_mean_seconds is not None:
         parts += [_measured(result), _tokens(told, result.time_mean_seconds), *_flops(told, result.time_mean_seconds)]
     parts += [*_compared(told), *_entries("differs", _differs(told)), *_entries("log says", _environment(result))]
+    parts += _entries("checkpoint", _checkpoints(result))
     parts.append(_entry("log", result.path))
     return "\n".join(part for part in parts if part) + "\n"
 
@@ -145,9 +147,22 @@ def _differs(told: Told) -> list[str]:
         lines.append(f"the FLOPs formula: {own} here, {figure.flops_convention} there, so the two MFU do not compare")
     if figure.peak_tflops is not None and figure.peak_tflops != told.peak_tflops:
         lines.append(f"the peak under the MFU: {figure.peak_tflops:g} TFLOPS there")
+    if job.switches.fp8 == "current":
+        lines.append("the scaling of fp8: current here, delayed in the published runs")
+    if job.switches.tokenizer == "hub":
+        lines.append("the tokenizer: the model's own here, NeMo's null tokenizer there")
     if job.env:
         lines.append("variables set here: " + ", ".join(sorted(job.env)))
     return lines
+
+
+def _checkpoints(result: Result) -> list[str]:
+    """What was saved and loaded, where it is, and what is missing of it."""
+    found = result.checkpoints
+    if found is None:
+        return []
+    folders = [part.folder for part in (found.loaded, found.saved) if part is not None and part.folder is not None]
+    return [*in_words(found), *folders, *found.problems]
 
 
 def _environment(result: Result) -> list[str]:
@@ -159,7 +174,7 @@ def _environment(result: Result) -> list[str]:
         f"network {', '.join(log.networks)}" if log.networks else "",
         f"NCCL {log.nccl_version}" if log.nccl_version else "",
         f"{log.nodes} nodes" if log.nodes else "",
-        log.framework or "",
+        f"step lines as {log.framework} writes them" if log.framework else "",
     ]
     text = ", ".join(part for part in said if part)
     return [text] if text else []

@@ -18,34 +18,42 @@ from llmb.errors import LlmbError
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash.
+def write_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
 
-    Raises LlmbError when the folder is not writable or the disk is full; then ``path`` is as it was.
+    Where it need not be ``durable``, such a crash may leave it empty. Raises LlmbError when the folder is not writable
+    or the disk is full; then ``path`` is as it was.
     """
     part = _part(path)
     try:
-        _write_new(part, text, mode)
+        _write_new(part, text, mode, durable=durable)
         part.replace(path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
+    except BaseException as error:
         _discard(part)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
 
 
-def create_text(path: Path, text: str, *, mode: int = 0o644) -> bool:
-    """Write ``text`` to ``path`` if nothing is there yet; False when another was first.
+def create_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True) -> bool:
+    """Write ``text`` to ``path`` if nothing is there yet, ``durable`` as above; False when another was first.
 
     Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
     """
     part = _part(path)
     try:
-        _write_new(part, text, mode)
+        _write_new(part, text, mode, durable=durable)
         return _put_in_place(part, path, text, mode)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
         _discard(part)
+
+
+def overwrite_start(path: Path, text: str) -> None:
+    """Write a few characters over the first ones of ``path``, in one go and in place; nothing where it is gone."""
+    with contextlib.suppress(OSError), path.open("r+b", buffering=0) as stream:
+        stream.write(text.encode())
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
@@ -95,13 +103,19 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
 
 
-def _write_new(path: Path, text: str, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(path, flags, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, flags, mode)
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        left = memoryview(text.encode())
+        while left:
+            left = left[stream.write(left) :]
+        if durable:
+            os.fsync(descriptor)
 
 
 def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:

@@ -39,6 +39,14 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     return states
 
 
+def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
+    """As ``poll``; where the cluster does not answer, what was seen last, and the error."""
+    try:
+        return poll(cluster, runs), None
+    except LlmbError as error:
+        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}, error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Who is told while runs are followed: each round, each retry with the end before it, each trouble once."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from llmb.errors import Fault
 from llmb.model import ModelShape
+from llmb.switches import NOTHING, Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class JobRequest:
     strong_scaling: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    switches: Switches = NOTHING
     place: str = ""
     header: str = ""
     faulty: bool = False
@@ -48,7 +50,7 @@ class Job:
     """One job, complete. Batches in samples, ``time_limit`` in seconds, ``scale`` in GPUs.
 
     ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp). ``gpu_type`` is the cluster's
-    name for it; ``model`` has the job's own layer count.
+    name for it; ``model`` has the job's own layer count. ``switches`` has what none of the other fields says.
     """
 
     workload: str
@@ -78,3 +80,4 @@ class Job:
     experiment_name: str
     model: ModelShape
     learning_rate: float
+    switches: Switches = NOTHING

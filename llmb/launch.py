@@ -41,7 +41,10 @@ class Launch:
     """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
 
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``gpu_type`` is the
-    cluster's name of the job's; llmb fills it in.
+    cluster's name of the job's; llmb fills it in. The rest is looked at before a submission: ``packages`` that ``venv``
+    must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU; ``disk_gb`` that it will
+    write; ``cures``, what to do about a secret or an input that is missing, by its name. ``slurm_args`` are those of
+    the command line, kept so that every attempt has them.
     """
 
     name: str
@@ -58,6 +61,12 @@ class Launch:
     wrappers: tuple[Wrapper, ...] = ()
     files: tuple[StagedFile, ...] = ()
     gpu_type: str = ""
+    packages: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    gpu_memory_gb: float | None = None
+    disk_gb: float = 0.0
+    cures: Mapping[str, str] = field(default_factory=dict)
+    slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

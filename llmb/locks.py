@@ -23,6 +23,7 @@ from llmb.process import ProcessId
 
 STALE_AFTER = 300.0  # seconds without a heartbeat from another host
 HEARTBEAT = 30.0
+_RELEASED = "released"
 
 
 class LockHeldError(LlmbError):
@@ -31,8 +32,11 @@ class LockHeldError(LlmbError):
 
 def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
     prefix = f"{name}.lock."
-    found = [path for path in folder.glob(f"{prefix}*") if path.name.removeprefix(prefix).isdigit()]
-    return sorted((int(path.name.removeprefix(prefix)), path) for path in found)
+    try:
+        found = [path.name.removeprefix(prefix) for path in folder.iterdir() if path.name.startswith(prefix)]
+    except FileNotFoundError:
+        return []
+    return sorted((int(number), folder / f"{prefix}{number}") for number in found if number.isdigit())
 
 
 def holder(folder: Path, name: str) -> ProcessId | None:
@@ -50,7 +54,7 @@ def _holder_of(path: Path) -> ProcessId | None:
     try:
         owner = ProcessId.from_data(json.loads(text))
     except (ValueError, KeyError, TypeError):  # released, or, without hard links, not written yet
-        return None if text == "released" or age > HEARTBEAT else _unknown()
+        return None if text.startswith(_RELEASED) or age > HEARTBEAT else _unknown()
     if owner.is_here:
         return owner if owner.is_alive() else None
     return owner if age < STALE_AFTER else None
@@ -66,7 +70,8 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
     if last[1] is not None and _holder_of(last[1]) is not None:
         return None
     mine = folder / f"{name}.lock.{last[0] + 1}"
-    if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current()))):
+    # Not durable: after a crash of the machine nobody holds it, whatever the file says.
+    if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current())), durable=False):
         return None
     if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had come and gone already
         mine.unlink(missing_ok=True)
@@ -95,21 +100,42 @@ def hold(
             told = True
             on_wait(owner)
         time.sleep(0.05)
-    stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(mine, stop), daemon=True)
-    beat.start()
+    _heart.add(mine)
     try:
         yield
     finally:
-        stop.set()
-        if mine.exists():  # its folder may have been removed, or another host may have taken a stale lock over
-            with contextlib.suppress(LlmbError):  # on a full disk the lock ends with this process
-                files.write_text(mine, "released")
+        _heart.discard(mine)
+        # Its folder may have been removed, or another host may have taken a stale lock over.
+        files.overwrite_start(mine, _RELEASED)
 
 
-def _beat(path: Path, stop: threading.Event) -> None:
-    while not stop.wait(HEARTBEAT):
-        try:
-            os.utime(path)
-        except OSError:
-            return
+class _Heart:
+    """One thread, started with the first lock, that beats for all locks of this process."""
+
+    def __init__(self) -> None:
+        self.held: set[Path] = set()
+        self.changing = threading.Lock()
+        self.thread: threading.Thread | None = None
+
+    def add(self, path: Path) -> None:
+        with self.changing:
+            self.held.add(path)
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.beat, daemon=True)
+                self.thread.start()
+
+    def discard(self, path: Path) -> None:
+        with self.changing:
+            self.held.discard(path)
+
+    def beat(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(HEARTBEAT):
+            with self.changing:
+                held = [*self.held]
+            for path in held:
+                with contextlib.suppress(OSError):  # its folder was removed, or the lock taken over
+                    os.utime(path)
+
+
+_heart = _Heart()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,12 +16,17 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Venv:
-    """A Python environment; ``requirements`` and ``constraints`` are pip's own lines, ``python`` ``X.Y`` or None."""
+    """A Python environment; ``requirements`` and ``constraints`` are pip's own lines, ``python`` ``X.Y`` or None.
+
+    ``from_source``: packages at their versions that are built on the spot against what is installed then; they come
+    last, without a build environment of their own, and what they need is among the requirements.
+    """
 
     name: str
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     python: str | None = None
+    from_source: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +39,19 @@ class Repo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubAsset:
-    """Files of a model hub's repository (a tokenizer); ``secret`` names the token that a gated one asks for."""
+    """Files of a model hub's repository (a tokenizer) at ``revision``, a branch, tag or commit.
+
+    ``secret`` names the token that a gated one asks for.
+    """
 
     repository: str
     files: tuple[str, ...]
     secret: str | None = None
+    revision: str = "main"
+
+    def folder(self, install: Path) -> Path:
+        """Where the files are in an install directory: ``datasets/hub/<owner>--<name>/<revision>``."""
+        return install / "datasets" / "hub" / self.repository.replace("/", "--") / self.revision.replace("/", "--")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
 from types import FrameType
 from typing import TypeVar
 
@@ -22,29 +24,65 @@ def run_bounded(
     A task is taken from ``tasks`` only when its turn has come. No more are taken once ``stop`` says so or ``on_done``
     gave False. What ``work`` or ``tasks`` raises ends it too, and is raised when all that is under way has ended.
     """
-    from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-
-    going: set[Future[R]] = set()
-    more = True
-    failed: Exception | None = None
-    with ThreadPoolExecutor(workers) as pool:
-        while more or going:
-            while more and len(going) < workers and not stop():
-                try:
-                    going.add(pool.submit(work, next(tasks)))
-                except StopIteration:
-                    more = False
-                except Exception as error:
-                    more, failed = False, error
-            more = more and not stop()
-            ended, going = wait(going, return_when=FIRST_COMPLETED)
-            for future in ended:
-                if (raised := future.exception()) is not None:
-                    more, failed = False, raised if isinstance(raised, Exception) else failed
-                else:
-                    more = on_done(future.result()) and more
+    todo: SimpleQueue[tuple[T] | None] = SimpleQueue()
+    ended: SimpleQueue[R | _Raised] = SimpleQueue()
+    threads = [threading.Thread(target=_serve, args=(todo, work, ended)) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        failed = _feed(tasks, todo, ended, on_done, workers=workers, stop=stop)
+    finally:
+        for _ in threads:
+            todo.put(None)
+        for thread in threads:
+            thread.join()
     if failed is not None:
         raise failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    error: BaseException
+
+
+def _serve(todo: SimpleQueue[tuple[T] | None], work: Callable[[T], R], ended: SimpleQueue[R | _Raised]) -> None:
+    while (task := todo.get()) is not None:
+        try:
+            ended.put(work(*task))
+        except BaseException as error:  # for whoever waits for it
+            ended.put(_Raised(error))
+
+
+def _feed(
+    tasks: Iterator[T],
+    todo: SimpleQueue[tuple[T] | None],
+    ended: SimpleQueue[R | _Raised],
+    on_done: Callable[[R], bool],
+    *,
+    workers: int,
+    stop: Callable[[], bool],
+) -> BaseException | None:
+    """Keep ``workers`` tasks under way until none is left, and wait for the last; what was raised, if anything was."""
+    going, more = 0, True
+    failed: BaseException | None = None
+    while more or going:
+        while more and going < workers and not stop():
+            try:
+                todo.put((next(tasks),))
+                going += 1
+            except StopIteration:
+                more = False
+            except Exception as error:
+                more, failed = False, error
+        more = more and not stop()
+        if going:
+            one = ended.get()
+            going -= 1
+            if isinstance(one, _Raised):
+                more, failed = False, one.error
+            else:
+                more = on_done(one) and more
+    return failed
 
 
 @contextlib.contextmanager

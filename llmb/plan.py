@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.configure import Place, Wish, configure
 from llmb.errors import Fault, UsageError
 from llmb.job import Job, JobRequest
+from llmb.modes import TRACE_VARIABLES
 from llmb.names import find_size, find_workload, find_workload_and_size, no_size
 from llmb.secrets import SECRETS_FILE, is_secret_name
+from llmb.switches import NOTHING, PROFILE_DETAILS, Switches, merged
 from llmb.workload import Workload
 
 
@@ -35,6 +37,7 @@ class Extra:
 
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, int] = field(default_factory=dict)
+    switches: Switches = NOTHING
     force: bool = False
 
 
@@ -52,10 +55,13 @@ def make_plan(
     jobs: list[tuple[Job, str]] = []
     faults: dict[Fault, None] = {}
     warnings: dict[str, None] = {}
+    requests = tuple(requests)
+    profiled = {request.header for request in requests if request.profile or request.add_profile}
     for request in requests:
         is_sound = not request.faulty
         try:
             _check_env({**request.env, **extra.env})
+            _check_profile(request, profiled)
         except UsageError as error:
             faults[_fault(error, request.place)] = None
             is_sound = False
@@ -65,7 +71,7 @@ def make_plan(
             faults[_fault(error, request.header or request.place)] = None
             continue
         place = place_of(config, gpu_type, found[0].key)
-        for wish in _wishes(request, *found, place, extra):
+        for wish, repeats in _wishes(request, *found, place, extra):
             try:
                 job, unusual = configure(wish, place, force=extra.force)
             except UsageError as error:
@@ -73,7 +79,9 @@ def make_plan(
                 continue
             if not is_sound:
                 continue
-            jobs.append((job, request.place))
+            jobs += [
+                (job if repeat == 1 else replace(job, repeat=repeat), request.place) for repeat in range(1, repeats + 1)
+            ]
             warnings |= dict.fromkeys(f"{request.place}: {text}" if request.place else text for text in unusual)
     return Plan(
         jobs=tuple(job for job, _ in jobs),
@@ -120,20 +128,26 @@ def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
     )
 
 
-def _wishes(request: JobRequest, workload: Workload, size: str, place: Place, extra: Extra) -> Iterator[Wish]:
-    """Every combination of a request: dtypes × scales × param values × repeats, and the profiled one."""
+def _wishes(
+    request: JobRequest, workload: Workload, size: str, place: Place, extra: Extra
+) -> Iterator[tuple[Wish, int]]:
+    """Every combination of a request, dtypes × scales × param values, with its repeats; and the profiled one."""
     supported = workload.sizes[size].dtypes(place.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
     swept = {**request.params, **{name: (value,) for name, value in extra.params.items()}}
+    switches = merged((request.switches, extra.switches))
+    strong = switches.strong_scaling if switches.strong_scaling is not None else request.strong_scaling
+    traced = TRACE_VARIABLES if switches.nccl_trace else {}  # a cluster's own NCCL_DEBUG must not silence the trace
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values in itertools.product(*swept.values()):
             wish = Wish(
                 workload=workload, size=size, dtype=dtype, scale=scale, params=dict(zip(swept, values, strict=True)),
-                env={**request.env, **extra.env}, strong_scaling=request.strong_scaling, profile=request.profile,
+                env={**request.env, **traced, **extra.env}, strong_scaling=strong, profile=request.profile,
+                switches=switches,
             )  # fmt: skip
-            yield from (replace(wish, repeat=repeat) for repeat in range(1, request.repeats + 1))
+            yield wish, request.repeats
             if request.add_profile:
-                yield replace(wish, profile=True)
+                yield replace(wish, profile=True), 1
 
 
 def _check_env(env: Mapping[str, str]) -> None:
@@ -143,6 +157,13 @@ def _check_env(env: Mapping[str, str]) -> None:
                 f"{name} looks like a secret; a job's environment is written into its script and record",
                 hint=f"export it, or keep it in {SECRETS_FILE}: llmb passes it on by name",
             )
+
+
+def _check_profile(request: JobRequest, profiled: Collection[str]) -> None:
+    """A section may say for all its tasks how to profile, and profile some of them."""
+    if request.switches.names_profile and request.header not in profiled:
+        said = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
+        raise UsageError(f"'{said}' is said of a profile, and nothing is profiled", hint="add profile: true")
 
 
 def _fault(error: UsageError, place: str) -> Fault:

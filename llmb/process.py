@@ -32,7 +32,7 @@ class ProcessId:
     @classmethod
     def current(cls) -> ProcessId:
         """This process."""
-        return cls.of(os.getpid())
+        return _this_process(os.getpid())
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
@@ -71,6 +71,14 @@ class ProcessId:
         return process if self.is_alive() else None
 
 
+def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
+    """Whether ``program`` runs on this host with an argument that has one of these ``endings``."""
+    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return any(
+        program in (Path(word).name for word in line) and any(word.endswith(endings) for word in line) for line in lines
+    )
+
+
 def _look(pid: int) -> tuple[float, bool]:
     """Start time of the process ``pid``, and whether it has ended (a zombie). Raises psutil.NoSuchProcess."""
     if not _has_proc():
@@ -86,6 +94,11 @@ def _look(pid: int) -> tuple[float, bool]:
 
 def _tolerance() -> float:
     return 1e-6 if _has_proc() else _SAME_START
+
+
+@lru_cache(maxsize=1)
+def _this_process(pid: int) -> ProcessId:
+    return ProcessId.of(pid)  # kept by its number: after a fork it is another
 
 
 @lru_cache(maxsize=1)

@@ -22,8 +22,9 @@ class Figure:
     """One published step time, in seconds, and all that it holds for.
 
     Fields that a job has too are named as there. ``window``: the iterations of ``steps`` that it was taken over;
-    ``mfu``: as printed, a fraction, computed from ``model_flops`` of one sample by the formula that
-    ``flops_convention`` names, and from ``peak_tflops`` where it took another peak than gpus.yaml has.
+    ``tokens_per_second`` and ``days_per_1t_tokens`` (with ``days_digits`` behind the point): as printed; ``mfu``: as
+    printed, a fraction, computed from ``model_flops`` of one sample by the formula that ``flops_convention`` names, and
+    from ``peak_tflops`` where it took another peak than gpus.yaml has. None: not printed.
     """
 
     release: str
@@ -39,6 +40,9 @@ class Figure:
     seq_length: int
     num_layers: int
     step_time_s: float
+    tokens_per_second: float | None = None
+    days_per_1t_tokens: float | None = None
+    days_digits: int = 2
     mfu: float | None = None
     model_flops: float | None = None
     flops_convention: str | None = None
@@ -68,9 +72,13 @@ def _by_scale(values: dict[str, float]) -> None:
             raise ValueError(f"must be more than 0, not {value} at {scale}")
 
 
+ByScale = Annotated[dict[str, float], _by_scale]
+_BESIDE = ("tokens_per_second", "mfu_percent", "days_per_1t_tokens")  # what a table may print beside its step times
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table of a release: its figures by GPU count; ``gbs`` as in a workload's row, ``mfu_percent`` as printed."""
+    """One table of a release: its figures by GPU count; ``gbs`` as in a workload's row, the rest as printed."""
 
     release: str
     source: str
@@ -82,8 +90,10 @@ class Table:
     gbs: BatchRule
     seq_length: int
     layers: int
-    step_time_s: Annotated[dict[str, float], _by_scale]
-    mfu_percent: Annotated[dict[str, float], _by_scale] = field(default_factory=dict)
+    step_time_s: ByScale
+    tokens_per_second: ByScale = field(default_factory=dict)
+    mfu_percent: ByScale = field(default_factory=dict)
+    days_per_1t_tokens: ByScale = field(default_factory=dict)
     model_flops: float | None = None
     flops_convention: str | None = None
     peak_tflops: float | None = None
@@ -93,14 +103,16 @@ class Table:
         for scale in self.step_time_s:
             if self.gbs.batch(int(scale)) is None:
                 raise typed.KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
-        for scale in self.mfu_percent:
-            if scale not in self.step_time_s:
-                raise typed.KeyFaultError("has no step time", "mfu_percent", int(scale))
+        for name in _BESIDE:
+            for scale in getattr(self, name):
+                if scale not in self.step_time_s:
+                    raise typed.KeyFaultError("has no step time", name, int(scale))
         if self.mfu_percent and (self.model_flops is None or self.flops_convention is None):
             raise ValueError("a printed MFU needs its 'model_flops' and 'flops_convention'")
 
     def figures(self, workload: str) -> list[Figure]:
         """Its figures, by ascending scale."""
+        whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
         found = []
         for text, seconds in sorted(self.step_time_s.items(), key=lambda item: int(item[0])):
             scale, percent = int(text), self.mfu_percent.get(text)
@@ -111,6 +123,8 @@ class Table:
                     release=self.release, source=self.source, window=self.window.window, steps=self.steps,
                     workload=workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu, scale=scale,
                     gbs=batch, seq_length=self.seq_length, num_layers=self.layers, step_time_s=seconds,
+                    tokens_per_second=self.tokens_per_second.get(text),
+                    days_per_1t_tokens=self.days_per_1t_tokens.get(text), days_digits=0 if whole_days else 2,
                     mfu=None if percent is None else percent / 100,
                     model_flops=None if percent is None else self.model_flops,
                     flops_convention=None if percent is None else self.flops_convention,

@@ -12,11 +12,12 @@ from llmb import locks
 from llmb.clusters.base import Cluster
 from llmb.errors import LlmbError
 from llmb.handover import Handed, begin, hand_over_all, keep_id, owned, owner
-from llmb.process import ProcessId
+from llmb.process import ProcessId, is_at_work
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 
+_LOOK = 0.2  # seconds
 CURE = "llmb-run was interrupted; llmb-run jobs reconcile submits it"
 
 
@@ -90,20 +91,39 @@ def resubmit(
     """Submit runs that ``mend`` calls NOT_SUBMITTED, unless the cluster knows them by now; whether Ctrl-C came.
 
     A submission whose sender was killed may still be on its way: it is waited for, after ``on_settle`` was told how
-    many seconds. A run that another process has submitted or is about to is left to it.
+    many seconds at least. A run that another process has submitted or is about to is left to it.
     """
-    if (left := _settled_at(cluster, runs) - time.time()) > 0:
-        on_settle(left)
-        time.sleep(left)
+    _settle(cluster, runs, on_settle)
     return hand_over_all(
         iter(runs), lambda run: _again(run, cluster), cluster,
         keep_going=True, on_handed=on_handed, on_interrupt=on_interrupt,
     )  # fmt: skip
 
 
-def _settled_at(cluster: Cluster, runs: Sequence[RunRecord]) -> float:
-    written = [(run.directory / record.RECORD).stat().st_mtime for run in runs if run.directory.exists()]
-    return max(written, default=0.0) + cluster.pace.settle
+def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[float], None]) -> None:
+    """Wait until no submission of these runs can arrive any more."""
+    pace = cluster.pace
+    # Without what comes before the run's own folder, which may be reached by several paths.
+    scripts = tuple(f"/{run.script.relative_to(run.directory.parent)}" for run in runs)
+    left = max(map(_written, runs), default=0.0) + pace.settle - time.time()
+    here = pace.sender is not None and all(run.submitter.is_here for run in runs)
+    if here and is_at_work(pace.sender or "", scripts):  # it outlives whoever started it
+        on_settle(pace.arrive)
+        while is_at_work(pace.sender or "", scripts):
+            time.sleep(_LOOK)
+        time.sleep(pace.arrive)
+    elif left > 0:
+        left = min(left, pace.arrive) if here else left
+        on_settle(left)
+        time.sleep(left)
+
+
+def _written(run: RunRecord) -> float:
+    """When the record was written last, in seconds since the epoch; 0 where it is gone."""
+    try:
+        return (run.directory / record.RECORD).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _again(run: RunRecord, cluster: Cluster) -> Handed:

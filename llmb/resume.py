@@ -11,7 +11,8 @@ from llmb.results.configuration import Configuration
 from llmb.runs.record import RunRecord
 from llmb.submit import Prepared
 
-_SAME = (*(own.name for own in fields(Configuration) if own.name != "env"), "repeat", "max_steps")
+_JOBS = {own.name for own in fields(Job)} - {"env"}
+_SAME = (*(own.name for own in fields(Configuration) if own.name in _JOBS), "repeat", "max_steps", "switches")
 
 
 def key_of(job: Job) -> Hashable:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from llmb.compare import invalid
+from llmb.compare import measures
 from llmb.interval import spread
 from llmb.results.configuration import Configuration
-from llmb.results.result import SUCCESS, Result
+from llmb.results.result import Result
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"
@@ -39,7 +39,7 @@ def efficiencies(results: Iterable[Result]) -> list[Point]:
     families: dict[tuple[str, ...], dict[int, list[tuple[Configuration, float]]]] = {}
     for result in results:
         own, seconds = result.configuration, result.time_mean_seconds
-        if own is None or seconds is None or result.status != SUCCESS or invalid(result) is not None:
+        if own is None or seconds is None or not measures(result):
             continue
         model = (own.workload, own.model_size, own.dtype, str(own.gpu_type), str(own.seq_length), str(own.num_layers))
         for family in ((*model, WEAK, str(Fraction(own.gbs, own.scale))), (*model, STRONG, str(own.gbs))):

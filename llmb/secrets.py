@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from llmb import files
 from llmb.errors import LlmbError
 
 SECRETS_FILE = "~/.config/llmb/secrets"
@@ -27,6 +28,25 @@ def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name in names if name not in found]
     kept = _read_file(Path(SECRETS_FILE).expanduser()) if missing else {}
     return found | {name: kept[name] for name in missing if kept.get(name)}
+
+
+def names() -> list[str]:
+    """The names of the secrets in SECRETS_FILE. Raises LlmbError as ``find`` does."""
+    return [*_read_file(Path(SECRETS_FILE).expanduser())]
+
+
+def save(values: Mapping[str, str]) -> None:
+    """Keep secrets in SECRETS_FILE, readable by its user alone; the others there stay. Raises LlmbError."""
+    if not values:
+        return
+    path = Path(SECRETS_FILE).expanduser()
+    if faulty := next((name for name, value in values.items() if "\n" in value), None):
+        raise LlmbError(f"{faulty} has more than one line", hint="a secret is one line")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _read_file(path)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = [line for line in lines if line.partition("=")[0].strip().removeprefix("export ").strip() not in values]
+    files.write_text(path, "\n".join([*lines, *(f"{name}={value}" for name, value in values.items()), ""]), mode=0o600)
 
 
 def _read_file(path: Path) -> dict[str, str]:

@@ -24,6 +24,7 @@ class Selection:
     workloads: tuple[str, ...] = ()
     repeats: int | None = None
     profile: bool = False
+    strong_scaling: bool = False
 
     @property
     def names_scales(self) -> bool:
@@ -87,7 +88,8 @@ def discover(
                 continue
             requests += _requests(key, name, size, config.rows_for(gpu_type), selection, left_out)
     if not requests:
-        reasons = "; ".join(left_out) or f"no installed workload matches on {gpu_type}"
+        kind = " with strong scaling" if selection.strong_scaling else ""
+        reasons = "; ".join(left_out) or f"no installed workload{kind} matches on {gpu_type}"
         raise UsageError(f"nothing to run: {reasons}", hint="llmb-run list shows what there is")
     return sorted(requests, key=lambda request: -request.scales[0]), left_out
 
@@ -101,14 +103,16 @@ def _requests(key: str, name: str, size: Size, gpu: str, selection: Selection, l
     dtypes = [dtype for dtype in size.dtypes(gpu) if not selection.dtypes or dtype in selection.dtypes]
     found = []
     for dtype in dtypes:
-        tested = size.scales(gpu, dtype)
+        tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
+        if not tested:
+            continue
         scales = choose_scales(tested, selection, exact=size.exact_scales)
         if not scales:
             left_out.append(f"{key} {name} {dtype} begins at {tested[0]} GPUs: left out")
         found += [
             JobRequest(
                 workload=key, size=name, dtypes=(dtype,), scales=(scale,),
-                repeats=selection.repeats or 1, profile=selection.profile,
+                repeats=selection.repeats or 1, profile=selection.profile, strong_scaling=selection.strong_scaling,
             )
             for scale in scales
         ]  # fmt: skip

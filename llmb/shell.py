@@ -3,23 +3,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llmb.errors import LlmbError
 
 Popen = subprocess.Popen
 T = TypeVar("T")
 U = TypeVar("U")
+PIPE = 1 << 20  # bytes that a program that is fed may lag behind
+GRACE = 5.0  # seconds that a program has to end by itself when it is told to
 WORTH_PROCESSES = 1000  # items that take about a millisecond each: fewer are done before processes have started
 
 
 class TimedOutError(LlmbError):
     """A program did not end in the time it was given."""
+
+
+class StoppedError(LlmbError):
+    """A program was ended because the user has interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +43,23 @@ class Completed:
 
 
 def run(
-    argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float | None = None, cwd: Path | None = None
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    cwd: Path | None = None,
+    given: str = "",
 ) -> Completed:
-    """Run a program to its end and collect what it prints; ``timeout`` in seconds.
+    """Run a program to its end and collect what it prints; ``timeout`` in seconds, ``given`` is its standard input.
 
     A Ctrl-C of the terminal does not reach it: a submission that is under way is finished. Raises LlmbError when it
     cannot be started, TimedOutError when it takes too long.
     """
+    source: dict[str, Any] = {"input": given} if given else {"stdin": subprocess.DEVNULL}
     try:
         done = subprocess.run(
             argv, env=env, timeout=timeout, cwd=cwd, capture_output=True, check=False,
-            text=True, errors="replace", stdin=subprocess.DEVNULL, process_group=0,
+            text=True, errors="replace", process_group=0, **source,
         )  # fmt: skip
     except OSError as error:
         raise _cannot_start(argv, error) from error
@@ -52,19 +68,53 @@ def run(
     return Completed(argv=tuple(argv), code=done.returncode, out=done.stdout, err=done.stderr)
 
 
-def run_logged(argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None) -> int:
+def run_logged(
+    argv: Sequence[str],
+    log: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stop: threading.Event | None = None,
+) -> int:
     """Run a program to its end with all that it prints appended to the file ``log``; its exit code.
 
-    Raises LlmbError when it cannot be started.
+    With ``stop``, a Ctrl-C of the terminal does not reach it; once that is set, it is ended with all that it started.
+    Raises StoppedError then, LlmbError when it cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
         try:
-            return subprocess.run(
-                argv, env=env, check=False, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
-            ).returncode
+            process = subprocess.Popen(
+                argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                process_group=None if stop is None else 0,
+            )  # fmt: skip
         except OSError as error:
             raise _cannot_start(argv, error) from error
+    with process:
+        try:
+            return _wait(process, argv[0], stop)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _wait(process: subprocess.Popen[bytes], name: str, stop: threading.Event | None) -> int:
+    while True:
+        try:
+            return process.wait(None if stop is None else 0.1)
+        except subprocess.TimeoutExpired:
+            if stop is not None and stop.is_set():
+                _end_group(process)
+                raise StoppedError(f"{name} was ended") from None
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all of its group, by force where it takes more than GRACE seconds."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def spawn(
@@ -88,6 +138,53 @@ def spawn(
         raise _cannot_start(argv, error) from error
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def feed(
+    argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes | memoryview], None]]]:
+    """A program whose standard input the caller writes, all that it prints appended to ``log``; ended afterwards.
+
+    Gives the process, which has its ``returncode`` after the context, and the function that writes. A program that ends
+    before it has read all of it makes that raise BrokenPipeError. A Ctrl-C of the terminal does not reach it: when the
+    context is left by an exception, it is killed. Raises LlmbError when it cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        try:
+            process = subprocess.Popen(
+                argv, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=stream, stderr=stream, process_group=0
+            )
+        except OSError as error:
+            raise _cannot_start(argv, error) from error
+    pipe = process.stdin
+    assert pipe is not None
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # the user's share of large pipes may be used up
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
+
+    def write(data: bytes | memoryview) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[pipe.write(rest) :]
+
+    try:
+        yield process, write
+        pipe.close()
+        process.wait()
+    except BrokenPipeError:
+        pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it is about to end, and to say why
+            process.wait(GRACE)
+        process.kill()
+        process.wait()
+        raise
+    except BaseException:
+        process.kill()
+        pipe.close()
+        process.wait()
+        raise
 
 
 def let_go(process: subprocess.Popen[bytes]) -> None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
@@ -19,6 +19,8 @@ from llmb.process import ProcessId
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.site import Site
+
+NO_ARGS: Mapping[str, str | bool] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,9 @@ def site_of(config: ClusterConfig, job: Job) -> Site:
     )
 
 
-def prepare(plan: Plan, plugins: Plugins, config: ClusterConfig) -> tuple[list[Prepared], list[Fault]]:
+def prepare(
+    plan: Plan, plugins: Plugins, config: ClusterConfig, slurm_args: Mapping[str, str | bool] = NO_ARGS
+) -> tuple[list[Prepared], list[Fault]]:
     """The launch of each job, and what stands in the way of those that have none. Pure."""
     workloads = plugins.workloads()
     prepared, faults = [], []
@@ -53,6 +57,8 @@ def prepare(plan: Plan, plugins: Plugins, config: ClusterConfig) -> tuple[list[P
         except LlmbError as error:
             faults.append(Fault(place=place, message=error.message, hint=error.hint))
             continue
+        if launch is not None and slurm_args:
+            launch = replace(launch, slurm_args=slurm_args)
         prepared.append(Prepared(job=job, launch=launch))
     return prepared, list(dict.fromkeys(faults))
 

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,10 @@ class Row:
 
     ``tp``/``pp``/``cp``/``ep``: ways of tensor, pipeline, context and expert parallelism; ``vp``: virtual pipeline
     stages, None without; ``mbs``: micro batch in samples; ``layers``: where a row has fewer than its size;
-    ``strong_scaling``: the batch stays while the scale grows, taken only when asked for.
+    ``strong_scaling``: the batch stays while the scale grows, taken only when asked for. ``cuda_graphs``: the step is
+    captured and replayed. ``userbuffers``: by dtype, NeMo's configuration of the overlap of tensor parallelism with
+    computing (its module recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's own.
+    ``memory_gb``: what one GPU must have, None where nothing is said.
     """
 
     gpu: tuple[str, ...]
@@ -98,15 +101,56 @@ class Row:
     layers: int | None = None
     strong_scaling: bool = False
     time_limit_minutes: int | None = None
+    cuda_graphs: bool = False
+    userbuffers: dict[str, str | None] = field(default_factory=dict)
+    memory_gb: float | None = None
 
     def __post_init__(self) -> None:
         if not self.gpu or not self.dtype:
             raise ValueError("a row is for at least one gpu and one dtype")
         require_positive(self)
+        for dtype in self.userbuffers:
+            if dtype not in self.dtype:
+                hint = f"the row is for {', '.join(self.dtype)}"
+                raise typed.KeyFaultError(f"'{dtype}' is not a dtype of this row", "userbuffers", dtype, hint=hint)
 
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether the row is for this GPU type and dtype."""
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NemoRecipe:
+    """How NeMo 2 builds a size: ``recipe`` is a module of nemo.collections.llm.recipes.
+
+    ``flops_name``: what NeMo's FLOPs callback calls the model; ``vocab``: of the null tokenizer, in tokens;
+    ``hub_tokenizer``: the model hub's repository with the model's own, ``gated`` when reading it needs a token;
+    ``fp8_plugin``: the precision that dtype fp8 stands for (recipes.precision.mixed_precision); ``environment``: what
+    this model's ranks need beside the variables of all NeMo jobs.
+    """
+
+    recipe: str
+    flops_name: str
+    vocab: int
+    hub_tokenizer: str | None = None
+    gated: bool = False
+    fp8_plugin: str = "bf16_with_fp8_mixed"
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A size's checkpoint: ``size_gb`` on disk, by GPU type the scales that saving and the least that loading works at.
+
+    A GPU type that is missing was not tested. Below the least scale a load may run out of GPU memory.
+    """
+
+    size_gb: float
+    save: dict[str, Scales] = field(default_factory=dict)
+    load: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +160,8 @@ class Size:
     ``pipeline_extra``: layers beside the transformer's that the pipeline split counts (2: embedding and loss);
     ``exact_scales``: no scale beside the rows' own; ``whole_nodes``: a job takes all GPUs of its nodes;
     ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports);
-    ``proxy``: the size that ``proxy: true`` of a job list stands for.
+    ``proxy``: the size that ``proxy: true`` of a job list stands for; ``nemo``: None where NeMo has no recipe;
+    ``checkpoint``: None where none was published.
     """
 
     model: ModelShape
@@ -127,6 +172,8 @@ class Size:
     discover: tuple[str, ...] | None = None
     proxy: str | None = None
     learning_rate: float = 3e-4
+    nemo: NemoRecipe | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         cases = Counter(

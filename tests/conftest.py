@@ -93,7 +93,7 @@ def llmb_run(tmp_path: Path) -> Command:
     def run(*arguments: object, cwd: Path = tmp_path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     return run

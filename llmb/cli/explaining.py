@@ -47,4 +47,6 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
 
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
     found = cause_of(run, result)
-    return str(found), found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")
+    cure = found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")
+    # What the scheduler alone says of the end is in the status already.
+    return (found.kind if found.line == result.reason else str(found)), cure

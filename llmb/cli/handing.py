@@ -44,4 +44,4 @@ def resubmit(context: Context, runs: Sequence[RunRecord]) -> int:
 
 
 def _tell_settle(seconds: float) -> None:
-    say(f"waiting {seconds:.0f} s: a submission that was cut off may still arrive")
+    say(f"waiting {seconds:.0f} s or more: a submission that was cut off may still arrive")

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli.context import Context
+from llmb.cli.switching import split_set, switch_options
 from llmb.errors import UsageError
-from llmb.params import PARAMS
+from llmb.params import CHOICES, PARAMS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,24 +75,28 @@ def parse_env(text: tuple[str, ...]) -> dict[str, str]:
     return _pairs(text, "--env")
 
 
-def parse_params(text: tuple[str, ...]) -> dict[str, int]:
-    """The parameters of ``--set KEY=VALUE``. Raises UsageError that names the nearest key."""
+def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
+    """The parameters and the words of ``--set KEY=VALUE``. Raises UsageError that names the nearest key."""
     from llmb.names import suggest
 
+    numbers, words = split_set(_pairs(text, "--set"))
     params = {}
-    for name, value in _pairs(text, "--set").items():
+    for name, value in numbers.items():
         if name not in PARAMS:
-            raise UsageError(f"--set has no parameter '{name}'", hint=suggest(name, PARAMS))
+            raise UsageError(f"--set has no parameter '{name}'", hint=suggest(name, (*PARAMS, *CHOICES)))
         if not value.isdecimal() or int(value) < 1:
             raise UsageError(f"--set {name}={value}: must be a whole number from 1", hint=f"--set {name}=2")
         params[name] = int(value)
-    return params
+    return params, words
 
 
 def retries_option(command: F) -> F:
     """``--retries N``: what a node broke is submitted again while waiting."""
     text = "While waiting, retry up to N times a run that a node failure, a preemption or the like has ended."
     return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
+
+
+_KEYS = ", ".join([*PARAMS, *(f"{name} ({'|'.join(words)})" for name, words in CHOICES.items())])
 
 
 def submit_options(command: F) -> F:
@@ -103,10 +108,9 @@ def submit_options(command: F) -> F:
             retries_option,
             click.option("--resume", is_flag=True, help="Only what has not succeeded here and is not under way."),
             click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
-            click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {', '.join(PARAMS)}."),
-            click.option(
-                "-f", "--force", is_flag=True, help="Lift limits of scale and of the checks before submission."
-            ),
+            click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {_KEYS}."),
+            switch_options,
+            click.option("-f", "--force", is_flag=True, help="Lift tested scales and the checks before submission."),
             click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
             click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
             click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,19 @@ from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED
 from llmb.submit import Prepared, preview
+from llmb.switches import said_of
 from llmb.tables import Column
 
 if TYPE_CHECKING:
     from llmb.estimate import Alike
+    from llmb.launch import Launch
 
-_HIDDEN = ("model", "learning_rate")
+_HIDDEN = ("model", "learning_rate", "switches")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
 
 
 def job_data(job: Job) -> dict[str, Any]:
-    """A job as ``--format json`` prints it: its fields in their order, the time limit as HH:MM:SS."""
+    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
     data = {name: getattr(job, name) for name in FIELDS}
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
 
@@ -40,14 +43,29 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     """Print the jobs of a dry run."""
     if fmt == "json":
         cluster, config = context.cluster, context.config
-        print_json_list("jobs", ({**job_data(item.job), "script": preview(item, cluster, config)} for item in items))
-        return
-    print_rows(_columns(fmt), [job_data(item.job) for item in items], fmt)
+        print_json_list("jobs", (_with_script(item, preview(item, cluster, config)) for item in items))
+    else:
+        rows = [{**job_data(item.job), "changed": _changed(item.job)} for item in items]
+        print_rows(_columns(fmt, changed=any(row["changed"] for row in rows)), rows, fmt)
+    for text in _missing(context, [item.launch for item in items if item.launch is not None]):
+        say(f"note: {text}")
     if fmt == "table":
-        _totals(context, [item.job for item in items])
+        _totals(context, items)
 
 
-def _columns(fmt: str) -> list[Column]:
+def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
+    """A job's data with its script, and behind it the switches where any is on."""
+    said = said_of(item.job.switches)
+    return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
+
+
+def _changed(job: Job) -> str:
+    """What stands in the job's name behind its numbers: what makes it another than the published configuration."""
+    words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+    return " ".join(filter(None, words))
+
+
+def _columns(fmt: str, *, changed: bool) -> list[Column]:
     if fmt == "csv":
         return [Column(key=name, heading=name) for name in FIELDS]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
@@ -55,6 +73,7 @@ def _columns(fmt: str) -> list[Column]:
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
     right = [Column(key=name, heading=_heading(name), right=True) for name in numbers]
     more = [Column(key="time_limit", heading="Limit", right=True), Column(key="profile", heading="Profile", show=_mark)]
+    more += [Column(key="changed", heading="Changed")] if changed else []
     return [*left, *right, *more]
 
 
@@ -66,13 +85,27 @@ def _mark(value: Any) -> str:
     return "yes" if value else ""
 
 
-def _totals(context: Context, jobs: Sequence[Job]) -> None:
+def _missing(context: Context, launches: Sequence[Launch]) -> Iterator[str]:
+    """What a submission would ask for and not find: secrets, and files that a job reads."""
+    from llmb.clusters import checks
+
+    for fault in checks.faults_of_secrets(launches, os.environ):
+        yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
+    for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
+        if not checks.matches(pattern):
+            yield f"a submission would fail: no file {pattern} is there"
+
+
+def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """How much it is, and what is missing before it could be submitted."""
     from llmb.estimate import describe, estimate
 
+    jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
     found = estimate(jobs, _past(context, jobs), lambda key: context.figures([key]))
     say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {describe(found, unit)}")
+    if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
+        say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
     workloads = context.config.workloads
     missing = sorted({job.workload for job in jobs if not workloads.installed or not workloads.has(job.workload)})
     if missing:

@@ -12,8 +12,8 @@ import click
 
 from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
+from llmb.cli.looking import states_of
 from llmb.cli.output import name_width, print_rows
-from llmb.follow import poll
 from llmb.logs.spec import ParseSpec
 from llmb.measure import Window
 from llmb.results import (
@@ -46,10 +46,7 @@ def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
     """The results of ``runs`` as they stand, not judged."""
-    if context.cluster is not None:
-        states = poll(context.cluster, runs)
-    else:
-        states = {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+    states = states_of(context, runs)
     return [_result(context, run, states[run.id], window) for run in runs]
 
 

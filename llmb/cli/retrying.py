@@ -13,18 +13,19 @@ from llmb.results import FAILED, SUCCESS, Result
 from llmb.retry import retry
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import CANCELLED
 
 
 def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
     """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
     results = results_of(context, runs)
+    wrong = [f"{result.run} {_not_failed(result)}" for result in results if result.status != FAILED]
+    if named and wrong:
+        hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}llmb-run results shows what has failed"
+        raise UsageError(", ".join(wrong), hint=hint)
     chosen = []
     for old, result in zip(runs, results, strict=True):
         run = record.load(old.directory)
-        if named and result.status != FAILED:
-            raise UsageError(f"{run.id} {_not_failed(result)}", hint="llmb-run results shows what has failed")
-        if result.status == FAILED and (named or not _was_cancelled(run)):
+        if result.status == FAILED and (named or not store.was_cancelled(run)):
             say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
             chosen.append(run)
     if not chosen:
@@ -48,8 +49,3 @@ def run(context: Context, runs: Sequence[RunRecord], *, force: bool) -> tuple[li
 
 def _not_failed(result: Result) -> str:
     return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"
-
-
-def _was_cancelled(run: RunRecord) -> bool:
-    seen = store.seen_state(run)
-    return seen is not None and seen.state == CANCELLED

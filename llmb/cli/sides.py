@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmb.cli.context import Context
 from llmb.cli.reporting import results_of
+from llmb.errors import UsageError
 from llmb.measure import Window
 from llmb.results import Result
 from llmb.results.export import read_baseline, read_export
@@ -30,11 +31,19 @@ def find_side(context: Context, text: str | None, window: Window | None) -> Side
     """
     if text is not None and (path := Path(text).expanduser()).is_file():
         return Side(name=path.name, results=tuple(read_export(path)))
+    if text is not None and _means_a_file(text):
+        hint = "write one: llmb-run results --format json > results.json; or name runs, or an experiment"
+        raise UsageError(f"there is no file {text}, and no run is called so", hint=hint)
     runs = context.runs()
     if text is not None:
         named = [run for run in runs if run.job.experiment_name == text]
         runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
     return Side(name=text or "all runs", results=tuple(results_of(context, runs, window)))
+
+
+def _means_a_file(text: str) -> bool:
+    """Whether it looks like the name of results in a file and is no folder, which may be a run's."""
+    return not Path(text).expanduser().is_dir() and (text.endswith(".json") or "/" in text)
 
 
 def baseline_side(context: Context, name: str) -> Side:

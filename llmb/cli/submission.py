@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import __version__
-from llmb.cli import following, handing, options, preview
+from llmb.cli import handing, options, switching
 from llmb.cli.context import Context, say
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
 from llmb.job import Job, JobList
@@ -16,6 +16,7 @@ from llmb.names import suggest
 from llmb.plan import Extra, make_plan
 from llmb.runs.record import RunRecord
 from llmb.submit import Outcome, Prepared, check, prepare, submit
+from llmb.switches import Switches
 
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
 
@@ -37,9 +38,11 @@ class Options:
     @classmethod
     def from_flags(cls, flags: dict[str, Any]) -> Options:
         """From the values of ``options.submit_options``. Raises UsageError."""
+        params, words = options.parse_set(flags["params"])
         extra = Extra(
-            env=options.parse_env(flags["env"]), params=options.parse_params(flags["params"]), force=flags["force"]
-        )
+            env=options.parse_env(flags["env"]), params=switching.params_of(flags, params),
+            switches=Switches(**switching.switches_of(flags, words)), force=flags["force"],
+        )  # fmt: skip
         if flags["retries"] and not flags["wait_"]:
             raise UsageError("--retries works while waiting", hint="add --wait, or later: llmb-run jobs retry --failed")
         names = ("dry_run", "retries", "resume", "keep_going", "gpu_type", "no_preflight", "fmt")
@@ -61,6 +64,8 @@ def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None =
         from llmb.cli import resuming
 
         items = list(resuming.rest_of(context, items, dry_run=True).items)
+    from llmb.cli import preview
+
     preview.show(context, items, how.fmt)
     return 1 if faults else 0
 
@@ -70,10 +75,13 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
     if how.gpu_type is not None:
         known = [config.gpu_type, *config.gpu_types]
         if how.gpu_type not in known:
-            raise UsageError(f"this cluster has no GPU type '{how.gpu_type}'", hint=suggest(how.gpu_type, known))
+            hint = f"{suggest(how.gpu_type, known)}; gpu_types in cluster_config.yaml adds further ones"
+            raise UsageError(f"this cluster has no GPU type '{how.gpu_type}'", hint=hint)
     plan = make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=how.gpu_type)
+    if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
+        raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")
     faults = [*listed.faults, *plan.faults]
-    items, launch_faults = prepare(plan, context.plugins, config)
+    items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args)
     faults = sorted([*faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
@@ -110,6 +118,8 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0
+    from llmb.cli import following
+
     runs = [*under_way, *outcome.submitted]
     code = following.follow_to_results(context, runs, how.fmt, before=before, retries=how.retries)
     return code or (LlmbError.exit_code if failed else 0)

@@ -26,13 +26,17 @@ class Pace:
     """How hard a cluster may be worked; times in seconds.
 
     ``parallel``: submissions at a time; ``poll``: from one poll to the next, growing to ``slowest_poll`` while nothing
-    changes; ``settle``: how long a submission may still take to arrive after its sender was killed.
+    changes; ``settle``: how long a submission may still take to arrive after its sender was killed; ``sender``: the
+    program that is told the script's path and submits it, None where there is none; on the host where it ran, once it
+    has ended, a submission takes at most ``arrive`` to be seen.
     """
 
     parallel: int = 1
     poll: float = 0.5
     slowest_poll: float = 0.5
     settle: float = 0.0
+    sender: str | None = None
+    arrive: float = 0.0
 
 
 class Cluster(Protocol):

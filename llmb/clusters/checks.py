@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand in the way of a run on any cluster type: environment of Python, folders, disk."""
+"""What may stand in the way of a run on any cluster type: its environment, inputs, secrets, GPUs, folders, disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from llmb import programs
+from llmb import programs, secrets
 from llmb.config import ClusterConfig
-from llmb.errors import Fault
+from llmb.errors import Fault, LlmbError
 from llmb.launch import Launch
 
 MIN_FREE = 1_000_000_000  # bytes, for logs and profiles
+_GB = 1e9
 
 
 def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -23,18 +24,59 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
         yield Fault(message=f"{launch.name} has no environment of Python installed", hint=hint)
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):
         yield Fault(message=f"{python} is not there", hint=hint)
+    elif missing := _missing_packages(Path(launch.venv), launch.packages):
+        message = f"the environment {launch.venv} of {launch.name} has no {' and no '.join(missing)}"
+        yield Fault(message=message, hint=f"{hint}, or let venv_path in cluster_config.yaml name another environment")
 
 
-def faults_of_place(config: ClusterConfig, digest: str) -> Iterator[Fault]:
-    """What stands in the way of any run: where runs and the programs of that ``digest`` are written."""
+def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
+    """Whether the GPUs have the memory that ``launch`` needs, where it is known, and its input files are there."""
+    gpu_type = launch.gpu_type or config.gpu_type
+    has = config.gpu(gpu_type).memory_gb
+    if launch.gpu_memory_gb is not None and has is not None and has < launch.gpu_memory_gb:
+        message = f"{launch.name} needs GPUs with {launch.gpu_memory_gb:g} GB of memory, and {gpu_type} has {has:g} GB"
+        hint = f"another configuration; gpu_types.{gpu_type}.memory_gb in cluster_config.yaml, where they have more"
+        yield Fault(message=message, hint=hint)
+    for pattern in launch.inputs:
+        if not matches(pattern):
+            yield Fault(
+                message=f"{launch.name} reads {pattern}, and no such file is there", hint=launch.cures.get(pattern)
+            )
+
+
+def matches(pattern: str) -> bool:
+    """Whether a file matches ``pattern``, whose wildcards are in its last part alone."""
+    path = Path(pattern)
+    return path.parent.is_dir() and any(path.parent.glob(path.name))
+
+
+def faults_of_secrets(launches: Sequence[Launch], environ: Mapping[str, str]) -> Iterator[Fault]:
+    """The secrets that these launches name and nobody has set."""
+    named = {name: launch for launch in reversed(launches) for name in launch.secrets}
+    if not named:
+        return
+    try:
+        found = secrets.find(list(named), environ)
+    except LlmbError as error:
+        yield Fault(message=error.message, hint=error.hint)
+        return
+    for name, launch in named.items():
+        if name not in found:
+            cure = launch.cures.get(name, f"export it, or keep it in {secrets.SECRETS_FILE}")
+            yield Fault(message=f"{name} is not set", hint=cure)
+
+
+def faults_of_place(config: ClusterConfig, digest: str, launches: Sequence[Launch] = ()) -> Iterator[Fault]:
+    """What stands in the way of any run: where runs and the programs of that ``digest`` are written, and the disk."""
     runs = config.experiments_root or config.llmb_install / "workloads"
-    yield from _folder_faults(runs, "experiments_root in cluster_config.yaml names another place")
+    yield from _folder_faults(runs, "experiments_root in ~/.config/llmb/config.yaml names a folder of your own")
     staged = programs.path(config.llmb_install, digest)
     if not staged.is_dir():
         yield from _folder_faults(staged, "whoever owns the install directory submits once, or makes it writable")
-    free = shutil.disk_usage(_existing(runs)).free
-    if free < MIN_FREE:
-        yield Fault(message=f"{runs} has {free / 1e9:.1f} GB free, a run needs 1 GB", hint="free some space there")
+    free, asked = shutil.disk_usage(_existing(runs)).free, sum(launch.disk_gb for launch in launches)
+    if free < MIN_FREE + asked * _GB:
+        needs = f"these runs need {asked:,.0f} GB for checkpoints" if asked else "a run needs 1 GB"
+        yield Fault(message=f"{runs} has {free / _GB:,.1f} GB free, {needs}", hint="free some space there")
 
 
 def workload_of(launch: Launch, config: ClusterConfig) -> str:
@@ -43,6 +85,17 @@ def workload_of(launch: Launch, config: ClusterConfig) -> str:
     by_venv = [key for key, own in config.workloads.config.items() if launch.venv and str(own.venv_path) == launch.venv]
     by_name = sorted((key for key in keys if launch.name.startswith(key)), key=len, reverse=True)
     return next(iter([*by_name, *by_venv]), "WORKLOAD")
+
+
+def _missing_packages(venv: Path, packages: Sequence[str]) -> list[str]:
+    """The packages that an environment lacks; none where it also takes those of another Python."""
+    try:
+        settings = (venv / "pyvenv.cfg").read_text(encoding="utf-8").lower().replace(" ", "")
+    except (OSError, UnicodeDecodeError):  # conda's have none
+        settings = ""
+    if "include-system-site-packages=true" in settings:
+        return []
+    return [name for name in packages if not any(venv.glob(f"lib/python3*/site-packages/{name}"))]
 
 
 def _folder_faults(folder: Path, hint: str) -> Iterator[Fault]:

@@ -139,7 +139,7 @@ class GpuTypeConfig:
 
     like: str | None = None
     partition: str | None = None
-    gres: int | None = None
+    gres: str | int | None = None
     gpus_per_node: int | None = None
     peak_tflops: dict[str, float] | None = None
     memory_gb: float | None = None
@@ -214,7 +214,7 @@ class ClusterConfig:
         base = known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
         gres = _count(self.slurm.option("gres")) if self.slurm is not None else None
-        per_node = own.gpus_per_node or own.gres or gres or base.gpus_per_node
+        per_node = own.gpus_per_node or _count(own.gres) or gres or base.gpus_per_node
         return GpuType(
             gpus_per_node=per_node,
             peak_tflops=base.peak_tflops if own.peak_tflops is None else own.peak_tflops,

@@ -10,14 +10,10 @@ from typing import Annotated, Any
 from llmb import typed, yamlfile
 from llmb.errors import Fault, UsageError
 from llmb.job import JobList, JobRequest
+from llmb.joblist.keys import Count, SwitchKeys, params_of, switches_of
 from llmb.names import suggest
 from llmb.params import PARAMS
 from llmb.yamlfile import Document, KeyPath
-
-
-def _at_least_one(value: int) -> None:
-    if value < 1:
-        raise ValueError(f"must be 1 or more, not {value}")
 
 
 def _known_params(value: dict[str, Any]) -> None:
@@ -26,12 +22,11 @@ def _known_params(value: dict[str, Any]) -> None:
             raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
 
 
-Count = Annotated[int, _at_least_one]
 Params = Annotated[dict[str, tuple[Count, ...]], _known_params]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
+class Overrides(SwitchKeys):
     """What a section's ``defaults`` and a task's ``overrides`` may say."""
 
     env: dict[str, str] = field(default_factory=dict)
@@ -39,7 +34,7 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEntry:
+class TaskEntry(SwitchKeys):
     """A task; what is None comes from its section."""
 
     dtypes: tuple[str, ...] | None = None
@@ -122,6 +117,7 @@ def _request(header: str, section: Section, task: TaskEntry, place: str) -> JobR
         own, common = getattr(task, name), getattr(section, name)
         return own if own is not None else common if common is not None else default
 
+    layers = (section.defaults, section, section.overrides, task, task.overrides)
     return JobRequest(
         workload=header,
         place=place,
@@ -133,5 +129,15 @@ def _request(header: str, section: Section, task: TaskEntry, place: str) -> JobR
         proxy=pick("proxy", False),
         strong_scaling=pick("strong_scaling", False),
         env={**section.defaults.env, **section.overrides.env, **task.overrides.env},
-        params={**section.defaults.params, **section.overrides.params, **task.overrides.params},
+        params=_params(section, task),
+        switches=switches_of(layers),
     )
+
+
+def _params(section: Section, task: TaskEntry) -> dict[str, tuple[int, ...]]:
+    """What the layers give, each over those before it; within one its ``params`` over its own key."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in (section.defaults, section, section.overrides, task, task.overrides):
+        found |= params_of((layer,))
+        found |= layer.params if isinstance(layer, Overrides) else {}
+    return found

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 @hookimpl(trylast=True)
 def llmb_setup(workload: Workload, site: Site) -> Needs | None:
-    """The torch environment on this machine."""
-    from llmb.nemo import torch_pretrain
+    """The image, or the environment that does without one."""
+    from llmb.nemo.needs import needs
 
-    return torch_pretrain.needs(site) if site.cluster_type == "local" else None
+    return needs(workload, site)
 
 
 @hookimpl(trylast=True)
 def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
-    """The torch program: on this machine, and for the tiny sizes wherever its environment is used."""
-    from llmb.nemo import torch_pretrain
+    """NeMo for the sizes that have its recipe, on GPUs; the torch program for others on this machine or in its venv."""
+    from llmb.nemo import nemo_pretrain, torch_pretrain
 
+    if nemo_pretrain.applies(workload, job, site):
+        return nemo_pretrain.launch(workload, job, site)
     return torch_pretrain.launch(job, site) if torch_pretrain.applies(job, site) else None
 
 

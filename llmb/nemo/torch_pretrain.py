@@ -14,9 +14,11 @@ from llmb.launch import Launch, Program, StagedFile
 from llmb.model import model_flops
 from llmb.needs import Needs, Venv
 from llmb.site import Site
+from llmb.switches import PROFILE_RANKS
 
 DTYPES = ("bf16", "fp32")
 RECIPE = "recipe.json"
+CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its own
 SEED = 1234
 TINY = "tiny"
 
@@ -51,6 +53,7 @@ def launch(job: Job, site: Site) -> Launch:
             f"{job.experiment_name}: its program trains in {' or '.join(DTYPES)}, not {job.dtype}",
             hint=f"--dtype {DTYPES[0]}",
         )
+    _check_switches(job, site)
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
     return Launch(
         name=job.experiment_name,
@@ -65,9 +68,23 @@ def launch(job: Job, site: Site) -> Launch:
     )
 
 
+def _check_switches(job: Job, site: Site) -> None:
+    """Raise UsageError for a switch that this program does not obey."""
+    switches, cpu = job.switches, site.gpu_type == CPU
+    wrong = (
+        ("it loads no checkpoint", "leave load_checkpoint out", switches.load_checkpoint is not None),
+        ("on CPUs there is no NCCL to trace", "leave nccl_trace out", bool(switches.nccl_trace) and cpu),
+        ("it profiles with torch, which samples no GPU metrics", "leave gpu_metrics out", bool(switches.gpu_metrics)),
+        ("it profiles every rank", "leave profile_ranks out", switches.profile_ranks not in (None, PROFILE_RANKS)),
+    )
+    for message, hint, is_wrong in wrong:
+        if is_wrong:
+            raise UsageError(f"{job.experiment_name}: {message}", hint=hint)
+
+
 def recipe(job: Job) -> dict[str, Any]:
     """All that the program is told, as plain data: nothing is looked up when it runs."""
-    profile = {"start_step": max(0, job.max_steps - 5), "stop_step": job.max_steps, "dir": "torch_profile"}
+    window = {"start_step": job.switches.profile_start, "stop_step": job.switches.profile_stop}
     model = typed.to_data(job.model)
     del model["gated"]
     return {
@@ -81,6 +98,6 @@ def recipe(job: Job) -> dict[str, Any]:
         "learning_rate": job.learning_rate,
         "seed": SEED,
         "model_flops": model_flops(job.model),
-        "checkpoint": None,
-        "profile": profile if job.profile else None,
+        "checkpoint": {"save": True, "dir": CHECKPOINTS} if job.switches.save_checkpoint else None,
+        "profile": {**window, "dir": "torch_profile"} if job.profile else None,
     }

@@ -25,6 +25,7 @@ from llmb.measure import (
 )
 from llmb.model import flops_convention, model_flops
 from llmb.results import reason
+from llmb.results.checkpoints import checkpoints_of
 from llmb.results.facts import facts_of, invalid_because
 from llmb.results.find import log_of, logs_beside, logs_of
 from llmb.results.foreign import NOTHING, Description, describe_log
@@ -49,6 +50,11 @@ def result_of_run(
     result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
     found = _of_job(job)
     result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
+    checkpoints = checkpoints_of(
+        samples.checkpoints, path.parent, save=bool(job.switches.save_checkpoint), load=job.switches.load_checkpoint,
+        ended=state.is_end,
+    )  # fmt: skip
+    result = replace(result, checkpoints=checkpoints)
     status = _status(state, complete=result.time_mean_seconds is not None)
     why = reason.of_run(status, state, samples, result, spec, lambda: logs_of(record))
     return replace(result, status=status, reason=why)
@@ -77,13 +83,15 @@ def result_of_log(
     result = _with_details(_with_throughput(result, found, _peak(found)), samples, found)
     reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
     status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
+    result = replace(result, checkpoints=checkpoints_of(samples.checkpoints, path.parent))
     return replace(
         result, status=status, reason=reason.of_log(status, samples, result, spec, lambda: logs_beside(path))
     )
 
 
 def _of_job(job: Job) -> Description:
-    return Description(gpus=job.scale, gbs=job.gbs, seq_length=job.seq_length, model=job.model)
+    traced = bool(job.switches.nccl_trace) or None
+    return Description(gpus=job.scale, gbs=job.gbs, seq_length=job.seq_length, model=job.model, traced=traced)
 
 
 def _peak(found: Description) -> float | None:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from llmb import typed
-from llmb.results.configuration import Configuration
+from llmb.results.checkpoints import in_words
+from llmb.results.flat import csv_keys, flat
 from llmb.results.result import Result
 from llmb.tables import Column, shorten
 
@@ -32,6 +32,7 @@ _GLANCE = (
     Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
+    Column(key="checkpoint"),
     Column(key="reason"),
 )
 _NOT_COMPARED = "NO_REFERENCE"
@@ -41,25 +42,14 @@ _TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio
 def result_columns(fmt: str, results: Sequence[Result] = ()) -> list[Column]:
     """The columns of ``results`` for ``fmt``; without those of a table that no result has a value for."""
     if fmt == "csv":
-        fields = [field.name for field in dataclasses.fields(Result) if field.name != "configuration"]
-        fields += [field.name for field in dataclasses.fields(Configuration)]
-        return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *fields))]
+        return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *csv_keys()))]
     rows = table_rows(results)
     return [column for column in _GLANCE if not rows or any(row[column.key] is not None for row in rows)]
 
 
 def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """The rows of CSV: every field and those of the configuration; the window as ``--window`` takes it."""
-    return [
-        {
-            **(typed.to_data(result.configuration) or {}),
-            **typed.to_data(result),
-            "filename": Path(result.path).name,
-            "window": result.window and str(result.window),
-            "invalid": "; ".join(result.invalid) or None,
-        }
-        for result in results
-    ]
+    """The rows of CSV, one plain value in each cell."""
+    return [{**flat(result), "filename": Path(result.path).name} for result in results]
 
 
 def table_rows(
@@ -79,6 +69,7 @@ def table_rows(
             "tflops": _tflops(result),
             "ratio": _ratio(result),
             "verdict": _verdict(result) if compared else None,
+            "checkpoint": "; ".join(in_words(result.checkpoints)) or None,
             "reason": _reason(result, compared=compared),
         }
         for result in results

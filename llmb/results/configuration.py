@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from llmb.job import Job
+
+_USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """A job without what its repeats differ in; the fields are those of ``Job``. None where a log alone does not say.
 
-    ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs.
+    ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, where not as usual;
+    ``tokenizer``: where not the null one; ``nccl_trace``, ``saves``, ``loads``: what it did beside training.
     """
 
     workload: str
@@ -32,10 +36,25 @@ class Configuration:
     mbs: int | None = None
     profile: bool = False
     image: str | None = None
+    fp8: str | None = None
+    tokenizer: str | None = None
+    nccl_trace: bool = False
+    saves: bool = False
+    loads: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_job(job: Job) -> Configuration:
     """The configuration of a recorded run."""
-    values = {own.name: getattr(job, own.name) for own in fields(Configuration)}
-    return Configuration(**{**values, "env": dict(job.env)})
+    switches = job.switches
+    said: dict[str, Any] = {
+        "fp8": switches.fp8 if switches.fp8 != _USUAL_FP8 else None,
+        "tokenizer": switches.tokenizer if switches.tokenizer != _USUAL_TOKENIZER else None,
+        "nccl_trace": bool(switches.nccl_trace),
+        "saves": bool(switches.save_checkpoint),
+        "loads": switches.load_checkpoint is not None,
+        "env": dict(job.env),
+    }
+    return Configuration(
+        **{own.name: getattr(job, own.name) for own in fields(Configuration) if own.name not in said}, **said
+    )

@@ -16,7 +16,8 @@ from llmb.names import suggest
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.report import report
-from llmb.results.result import Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.verdict.rules import INVALID
 
 _FOLDER = Path(".llmb") / "baselines"
 
@@ -73,6 +74,17 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
         if isinstance(part := kept.get(key), dict):
             kept[key] = {name: part[name] for name in names if name in part}
     return kept
+
+
+def why_left_out(result: Result) -> str | None:
+    """Why a judged result cannot be kept to compare others with; None where it can."""
+    if result.status != SUCCESS or result.time_mean_seconds is None:
+        words = {FAILED: "failed", RUNNING: "has not ended"}
+        return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
+    if result.verdict == INVALID:
+        return f"INVALID: {result.verdict_reason}"
+    loads = result.configuration is not None and result.configuration.loads
+    return result.verdict_reason if loads else None
 
 
 def accept_baseline(install: Path, name: str, results: Sequence[Result], now: float, *, replace: bool) -> Path:

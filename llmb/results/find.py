@@ -49,7 +49,12 @@ def run_directory(log: Path) -> Path | None:
 
 
 def log_of(record: RunRecord) -> Path:
-    """The training log of a run's last attempt, whether or not it is there yet."""
+    """The training log of a run's last attempt, whether or not it is there yet.
+
+    A later attempt than the record's own is that of a scheduler that has requeued the job.
+    """
+    if record.attempt > 1:
+        return record.log
     attempts = [path for path in record.directory.glob("attempt-*") if (path / record.log.name).is_file()]
     return max(attempts, key=_number_of) / record.log.name if attempts else record.log
 

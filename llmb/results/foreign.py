@@ -19,13 +19,16 @@ _DTYPES = ("bf16", "fp8", "fp16", "fp32")
 _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)nsys(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
+_LOADS = re.compile(r"(?:^|_)load(?:_|$)")
+_CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
     """What a run was, as far as it is known; the words are those of ``Configuration``.
 
-    ``profiled``, ``traced``: Nsight Systems or an NCCL trace cost time. ``model`` has the run's own layer count.
+    ``profiled``, ``traced``: Nsight Systems or an NCCL trace cost time; ``saves``, ``loads``: a checkpoint; ``fp8``:
+    how it scales, where not as usual. ``model`` has the run's own layer count.
     """
 
     workload: str | None = None
@@ -44,6 +47,9 @@ class Description:
     layers: int | None = None
     profiled: bool | None = None
     traced: bool | None = None
+    saves: bool | None = None
+    loads: bool | None = None
+    fp8: str | None = None
 
     def configuration(self) -> Configuration | None:
         """What it compares with what as, None where too little is known."""
@@ -51,11 +57,11 @@ class Description:
             return None
         if self.gpus is None or self.gbs is None or self.seq_length is None:
             return None
-        env = {"NCCL_DEBUG": "INFO"} if self.traced else {}
         return Configuration(
             workload=self.workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu_type, scale=self.gpus,
             gbs=self.gbs, seq_length=self.seq_length, num_layers=self.model.layers, tp=self.tp or 1, pp=self.pp or 1,
-            cp=self.cp or 1, vp=self.vp, mbs=self.mbs, profile=bool(self.profiled), env=env,
+            cp=self.cp or 1, vp=self.vp, mbs=self.mbs, profile=bool(self.profiled), nccl_trace=bool(self.traced),
+            saves=bool(self.saves), loads=bool(self.loads), fp8=self.fp8,
         )  # fmt: skip
 
 
@@ -71,7 +77,11 @@ def describe_log(
     ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``, and the folders
     ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, says nothing.
     """
-    said = Description(gbs=samples.gbs, gpus=samples.environment.world_size)
+    kinds = {event.kind for event in samples.checkpoints}
+    said = Description(
+        gbs=samples.gbs, gpus=samples.environment.world_size, saves="save" in kinds or None,
+        loads=("load" in kinds and samples.last == 0) or None,
+    )  # fmt: skip
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
     dtypes = _dtypes(workloads)
     named = NOTHING
@@ -125,6 +135,7 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
         gbs=numbers.get("gbs") or None, tp=numbers.get("tp"), pp=numbers.get("pp"), cp=numbers.get("cp"),
         vp=numbers.get("vp"), mbs=numbers.get("mbs"), layers=numbers.get("layers") or None,
         profiled=bool(_PROFILED.search(tail)) or None, traced=bool(_TRACED.search(tail)) or None,
+        loads=bool(_LOADS.search(tail)) or None, fp8="current" if _CURRENT.search(tail) else None,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from llmb.results.result import FAILED, RUNNING, Result
 from llmb.tables import escape
-from llmb.verdict.rules import BAD, INCONCLUSIVE
+from llmb.verdict.rules import BAD, INCONCLUSIVE, NO_REFERENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,10 @@ def cases(results: Iterable[Result]) -> list[Case]:
 
 
 def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
-    """What a verdict comes to: a failure when bad, skipped when it is still open."""
+    """What a verdict comes to: a failure when bad, skipped when it is open or nothing was compared."""
     if verdict in BAD:
         return "failure"
-    return "skipped" if verdict == INCONCLUSIVE else "passed"
+    return "skipped" if verdict in (INCONCLUSIVE, NO_REFERENCE) else "passed"
 
 
 def _case(result: Result) -> Case:

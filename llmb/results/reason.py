@@ -30,9 +30,12 @@ def of_run(
     if status == RUNNING:
         return _waiting(state, samples, result)
     if status == FAILED:
-        return _joined(_end_of(state), _stopped(samples, result), _cause(logs, state), _attempts(samples))
+        return _joined(
+            _end_of(state), _stopped(samples, result), _cause(logs, state), _attempts(samples), *_checkpoints(result)
+        )
     ended = "the time limit ended it after the measured steps: the measurement stands"
-    return _joined(ended if state.state == TIMEOUT else "", _attempts(samples), *_notes(samples, result, spec)) or None
+    said = (ended if state.state == TIMEOUT else "", _attempts(samples), *_checkpoints(result))
+    return _joined(*said, *_notes(samples, result, spec)) or None
 
 
 def of_log(
@@ -41,7 +44,12 @@ def of_log(
     """The reason of the status of a log without a record."""
     if status == FAILED:
         return _joined(_stopped(samples, result), _cause(logs, None), _attempts(samples))
-    return _joined(_attempts(samples), *_notes(samples, result, spec)) or None
+    return _joined(_attempts(samples), *_checkpoints(result), *_notes(samples, result, spec)) or None
+
+
+def _checkpoints(result: Result) -> tuple[str, ...]:
+    """What was to be saved or loaded, and was not."""
+    return result.checkpoints.problems if result.checkpoints is not None else ()
 
 
 def _notes(samples: Samples, result: Result, spec: ParseSpec) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmb.measure import Window
+from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.summary import Statistics
@@ -35,7 +36,8 @@ class Result:
     ``ratio``: this run's throughput by the published; ``verdict``: on its configuration, all ``repeats`` together,
     whose mean ratio lies within ``ratio_interval`` (95 %; None for one run); ``same_window``: the reference was taken
     over the same iterations; ``run``: the id, None for a log without a record; ``invalid``: what in the log keeps the
-    measurement from counting; ``statistics``: of the steps of the window; ``log``: what else the log says.
+    measurement from counting; ``statistics``: of the steps of the window; ``log``: what else the log says;
+    ``checkpoints``: what was saved and loaded, None without any.
     """
 
     experiment: str
@@ -68,3 +70,4 @@ class Result:
     invalid: tuple[str, ...] = ()
     statistics: Statistics | None = None
     log: LogFacts | None = None
+    checkpoints: Checkpoints | None = None

@@ -16,7 +16,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.launch import Stamp
 from llmb.runs import record
 from llmb.runs.record import RECORD, RunRecord
-from llmb.state import JobState
+from llmb.state import CANCELLED, JobState
 
 STATE = "state.json"
 
@@ -112,3 +112,9 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
         return seen
     files.write_json(run.place / STATE, asdict(state))
     return state
+
+
+def was_cancelled(run: RunRecord) -> bool:
+    """Whether the run's present attempt has ended because someone cancelled it, as far as polling has seen."""
+    seen = seen_state(run)
+    return seen is not None and seen.state == CANCELLED

@@ -13,6 +13,8 @@ from llmb.results.result import FAILED, SUCCESS, Reference, Result
 from llmb.verdict.reference import find_reference, same_window
 from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_ratios
 
+LOADS = "a run that loads a checkpoint has one step, which measures the load"
+
 
 def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | None = None) -> list[Result]:
     """``results``, in their order, each with what it compares with and the verdict of its configuration.
@@ -49,6 +51,8 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
     measured = result.time_mean_seconds
     if result.status != SUCCESS or measured is None:
         return result
+    if result.configuration is not None and result.configuration.loads:
+        return replace(result, verdict=NO_REFERENCE, verdict_reason=LOADS)
     if result.configuration is None:
         figure, why = None, "the log does not say what it was"
     else:

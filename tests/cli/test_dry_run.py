@@ -367,7 +367,7 @@ def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
     assert done.returncode == 2
     assert done.stderr.count("error: ") == 1
     assert f"error: {jobs}:4: " in done.stderr
-    assert "data parallel only" in done.stderr
+    assert "pretrain_nemotron4 15b: 16 GPUs are more than the 8 of one machine" in done.stderr
 
 
 def test_a_list_of_both_formats_gives_the_same_jobs(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:

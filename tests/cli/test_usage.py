@@ -66,7 +66,7 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
         (("list", "--fromat", "json"), "Did you mean '--format'?"),
         (("list", "--format", "xml"), "'xml' is not one of 'table', 'json', 'csv', 'md'"),
         (("list", "-w", "nemotorn4"), "'nemotorn4'\nhint: did you mean 'pretrain_nemotron4'?"),
-        (("single", "-w", "nemotron4"), "Missing option '--scale'"),
+        (("single", "-w", "nemotron4"), "the GPU count is missing"),
         (("single", "-w", "nemotron4", "--scale", "0"), "0 is not in the range x>=1"),
         (("bulk",), "Missing argument 'JOBLIST'"),
         (("submit-all", "--scale", "8,x"), "'8,x' is not a list of whole numbers"),
@@ -150,8 +150,14 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     from_json = json.loads(llmb_here("list", "--format", "json").stdout)
     assert {(row["workload"], row["size"]) for row in from_json} >= wanted
     assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales"]
+    by_size = {(row["workload"], row["size"]): row for row in from_json}
+    assert by_size["pretrain_nemotronh", "56b"] == {
+        "workload": "pretrain_nemotronh", "size": "56b", "gpu_types": ["h100", "b200", "gb200"], "dtypes": ["fp8"],
+        "scales": [32, 64, 128, 256, 512, 1024, 2048],
+    }  # fmt: skip
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
-    assert from_csv == from_json
+    assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
+    assert ("h100, b200, gb200", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
     for fmt in ("table", "md"):
         lines = [line.replace("|", " ").split() for line in llmb_here("list", "--format", fmt).stdout.splitlines()]
         assert {tuple(line[:2]) for line in lines} >= wanted
@@ -161,14 +167,32 @@ def test_list_in_every_format(llmb_here: Command) -> None:
 def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> None:
     rows = json.loads(llmb_here("list", "-w", name, "--format", "json").stdout)
     assert rows[0] == {
-        "size": "15b", "gpu": "h100", "dtype": "fp8, bf16", "scales": "16..2048", "layers": 32, "tp": 2, "pp": 1,
-        "cp": 1, "vp": None, "mbs": 2, "gbs": "4N", "scaling": "weak",
+        "size": "15b", "gpu": ["h100"], "dtype": ["fp8", "bf16"], "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
+        "layers": 32, "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "mbs": 2, "gbs": "4N", "dp": "N/2", "ga": [4] * 8,
+        "scaling": "weak", "memory_gb": 80, "cuda_graphs": False, "userbuffers": {}, "time_limit_minutes": None,
     }  # fmt: skip
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))
     assert [row["gbs"] for row in from_csv] == [row["gbs"] for row in rows]
+    assert (from_csv[0]["dtype"], from_csv[0]["scales"]) == ("fp8, bf16", "16..2048")
     table = llmb_here("list", "-w", name).stdout.splitlines()
-    assert table[2].split() == ["15b", "h100", "fp8,", "bf16", "16..2048", "32", "2", "1", "1", "2", "4N", "weak"]
+    assert table[2].split() == [
+        "15b",
+        "h100",
+        "fp8,",
+        "bf16",
+        "16..2048",
+        "32",
+        "2",
+        "1",
+        "1",
+        "2",
+        "4N",
+        "N/2",
+        "4",
+        "weak",
+        "80",
+    ]
     assert "| 15b" in llmb_here("list", "-w", name, "--format", "md").stdout
 
 

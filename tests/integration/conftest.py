@@ -47,7 +47,7 @@ class Machine:
         data: dict[str, Any] = json.loads(record.with_name("scheduler.json").read_text())
         return data
 
-    def wait_for(self, what: Callable[[], Any], seconds: float = 90.0) -> Any:
+    def wait_for(self, what: Callable[[], Any], seconds: float = 300.0) -> Any:
         """Ask until ``what`` gives something true; fails the test when it does not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -17,7 +17,7 @@ from typing import Any
 import pexpect
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install]
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
 
 LIST = """\
 pretrain_nemotron4_tiny:
@@ -92,19 +92,20 @@ def test_a_killed_supervisor_is_replaced_and_knows_what_ran(machine: Any) -> Non
 
 
 def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
-    """In a real terminal: the live display shows steps, Ctrl-C says what goes on, and the run ends by itself."""
+    """In a real terminal: the live display shows steps, Ctrl-C says what goes on, and the run does."""
     program = str(Path(sys.executable).with_name("llmb-run"))
-    words = [*map(str, SHORT), "1", "--set", "max_steps=40", "--install", str(machine.install), "--wait"]
+    words = [*map(str, SHORT), "1", "--set", "max_steps=5000", "--install", str(machine.install), "--wait"]
     environment = {**os.environ, "LLMB_STATE_DIR": str(machine.state), "TERM": "xterm"}
-    terminal = pexpect.spawn(program, words, env=environment, dimensions=(30, 160), timeout=90, encoding="utf-8")
-    terminal.expect(r"\d+/40")
+    terminal = pexpect.spawn(program, words, env=environment, dimensions=(30, 160), timeout=300, encoding="utf-8")
+    terminal.expect(r"\d+/5000")
     terminal.sendintr()
     terminal.expect("stopped waiting; the jobs go on")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 130
-    assert machine.llmb("jobs", "wait").returncode == 0
-    assert machine.job(0)["state"] == "COMPLETED"
+    assert machine.job(0)["state"] == "RUNNING"
+    assert machine.llmb("jobs", "cancel", "--all").returncode == 0
+    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 when it had ended before it looked
 
 
 def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:

@@ -2,12 +2,15 @@
 """Tests that the smallest plugin stays small and is a plugin."""
 
 import importlib.util
+import re
 import tomllib
 from pathlib import Path
 
 import pluggy
 
 from llmb import hookspecs
+from llmb.published import read_published
+from llmb.recompute import disagreements
 from llmb.workload import Workload, read_workload
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"
@@ -48,3 +51,23 @@ def test_it_runs_on_h100_and_on_a_laptop() -> None:
         "b200": [],
     }
     assert workload.sizes["1b"].scales("h100", "bf16") == [8, 16, 32, 64]
+
+
+def blocks(begin: str) -> list[str]:
+    """The YAML examples of docs/write-a-plugin.md that begin so."""
+    page = (FOLDER.parents[1] / "docs" / "write-a-plugin.md").read_text("utf-8")
+    return [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
+
+
+def test_the_examples_of_the_page_for_authors_are_read_and_add_up(tmp_path: Path) -> None:
+    (sizes,) = blocks("sizes:")
+    (tables,) = blocks("tables:")
+    head = "key: pretrain_acme\ntitle: A\ndefault_size: 1b\ndefault_dtype: fp8\npublished: published.yaml\n"
+    (tmp_path / "workload.yaml").write_text(head + sizes)
+    (tmp_path / "published.yaml").write_text(tables)
+    workload = read_workload(tmp_path / "workload.yaml")
+    assert workload.sizes["1b"].nemo is not None
+    assert workload.sizes["1b"].checkpoint is not None
+    figures = read_published(workload)
+    assert [figure.scale for figure in figures] == [8, 16]
+    assert disagreements(figures, workload) == []

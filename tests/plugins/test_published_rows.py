@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every row of the three workloads, at every scale, with the tables as the releases print them."""
+"""Compares every row of the three workloads, and the jobs made of it, with the tables as the releases print them."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pluggy
 import pytest
+import yaml
 
 import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
 from llmb import hookspecs
-from llmb.workload import Row, Size, Workload
+from llmb.workload import BatchRule, Row, Size, Workload
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Cluster = Callable[..., Path]
 
 BOTH = ("fp8", "bf16")
 MODULES = {"nemotron4": llmb_nemotron4, "llama3.1": llmb_llama31, "nemotronh": llmb_nemotronh}
@@ -246,3 +255,103 @@ def test_no_row_is_without_a_published_one() -> None:
         for count in row.scales.counts
     }
     assert ours == {(line.workload, line.size, line.gpu, line.dtype, line.gpus, line.strong) for line in PUBLISHED}
+
+
+# Minutes by workload, and of strong scaling.
+LIMITS = {"pretrain_nemotron4": 20, "pretrain_llama3.1": 30, "pretrain_nemotronh": 25}
+STRONG_LIMIT = 35
+
+
+def on(gpu: str) -> list[Printed]:
+    return [line for line in PUBLISHED if line.gpu == gpu]
+
+
+def key_of(line: Printed) -> str:
+    return f"pretrain_{line.workload}"
+
+
+def job_list(lines: list[Printed]) -> dict[str, Any]:
+    """A YAML job list with one task for each line."""
+    sections: dict[str, Any] = {}
+    for line in lines:
+        task = {"dtypes": line.dtype, "scales": [line.gpus], "strong_scaling": line.strong}
+        sections.setdefault(f"{key_of(line)}_{line.size}", {"tasks": []})["tasks"].append(task)
+    return sections
+
+
+def expected(line: Printed) -> dict[str, Any]:
+    """What a job of the line must be."""
+    vp = "vpNone" if line.vp is None else f"vp{line.vp}"
+    name = (
+        f"{key_of(line)}_{line.size}_{line.dtype}_gpus{line.gpus}_tp{line.tp}_pp{line.pp}_cp{line.cp}_{vp}"
+        f"_mbs{line.mbs}_gbs{line.gbs}"
+    )
+    minutes = STRONG_LIMIT if line.strong else LIMITS[key_of(line)]
+    return {
+        "workload": key_of(line), "model_size": line.size, "dtype": line.dtype, "gpu_type": line.gpu,
+        "scale": line.gpus,
+        "tp": line.tp, "pp": line.pp, "cp": line.cp, "vp": line.vp, "ep": 1, "dp": line.dp, "mbs": line.mbs,
+        "gbs": line.gbs, "ga": line.ga, "seq_length": 4096 if line.workload == "nemotron4" else 8192,
+        "num_layers": line.layers, "max_steps": 50, "nodes": line.gpus // GPUS_PER_NODE[line.gpu],
+        "gpus_per_node": GPUS_PER_NODE[line.gpu], "time_limit": f"00:{minutes}:00",
+        "image": "nvcr.io/nvidia/nemo:25.04.01", "experiment_name": name,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "b200", "gb200"])
+def test_a_dry_run_of_every_row(gpu: str, cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    lines = on(gpu)
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(yaml.safe_dump(job_list(lines)))
+    done = llmb_here("submit-all", jobs, "--install", cluster("slurm", gpu), "--dry-run", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {job["experiment_name"]: job for job in json.loads(done.stdout)["jobs"]}
+    wanted = {job["experiment_name"]: job for job in map(expected, lines)}
+    assert len(wanted) == len(lines)
+    assert found.keys() == wanted.keys()
+    for name, job in wanted.items():
+        assert {word: found[name][word] for word in job} == job
+
+
+@pytest.mark.parametrize("workload", LIMITS)
+def test_list_shows_every_row(workload: str, llmb_here: Command) -> None:
+    done = llmb_here("list", "-w", workload, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = [
+        (row["size"], gpu, dtype, scale, row["scaling"] == "strong",
+         row["layers"], row["tp"], row["pp"], row["cp"], row["vp"], row["mbs"],
+         BatchRule.parse(row["gbs"]).batch(scale), BatchRule.parse(row["dp"]).batch(scale), ga)
+        for row in json.loads(done.stdout)
+        if row["size"] != "tiny"
+        for gpu in row["gpu"]
+        for dtype in row["dtype"]
+        for scale, ga in zip(row["scales"], row["ga"], strict=True)
+    ]  # fmt: skip
+    lines = [line for line in PUBLISHED if key_of(line) == workload]
+    assert sorted(found, key=str) == sorted(
+        (
+            (line.size, line.gpu, line.dtype, line.gpus, line.strong,
+             line.layers, line.tp, line.pp, line.cp, line.vp, line.mbs, line.gbs, line.dp, line.ga)
+            for line in lines
+        ),
+        key=str,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpu", "scale", "nodes_of"), [("h100", 20, 8), ("gb200", 130, 4)])
+def test_no_row_takes_part_of_a_node(
+    gpu: str, scale: int, nodes_of: int, cluster: Cluster, llmb_here: Command
+) -> None:  # fmt: skip
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", scale, "--install", cluster("slurm", gpu), "-d", "--force"
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"{scale} GPUs do not fill whole nodes of {nodes_of}" in done.stderr
+
+
+@pytest.mark.parametrize("scale", [16, 96, 256])
+def test_the_proxy_is_for_its_three_scales(scale: int, cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here("single", "-w", "llama31_405b-proxy", "--scale", scale, "--install", cluster(), "-d")
+    assert done.returncode == 2
+    assert f"pretrain_llama3.1 405b-proxy on h100 has no scale {scale}" in done.stderr
+    assert "tested are 32, 64, 128" in done.stderr

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
 from llmb.model import MambaShape
-from llmb.workload import Workload
+from llmb.workload import NemoRecipe, Workload
 
 NEMOTRON4, LLAMA, NEMOTRONH = (
     module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh)
@@ -116,3 +118,117 @@ def test_tiny_has_the_architecture_of_its_big_sisters(workload: Workload) -> Non
 @pytest.mark.parametrize("workload", ALL, ids=key)
 def test_the_cpu_runs_nothing_but_tiny(workload: Workload) -> None:
     assert list(workload.on("cpu")) == ["tiny"]
+
+
+NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
+OF_405B = NemoRecipe(
+    recipe="llama31_405b", flops_name="llama3", vocab=128256, hub_tokenizer="meta-llama/Llama-3.1-405B", gated=True,
+    environment=NORMS,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("workload", "recipes"),
+    [
+        (
+            NEMOTRON4,
+            {
+                "15b": NemoRecipe(recipe="nemotron4_15b", flops_name="nemotron", vocab=256000),
+                "340b": NemoRecipe(
+                    recipe="nemotron4_340b", flops_name="nemotron", vocab=256000, environment=NORMS
+                ),
+            },
+        ),
+        (
+            LLAMA,
+            {
+                "8b": NemoRecipe(
+                    recipe="llama31_8b", flops_name="llama3", vocab=128256,
+                    hub_tokenizer="meta-llama/Llama-3.1-8B", gated=True,
+                ),
+                "70b": NemoRecipe(
+                    recipe="llama31_70b", flops_name="llama3", vocab=128256,
+                    hub_tokenizer="meta-llama/Llama-3.1-70B", gated=True,
+                ),
+                "405b": OF_405B,
+                "405b-proxy": OF_405B,
+            },
+        ),
+        (
+            NEMOTRONH,
+            {
+                "56b": NemoRecipe(
+                    recipe="nemotronh_56b", flops_name="nemotronh", vocab=131072,
+                    hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K",
+                )
+            },
+        ),
+    ],
+    ids=["nemotron4", "llama3.1", "nemotronh"],
+)  # fmt: skip
+def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoRecipe]) -> None:
+    assert {name: size.nemo for name, size in workload.sizes.items()} == {**recipes, "tiny": None}
+    assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {"bf16_with_fp8_mixed"}
+    for size in workload.sizes.values():
+        assert size.nemo is None or size.nemo.vocab == size.model.vocab
+
+
+@pytest.mark.parametrize(
+    ("workload", "size", "size_gb", "save", "load"),
+    [
+        # GPU type: the first and the last scale that saving works at; the least for loading.
+        (NEMOTRON4, "15b", 204, {"h100": (16, 2048), "b200": (8, 1024), "gb200": (8, 512)},
+         {"h100": 64, "b200": 8, "gb200": 8}),
+        (NEMOTRON4, "340b", 4400, {"h100": (512, 2048), "b200": (128, 1024), "gb200": (128, 512)},
+         {"h100": 512, "b200": 128, "gb200": 128}),
+        (LLAMA, "8b", 105, {"h100": (16, 128)}, {"h100": 16}),
+        (LLAMA, "70b", 920, {"h100": (128, 2048)}, {"h100": 128}),
+        (LLAMA, "405b", 5200, {"h100": (512, 2048)}, {"h100": 1024}),
+    ],
+)  # fmt: skip
+def test_checkpoints(
+    workload: Workload, size: str, size_gb: float, save: dict[str, tuple[int, int]], load: dict[str, int]
+) -> None:
+    checkpoint = workload.sizes[size].checkpoint
+    assert checkpoint is not None
+    assert checkpoint.size_gb == size_gb
+    assert {gpu: (scales.counts[0], scales.counts[-1]) for gpu, scales in checkpoint.save.items()} == save
+    assert checkpoint.load == load
+
+
+def test_nothing_was_published_of_other_checkpoints() -> None:
+    sizes = [(name, size) for workload in ALL for name, size in workload.sizes.items() if size.checkpoint is None]
+    assert {name for name, _ in sizes} == {"405b-proxy", "56b", "tiny"}
+
+
+OVERLAP = {
+    ("15b", "b200"): ("bf16_b200_h6144_tp2_mbs1_seqlen4096", "bf16_b200_h6144_tp2_mbs1_seqlen4096"),
+    ("340b", "b200"): ("fp8_b200_h18432_tp8_mbs1_seqlen4096", "bf16_b200_h18432_tp8_mbs1_seqlen4096"),
+    ("70b", "h100"): ("fp8_h100_h8192_tp4_mbs1_seqlen8192", "bf16_h100_h8192_tp4_mbs1_seqlen8192"),
+    ("405b", "h100"): ("fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "bf16_h100_h16384_tp8_cp2_mbs1_seqlen8192"),
+    ("405b", "b200"): ("fp8_b200_h16384_tp4_cp2_mbs1_seqlen8192", "bf16_b200_h16384_tp4_cp2_mbs1_seqlen8192"),
+}
+for kind in ("15b", "340b", "405b"):
+    OVERLAP[kind, "gb200"] = OVERLAP[kind, "b200"]  # NeMo has none of its own for GB200
+OVERLAP["405b-proxy", "h100"] = OVERLAP["405b", "h100"]
+
+
+@pytest.mark.parametrize("workload", ALL, ids=key)
+def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
+    for name, size in workload.sizes.items():
+        for row in size.rows:
+            for gpu, dtype in itertools.product(row.gpu, row.dtype):
+                fp8, bf16 = OVERLAP.get((name, gpu), (None, None))
+                overlap = {"fp8": fp8, "bf16": bf16}.get(dtype)
+                assert row.userbuffers.get(dtype) == (overlap and f"userbuffers_{overlap}")
+                assert row.cuda_graphs == (workload is NEMOTRON4 and gpu in ("b200", "gb200"))
+                memory = 180 if (name, gpu) == ("340b", "b200") else None if name == "tiny" else 80
+                assert row.memory_gb == memory
+
+
+@pytest.mark.parametrize("workload", ALL, ids=key)
+def test_user_buffers_are_of_the_models_width(workload: Workload) -> None:
+    for size in workload.sizes.values():
+        for name in {name for row in size.rows for name in row.userbuffers.values() if name}:
+            assert f"_h{size.model.hidden}_" in name
+            assert name.endswith(f"_seqlen{size.model.seq_length}")

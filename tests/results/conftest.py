@@ -77,8 +77,17 @@ class HandMade:
         """A run that ended well, ``seconds`` for each step of its window."""
         return self.run(run_id, self.job(workload, dtype, scale, **how), steps(seconds))
 
+    def switched(self, run_id: str, log: str, **switches: Any) -> RunRecord:
+        """A run of 15b on 64 GPUs with these switches."""
+        job = self.job("nemotron4_15b", "bf16", 64)
+        own = replace(job, switches=replace(job.switches, **switches))
+        if "load_checkpoint" in switches:
+            own = replace(own, max_steps=1)
+        return self.run(run_id, own, log)
+
 
 Make = Callable[..., HandMade]
+MANY = 4096  # GPUs of the one machine, which nobody has: the records are made by hand
 
 
 @pytest.fixture
@@ -86,7 +95,9 @@ def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -
     """Makes such an install; keywords are keys of its configuration."""
 
     def make(**keys: Any) -> HandMade:
-        folder = cluster("local", keys.pop("gpu_type", "h100"), **keys)
+        given = {"h100": {}, **keys.pop("gpu_types", {})}
+        gpu_types = {name: {"gpus_per_node": MANY, **own} for name, own in given.items()}
+        folder = cluster("local", keys.pop("gpu_type", "h100"), gpu_types=gpu_types, **keys)
         config, _ = load_config(folder, {})
         return HandMade(folder=folder, config=config, workloads=workloads)
 

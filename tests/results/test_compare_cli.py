@@ -206,6 +206,17 @@ def test_junit(install: HandMade, run: Run) -> None:
     assert (compared.get("tests"), compared.get("skipped")) == ("1", "1")
 
 
+@pytest.mark.parametrize("command", ["results", "compare"])
+def test_junit_skips_what_has_nothing_to_compare_with(command: str, install: HandMade, run: Run) -> None:
+    install.measured("t1", 2.7, "nemotron4_tiny", scale=4)
+    done = run(command, "--format", "junit")
+    suite = ElementTree.fromstring(done.stdout)
+    assert (done.returncode, suite.get("tests"), suite.get("skipped")) == (0, "1", "1")
+    skipped = suite.find("testcase/skipped")
+    assert skipped is not None
+    assert str(skipped.get("message")).startswith("NO_REFERENCE: nothing is published")
+
+
 @pytest.mark.parametrize("words", [["results"], ["compare"], ["report"], ["explain", "f1"]])
 @pytest.mark.parametrize("fmt", ["table", "json", "csv", "md", "junit"])
 def test_a_terminals_escapes_in_a_log_never_come_out(words: list[str], fmt: str, install: HandMade, run: Run) -> None:
@@ -297,6 +308,8 @@ def test_a_file_that_is_no_export(text: str, said: str, install: HandMade, run: 
     ("words", "said"),
     [
         (["nosuch"], "no run is called 'nosuch'"),
+        (["nofile.json"], "there is no file nofile.json, and no run is called so"),
+        (["a1", "over/there/results"], "there is no file over/there/results"),
         (["a1", "nosuch"], "no run is called 'nosuch'"),
         (["published"], "can only be what is compared with"),
         (["a1", "a2", "--baseline", "x"], "compare with one of them"),
@@ -331,6 +344,11 @@ def test_a_baseline_is_accepted_listed_and_compared_with(install: HandMade, run:
     done = run("baseline", "accept", "good")
     assert done.returncode == 0
     assert "1 run, 2 left out" in done.stderr
+    left_out = {line.split()[2]: line for line in done.stderr.splitlines() if line.startswith("left out: ")}
+    assert left_out.keys() == {"p1", "f1"}
+    assert left_out["p1"].endswith(": INVALID: profiled: a profiler costs time")
+    assert "failed: FAILED" in left_out["f1"]
+    assert "CUDA out of memory" in left_out["f1"]
     path = install.folder / ".llmb" / "baselines" / "good.json"
     assert [row["run"] for row in json.loads(path.read_text())["results"]] == ["a1"]
     install.measured("a2", 2.75 / 0.9)
@@ -373,6 +391,38 @@ def test_scaling(install: HandMade, run: Run) -> None:
     ]  # fmt: skip
     assert "96.5" in run("compare", "--scaling").stdout
     assert "no model was measured at two scales" in run("compare", "a1", "--scaling").stderr
+
+
+def test_scaling_says_why_it_ends_3(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("p1", 9.0, profile=True)
+    done = run("compare", "--scaling")
+    assert (done.returncode, "left out, do not count (INVALID): p1\n" in done.stderr) == (0, True)
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
+    done = run("compare", "--scaling", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (3, [])
+    assert "left out, failed: exit code 3: f1\n" in done.stderr
+
+
+@pytest.mark.parametrize("fmt", ["table", "json", "csv"])
+def test_parse_of_a_folder_without_a_log(fmt: str, tmp_path: Path, llmb_here: Command) -> None:
+    (tmp_path / "other.out").write_text("Training epoch 0, iteration 0/49 | train_step_timing in s: 2.7\n")
+    done = llmb_here("parse", tmp_path, "--format", fmt)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no training log (log-*.out or log-*.out.gz) below {tmp_path}" in done.stderr
+    assert "hint: name the folder that holds them" in done.stderr
+
+
+def test_explain_tells_what_the_switches_changed(install: HandMade, run: Run) -> None:
+    job = install.job("nemotron4_15b", "fp8", 16)
+    own = replace(job, switches=replace(job.switches, fp8="current", tokenizer="hub"))
+    install.measured("a1", 2.0, dtype="fp8")
+    log = (install.folder / "workloads").rglob("log-*.out")
+    install.run("s1", own, next(log).read_text())
+    told = run("explain", "s1").stdout
+    assert "the scaling of fp8: current here, delayed in the published runs" in told
+    assert "the tokenizer: the model's own here, NeMo's null tokenizer there" in told
+    assert "the scaling of fp8" not in run("explain", "a1").stdout
 
 
 def test_explain_tells_every_term(install: HandMade, run: Run) -> None:

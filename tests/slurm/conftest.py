@@ -30,7 +30,7 @@ from llmb.runs.record import RunRecord
 from llmb.state import ENDS, JobState
 from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 
-PATIENCE = 60.0  # seconds until a test gives up
+PATIENCE = 180.0  # seconds until a test gives up
 MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
 JOB = Job(
     workload="w", model_size="tiny", dtype="fp32", gpu_type="h100", scale=1, repeat=1, profile=False, env={}, tp=1,
@@ -160,6 +160,24 @@ class Site:
 
         found: JobState = wait_until(look, f"{run.id} in {states or 'its end'}; at {self.poll(run)}")
         return found
+
+    def waits_for(self, run: RunRecord, *reasons: str, cluster: SlurmCluster) -> None:
+        """Wait until the run says that it waits for one of ``reasons``."""
+        wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, f"{run.id} to wait for {reasons}")
+
+    def begins(self, run: RunRecord) -> None:
+        """Wait until the run's script has begun: RUNNING comes before it."""
+        wait_until((run.place / "scheduler_id").exists, f"the script of {run.id}")
+
+    def says(self, run: RunRecord, text: str) -> None:
+        """Wait until ``text`` is in the run's logs: Slurm may tell of an end before they do."""
+        logs = (run.log, run.batch_log)
+        wait_until(lambda: any(text in log.read_text() for log in logs if log.exists()), f"'{text}' in {logs}")
+
+    def forgets_its_id(self, run: RunRecord) -> None:
+        """Remove the first file that the run's script writes."""
+        self.begins(run)
+        (run.place / "scheduler_id").unlink()
 
     def is_accounted(self, run: RunRecord) -> None:
         """Wait until accounting, which is seconds late, has the run's end."""

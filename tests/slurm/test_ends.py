@@ -34,7 +34,7 @@ def test_a_job_is_never_said_to_be_what_it_is_not(site: Site) -> None:
     assert seen[-1].exit_code == 3
     assert seen[-1].started is not None
     assert seen[-1].ended is not None
-    assert 1 <= seen[-1].ended - seen[-1].started <= 30
+    assert 1 <= seen[-1].ended - seen[-1].started <= time.time() - run.created + 1
     site.is_accounted(run)
     assert site.poll(run).state == "FAILED"
     assert site.poll(run).exit_code == 3
@@ -63,11 +63,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(site: Site) -> None:
     second = site.submit(SLEEP, nodes=2)
     site.reaches(second, "PENDING")
     cluster = site.cluster()
-    for _ in range(200):
-        if (reason := cluster.poll([second])[second.id].reason) in ("Resources", "Priority"):
-            break
-        time.sleep(0.1)
-    assert reason in ("Resources", "Priority")
+    site.waits_for(second, "Resources", "Priority", cluster=cluster)
     site.cluster().cancel([first, second])
     for run in (first, second):
         end = site.reaches(run)
@@ -80,7 +76,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(site: Site) -> None:
 def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) -> None:
     run = site.submit(SLEEP)
     site.reaches(run, "RUNNING")
-    (run.place / "scheduler_id").unlink()
+    site.forgets_its_id(run)
     site.cluster().cancel([replace(run, scheduler_id=None)])
     assert site.reaches(run).state == "CANCELLED"
 
@@ -88,9 +84,9 @@ def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) ->
 def test_time_limits_and_nodes_that_fail(site: Site) -> None:
     """Both take Slurm a while, so they are let happen together."""
     slow = site.submit(SLEEP)
-    site.reaches(slow, "RUNNING")
+    site.says(slow, "started")
     broken = site.submit(SLEEP, nodes=2)
-    site.reaches(broken, "RUNNING")
+    site.says(broken, "started")
     site.kit.run("scontrol", "update", f"jobid={slow.scheduler_id}", "EndTime=now+2")
     names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
     first = site.kit.run("scontrol", "show", "hostnames", names).split()[0]
@@ -99,7 +95,7 @@ def test_time_limits_and_nodes_that_fail(site: Site) -> None:
     assert end.state == "NODE_FAIL"
     end = site.reaches(slow)
     assert (end.state, end.reason) == ("TIMEOUT", "ran longer than its limit of 00:01:00")
-    assert "DUE TO TIME LIMIT" in slow.batch_log.read_text() + slow.log.read_text()
+    site.says(slow, "DUE TO TIME LIMIT")
 
 
 def test_many_submissions_at_a_time(site: Site) -> None:

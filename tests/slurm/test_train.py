@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install]
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
 
 LIST = """\
 pretrain_nemotron4_tiny:
@@ -38,7 +38,7 @@ def test_a_job_list_becomes_a_table_of_results(
     jobs.write_text(LIST)
     done = site.llmb("submit-all", jobs, "--set", "max_steps=4")
     assert done.returncode == 0, done.stderr
-    site.comes_to_rest(270)
+    site.comes_to_rest(900)
     assert site.llmb("jobs", "wait").returncode == 0
     results = json.loads(site.llmb("results", "--format", "json").stdout)["results"]
     assert [result["status"] for result in results] == ["Success"] * 12

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -33,7 +34,8 @@ def test_without_accounting_the_queue_tells(bare_site: Site) -> None:
 def test_a_forgotten_job_ends_as_its_own_files_say(bare_site: Site) -> None:
     failed, cancelled = bare_site.submit(WAIT_FOR_GO), bare_site.submit(SLEEP)
     for run in (failed, cancelled):
-        bare_site.reaches(run, "RUNNING")
+        bare_site.begins(run)
+    bare_site.says(cancelled, "started")
     (failed.work / "go").touch()
     bare_site.cluster().cancel([cancelled])
     bare_site.comes_to_rest()
@@ -85,7 +87,26 @@ def test_a_controller_that_does_not_answer_is_no_end(bare_site: Site) -> None:
     finally:
         bare_site.kit.resume("slurmctld")
     (run.work / "go").touch()
-    assert bare_site.reaches(run, cluster=impatient).state == "FAILED"
+    patient = replace(impatient, client=bare_site.cluster().client)
+    assert bare_site.reaches(run, cluster=patient).state == "FAILED"
+
+
+def test_commands_that_look_once_show_what_was_seen_last(bare_site: Site) -> None:
+    done = bare_site.llmb(
+        "single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 1, "--slurm-arg", "hold"
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(bare_site.llmb("jobs", "list", "--format", "json").stdout)
+    bare_site.kit.pause("slurmctld")
+    try:
+        done = bare_site.llmb("jobs", "list", "--format", "json")
+        shown = bare_site.llmb("results", "--format", "json")
+    finally:
+        bare_site.kit.resume("slurmctld")
+    for one in (done, shown):
+        assert (one.returncode, one.stderr.startswith("note: states as they were seen last")) == (0, True), one.stderr
+    assert json.loads(done.stdout) == seen
+    assert [row["status"] for row in json.loads(shown.stdout)["results"]] == ["Running"]
 
 
 def test_a_submission_without_an_answer_is_found_afterwards(bare_site: Site) -> None:
@@ -119,7 +140,7 @@ def test_a_controller_that_is_down_takes_nothing(bare_site: Site) -> None:
 def test_an_accounting_that_does_not_answer_is_left_alone_for_a_while(site: Site) -> None:
     run = site.submit(WAIT_FOR_GO)
     site.reaches(run, "RUNNING")
-    cluster = site.cluster(ask_seconds=1)
+    cluster = site.cluster(ask_seconds=5)
     site.kit.pause("slurmdbd")
     try:
         assert cluster.poll([run])[run.id].state == "RUNNING"
@@ -140,7 +161,7 @@ def test_what_a_silent_queue_leaves_open_stays_as_it_was(site: Site, monkeypatch
     store.save_state(new, JobState(state="RUNNING", started=1.0))
     site.kit.pause("slurmctld")
     try:
-        states = site.cluster(ask_seconds=2).poll([old, new])
+        states = site.cluster().poll([old, new])
     finally:
         site.kit.resume("slurmctld")
     assert states[old.id].state == "COMPLETED"
@@ -156,7 +177,7 @@ def test_a_run_is_found_wherever_it_is(site: Site) -> None:
     site.reaches(running, "RUNNING")
     waiting = site.submit(SLEEP, nodes=4)
     never = site.record(site.launch(""))
-    (running.place / "scheduler_id").unlink()
+    site.forgets_its_id(running)
     runs = [replace(run, scheduler_id=None) for run in (ended, running, waiting, never)]
     expected = {run.id: run.scheduler_id for run in (ended, running, waiting)}
     assert site.cluster().find(runs) == expected

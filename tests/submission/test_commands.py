@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -215,6 +216,84 @@ def test_a_cancelled_run_is_retried_only_by_name(
     assert llmb("jobs", "retry", "--failed").stderr == "no run has failed\n"
     assert llmb("jobs", "retry", run.id).returncode == 0
     assert runs()[0].attempt == 2
+
+
+def test_of_several_runs_one_that_cannot_be_retried_keeps_all_back(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, FAILED)}))
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    scheduler.behave(Behaviour())
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    failed, good = runs()
+    done = llmb("jobs", "retry", failed.id, good.id)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {good.id} has succeeded\nhint: nothing was submitted; llmb-run results shows what has failed\n"
+    )
+    assert [run.attempt for run in runs()] == [1, 1]
+
+
+def test_cancelled_runs_are_said_and_can_be_left_out_of_the_results(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    llmb("jobs", "cancel", "--all")
+    done = llmb("results", "--format", "json")
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success", "Failed"]
+    assert done.returncode == 3
+    assert done.stderr == "note: 1 cancelled run counted as failed; --exclude-cancelled leaves out\n"
+    done = llmb("results", "--exclude-cancelled", "--format", "json")
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"]
+    assert (done.returncode, done.stderr) == (0, "note: 1 cancelled run left out\n")
+    explained = llmb("explain", runs()[1].id).stdout
+    assert explained.count("CANCELLED") == 1
+
+
+def test_what_a_silent_cluster_leaves_to_show(llmb: Command, scheduler: Scheduler) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    llmb("jobs", "list")
+    scheduler.behave(Behaviour(down=True))
+    note = "note: states as they were seen last; the cluster does not answer: the scheduler does not answer\n"
+    done = llmb("jobs", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, note)
+    assert [row["state"] for row in json.loads(done.stdout)] == [RUNNING]
+    done = llmb("results", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, note)
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Running"]
+
+
+def test_waiting_goes_on_through_a_silence(
+    llmb: Command, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8")
+    scheduler.behave(Behaviour(down=True))
+    monkeypatch.setattr(time, "sleep", lambda seconds: scheduler.behave(Behaviour()))
+    done = llmb("jobs", "wait")
+    assert done.returncode == 0, done.stderr
+    assert "the cluster does not answer and is asked again" in done.stderr
+    assert "COMPLETED" in done.stderr
+
+
+def test_each_attempt_has_its_log_and_a_run_can_be_read_by_programs(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(ALWAYS_FAILS)
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    run.log.write_text("the first\n")
+    scheduler.behave(Behaviour())
+    llmb("jobs", "retry", run.id, "--wait")
+    assert llmb("jobs", "logs", run.id, "--attempt", "1").stdout == "the first\n"
+    assert "iteration 0/" in llmb("jobs", "logs", run.id).stdout
+    shown = json.loads(llmb("jobs", "show", run.id, "--format", "json").stdout)
+    assert (shown["id"], shown["attempt"], shown["state"]) == (run.id, 2, COMPLETED)
+    done = llmb("jobs", "logs", run.id, "--attempt", "3")
+    assert (done.returncode, done.stderr) == (2, f"error: {run.id} has no attempt 3\nhint: its last is 2\n")
+    assert llmb("jobs", "--format", "json", "wait").returncode == 2
 
 
 def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> None:

@@ -56,7 +56,7 @@ def jobs(install: Path, scheduler: Scheduler) -> Path:
 
 def finished(*processes: subprocess.Popen[str]) -> None:
     for process in processes:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=600)
         assert process.returncode == 0, said
 
 
@@ -65,7 +65,7 @@ def names(scheduler: Scheduler) -> list[str]:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)

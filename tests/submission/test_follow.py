@@ -11,9 +11,9 @@ import pytest
 
 from llmb.clusters.base import Pace
 from llmb.errors import LlmbError
-from llmb.follow import Watcher, wait
+from llmb.follow import Watcher, look, wait
 from llmb.runs.record import RunRecord
-from llmb.state import COMPLETED, PENDING, RUNNING, JobState
+from llmb.state import COMPLETED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.testing.cluster import FakeCluster
 from llmb.testing.scheduler import Behaviour, Scheduler
 
@@ -65,6 +65,18 @@ def test_this_machine_is_asked_at_one_pace(
     slept.clear()
     wait(replace(fake, pace=Pace()), runs, Watcher())
     assert slept == [0.5] * 5
+
+
+def test_a_look_at_a_cluster_that_does_not_answer_shows_what_was_seen_last(
+    submitted: Submitted, fake: FakeCluster, scheduler: Scheduler
+) -> None:
+    seen, new = submitted(2)
+    states, trouble = look(fake, [seen])
+    assert (states[seen.id].state, trouble) == (PENDING, None)
+    scheduler.behave(Behaviour(down=True))
+    states, trouble = look(fake, [seen, new])
+    assert (states[seen.id].state, states[new.id].state) == (PENDING, UNKNOWN)
+    assert str(trouble) == "the scheduler does not answer"
 
 
 def test_trouble_is_said_once_and_waiting_goes_on(

@@ -111,6 +111,38 @@ def test_a_submission_on_its_way_is_waited_for(
     assert 900 < told[0] <= 1000
 
 
+def test_where_no_sender_is_at_work_any_more_little_is_waited(
+    crashed: Callable[..., RunRecord], fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = crashed(taken=False)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    resubmit(replace(fake, pace=Pace(settle=1000, sender="sbatch", arrive=2)), [run])
+    assert slept[:1] == [2]
+
+
+def test_a_sender_that_outlives_its_submitter_is_waited_for(
+    crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    """However long it takes: here until it has been seen, and has then submitted the run after all."""
+    run = crashed(taken=False)
+    sender = tmp_path / "sbatch"
+    sender.write_text("#!/bin/sh\nread -r line\n")
+    sender.chmod(0o755)
+    process = subprocess.Popen([str(sender), "--parsable", str(run.script)], stdin=subprocess.PIPE)
+    told: list[float] = []
+
+    def arrive(seconds: float) -> None:
+        told.append(seconds)
+        assert process.poll() is None
+        scheduler.submit(run.stamp.id, run.work)
+        process.communicate(b"\n")
+
+    resubmit(replace(fake, pace=Pace(settle=1000, sender="sbatch", arrive=0)), [run], on_settle=arrive)
+    assert told == [0]
+    assert [job.name for job in scheduler.jobs()] == [run.id]
+
+
 def test_what_another_process_submits_is_left_to_it(
     crashed: Callable[..., RunRecord],
     holder: Callable[[RunRecord], None],
@@ -173,7 +205,7 @@ def test_runs_of_others_are_found_without_writing(
 ) -> None:
     run = crashed(taken=True)
 
-    def refuse(path: Path, text: str, *, mode: int = 0) -> bool:
+    def refuse(path: Path, text: str, *, mode: int = 0, durable: bool = True) -> bool:
         raise LlmbError(f"{path} cannot be written: Permission denied")
 
     monkeypatch.setattr(files, "create_text", refuse)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from llmb.resume import key_of, remaining
 from llmb.runs.record import RunRecord
 from llmb.submit import Prepared
+from llmb.switches import Switches
 
 Items = Callable[..., list[Prepared]]
 Submitted = Callable[..., list[RunRecord]]
@@ -42,6 +44,13 @@ def test_a_run_stands_for_one_job(items: Items, submitted: Submitted) -> None:
 def test_another_configuration_is_another_job(change: dict[str, object], items: Items) -> None:
     job = items(1)[0].job
     assert key_of(replace(job, **change)) != key_of(job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("said", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}])
+def test_other_switches_are_another_job(said: dict[str, Any], items: Items) -> None:
+    job = items(1)[0].job
+    assert key_of(replace(job, switches=Switches(**said))) != key_of(job)
+    assert key_of(replace(job, switches=Switches())) == key_of(job)
 
 
 def test_a_longer_limit_is_the_same_job(items: Items) -> None:

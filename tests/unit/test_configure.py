@@ -95,7 +95,7 @@ def test_what_does_not_divide_is_refused_even_by_force(changes: dict[str, int], 
 
 def test_context_parallelism_must_divide_the_sequence() -> None:
     found = refusal(row(scales=Scales((24,))), params={"cp": 3}, scale=24)
-    assert "the sequence length 64 is not a multiple of cp = 3" in found
+    assert "the sequence length 64 is not a multiple of 2·cp = 2·3 = 6" in found
 
 
 def test_attention_heads_must_divide() -> None:
@@ -182,6 +182,7 @@ def test_a_type_and_a_dtype_that_no_row_has() -> None:
     a100 = Place(gpu_type="a100", rows="a100", gpus_per_node=8)
     assert "pretrain_w s does not run on a100 | it runs on h100" in refusal(row(), place=a100)
     assert "pretrain_w s on h100 has no dtype 'bf61' | did you mean 'bf16'?" in refusal(row(), dtype="bf61")
+    assert "has no dtype 'fp8' | its only one there is bf16" in refusal(row(), dtype="fp8")
 
 
 def test_strong_scaling_has_rows_of_its_own() -> None:

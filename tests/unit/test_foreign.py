@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from llmb.logs.samples import Environment, Samples
+from llmb.logs.samples import Checkpoint, Environment, Samples
 from llmb.logs.spec import ParseSpec
 from llmb.model import model_flops
 from llmb.results import Result, find_logs, last_attempts, result_of_log
@@ -195,3 +196,28 @@ def test_the_script_log_beside_it_tells_the_cause(tmp_path: Path, workloads: Wor
     (tmp_path / "sbatch_me.x_7.out").write_text("pyxis: [ERROR] No such file or directory: /images/nemo.sqsh\n")
     got = result(tmp_path, workloads, "log-me.x_7_0.out", "")
     assert got.reason == "no step in the log; image: pyxis: [ERROR] No such file or directory: /images/nemo.sqsh"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("_load", (True, None)),
+        ("_fp8current_load", (True, "current")),
+        ("_loader", (False, None)),
+        ("", (False, None)),
+    ],
+)
+def test_what_a_name_says_of_loading_and_scaling(
+    words: str, expected: tuple[bool, str | None], workloads: Workloads
+) -> None:
+    own = describe(workloads, f"log-{NEMOTRON_340B}{words}.out").configuration()
+    assert own is not None
+    assert (own.loads, own.fp8) == expected
+
+
+@pytest.mark.parametrize(("kind", "last", "loads"), [("load", 0, True), ("load", 49, False), ("save", 0, False)])
+def test_a_load_with_one_step_is_a_run_that_loads(kind: Any, last: int, loads: bool, workloads: Workloads) -> None:
+    event = Checkpoint(kind=kind, ranks=(0,), max_seconds=4.0)
+    own = describe(workloads, f"log-{NEMOTRON_340B}.out", Samples(checkpoints=(event,), last=last)).configuration()
+    assert own is not None
+    assert (own.loads, own.saves) == (loads, kind == "save")

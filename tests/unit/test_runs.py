@@ -21,6 +21,7 @@ from llmb.process import ProcessId
 from llmb.runs import record, store
 from llmb.runs.record import Attempt, RunRecord
 from llmb.state import COMPLETED, ENDS, FAILED, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.switches import Switches
 from llmb.workload import Workload
 
 Make = Callable[..., RunRecord]
@@ -53,6 +54,26 @@ def make(config: ClusterConfig, workloads: dict[str, Workload]) -> Make:
         return run
 
     return made
+
+
+def test_a_record_of_before_there_were_switches(make: Make) -> None:
+    run = make("a1")
+    path = run.directory / "llmb-run.json"
+    data = json.loads(path.read_text())
+    del data["job"]["switches"]
+    for name in ("packages", "inputs", "gpu_memory_gb", "disk_gb", "cures"):
+        del data["launch"][name]
+    path.write_text(json.dumps(data))
+    assert record.load(run.directory) == run
+
+
+def test_a_record_with_switches_reads_back_equal(make: Make) -> None:
+    run = make("a1")
+    switches = Switches(tokenizer="hub", mounts=("/a:/b",), load_checkpoint="/c", profile_start=0, gpu_metrics=True)
+    launch = replace(run.launch, inputs=("/c/weights/*",), cures={"HF_TOKEN": "ask"}, gpu_memory_gb=80.0, disk_gb=1.5)
+    kept = replace(run, job=replace(run.job, switches=switches), launch=launch)
+    record.save(kept)
+    assert record.load(run.directory) == kept
 
 
 @pytest.mark.parametrize("workload", ["nemotron-h_56b", "nemotron4_15b", "llama3.1_8b"])

@@ -45,3 +45,33 @@ def test_a_line_that_is_no_secret_is_named_without_its_text(kept: Path) -> None:
     with pytest.raises(LlmbError, match="secrets:2 is not of the form NAME=value") as raised:
         secrets.find(("OTHER_KEY",), {})
     assert "abcdef" not in raised.value.message
+
+
+def test_a_secret_is_kept_beside_the_others(kept: Path) -> None:
+    text = kept.read_text()
+    secrets.save({"HF_TOKEN": "new", "APP_SECRET": "a=b"})
+    assert secrets.find(("HF_TOKEN", "APP_SECRET", "NGC_API_KEY"), {}) == {
+        "HF_TOKEN": "new", "APP_SECRET": "a=b", "NGC_API_KEY": "quoted"
+    }  # fmt: skip
+    assert {line for line in text.splitlines() if "HF_TOKEN" not in line} <= {*kept.read_text().splitlines()}
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert {"HF_TOKEN", "APP_SECRET", "NGC_API_KEY"} <= {*secrets.names()}
+
+
+def test_the_first_secret_makes_the_file(home: Path) -> None:
+    secrets.save({})
+    assert not (home / ".config").exists()
+    secrets.save({"HF_TOKEN": "x"})
+    path = home / ".config" / "llmb" / "secrets"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("HF_TOKEN=x\n", 0o600)
+
+
+def test_a_secret_is_one_line(home: Path) -> None:
+    with pytest.raises(LlmbError, match="HF_TOKEN has more than one line"):
+        secrets.save({"HF_TOKEN": "x\ny"})
+
+
+def test_nothing_is_added_to_a_file_that_others_read(kept: Path) -> None:
+    kept.chmod(0o644)
+    with pytest.raises(LlmbError, match="others can read"):
+        secrets.save({"HF_TOKEN": "x"})

@@ -6,14 +6,22 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from llmb import shell
 from llmb.errors import LlmbError
 
 NOWHERE = "/nowhere/program"
+
+
+def test_what_is_given_is_its_standard_input() -> None:
+    assert shell.run(["cat"], given="käse").out == "käse"
+    assert shell.run(["cat"]).out == ""
 
 
 def test_a_run_gives_code_and_output(tmp_path: Path) -> None:
@@ -84,3 +92,49 @@ def test_many_items_are_worked_on_in_order_however_many() -> None:
 def test_what_fails_among_many_is_raised() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         shell.map_many(int, [*["1"] * shell.WORTH_PROCESSES, "x"])
+
+
+def test_what_is_fed_arrives_and_what_it_prints_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "log"
+    with shell.feed(["wc", "-c"], log) as (process, write):
+        for _ in range(5):
+            write(bytes(1_000_000))
+    assert (process.returncode, log.read_text().split()) == (0, ["5000000"])
+
+
+def test_one_that_reads_no_more_is_told_and_its_reason_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(BrokenPipeError), shell.feed(["sh", "-c", "echo full >&2; exit 7"], log) as (process, write):
+        write(bytes(shell.PIPE * 4))
+    assert (process.returncode, log.read_text()) == (7, "full\n")
+
+
+def test_what_is_fed_ends_with_the_one_who_feeds(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), shell.feed(["cat"], tmp_path / "log") as (process, _):
+        raise KeyError
+    assert process.returncode == -9
+
+
+def test_a_stopped_program_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    stop, log = threading.Event(), tmp_path / "log"
+    raised: list[shell.StoppedError] = []
+
+    def run() -> None:
+        try:
+            shell.run_logged(["sh", "-c", "sleep 600 & echo $!; wait"], log, stop=stop)
+        except shell.StoppedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    below = psutil.Process(int(log.read_text()))
+    stop.set()
+    thread.join()
+    assert len(raised) == 1
+    while below.is_running() and below.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -148,8 +148,9 @@ def test_all_that_stands_in_the_way_is_told_once(items: list[Prepared]) -> None:
 def test_what_cannot_be_launched_is_a_fault_of_its_place(
     workloads: dict[str, Workload], plugins: Plugins, tmp_path: Path
 ) -> None:
-    config = ClusterConfig(cluster_type="local", gpu_type="h100", llmb_install=tmp_path)
-    plan = planned(workloads, config, workload="nemotron4_15b", scales=(16,), dtypes=("fp8",), repeats=3)
+    config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=tmp_path)
+    tiny = {"workload": "nemotron4_tiny", "scales": (2,), "dtypes": ("bf16",), "params": {"tp": (2,)}}
+    plan = planned(workloads, config, **tiny, repeats=3)
     found, faults = prepare(plan, plugins, config)
     assert found == []
     assert [fault.place for fault in faults] == ["l:2"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from llmb import typed
 from llmb.errors import InputFaults
-from llmb.workload import BatchRule, Row, Scales, Size, Workload, read_workload
+from llmb.workload import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
 from llmb.yamlfile import Document
 
 counts = st.integers(min_value=1, max_value=1 << 20)
@@ -190,6 +191,39 @@ def test_a_row_of_less_than_one_is_refused(name: str) -> None:
 def test_a_row_for_nothing_is_refused(name: str) -> None:
     with pytest.raises(InputFaults, match="a row is for at least one gpu and one dtype"):
         read_size(rows=[row(**{name: []})])
+
+
+def test_a_row_says_what_nemo_is_told_and_what_a_gpu_must_have() -> None:
+    overlap = {"fp8": "userbuffers_x", "bf16": None}
+    found = read_size(
+        rows=[row(dtype=["fp8", "bf16"], cuda_graphs=True, userbuffers=overlap, memory_gb=80)],
+        nemo={"recipe": "x_1b", "flops_name": "x", "vocab": 8, "environment": {"A": "1"}},
+        checkpoint={"size_gb": 15, "save": {"h100": "8..32"}, "load": {"h100": 16}},
+    )
+    (own,) = found.rows
+    assert (own.cuda_graphs, own.userbuffers, own.memory_gb) == (True, overlap, 80)
+    assert found.nemo == NemoRecipe(recipe="x_1b", flops_name="x", vocab=8, environment={"A": "1"})
+    assert found.checkpoint == Checkpoint(size_gb=15, save={"h100": Scales((8, 16, 32))}, load={"h100": 16})
+
+
+def test_user_buffers_are_of_the_rows_own_dtypes() -> None:
+    with pytest.raises(InputFaults, match=r"rows\.0\.userbuffers\.fp8: 'fp8' is not a dtype of this row") as caught:
+        read_size(rows=[row(userbuffers={"fp8": "userbuffers_x"})])
+    assert caught.value.faults[0].hint == "the row is for bf16"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nemo": {"recipe": "x", "flops_name": "x"}}, "nemo: 'vocab' is missing"),
+        ({"nemo": {"recipe": "x", "flops_name": "x", "vocab": 0}}, "'vocab' must be 1 or more, not 0"),
+        ({"nemo": {"recipe": "x", "flops_name": "x", "vocab": 8, "gatd": True}}, "nemo.gatd: 'gatd' is not a key here"),
+        ({"checkpoint": {"size_gb": 1, "save": {"h100": "8..60"}}}, "checkpoint.save.h100: '8..60': doubling 8"),
+    ],
+)
+def test_what_is_wrong_beside_the_rows_has_its_place(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputFaults, match=re.escape(said)):
+        read_size(**changes)
 
 
 def test_two_rows_for_one_case_are_refused() -> None:

@@ -44,20 +44,41 @@ def _check_keys(given: set[str], known: set[str], place: str) -> None:
 def _read_value(kind: Any, raw: object, place: str) -> Any:
     origin = get_origin(kind)
     if origin is types.UnionType:
-        inner = next(arg for arg in get_args(kind) if arg is not type(None))
-        return None if raw is None else _read_value(inner, raw, place)
+        return _read_union(get_args(kind), raw, place)
     if origin is Literal:
         return _read_choice(get_args(kind), raw, place)
+    if origin is tuple:
+        return _read_list(get_args(kind)[0], raw, place)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return read_object(kind, raw, place)
     return _read_plain(kind, raw, place)
 
 
-def _read_choice(choices: tuple[str, ...], raw: object, place: str) -> str:
+def _read_union(kinds: tuple[Any, ...], raw: object, place: str) -> Any:
+    if raw is None and type(None) in kinds:
+        return None
+    inner = [kind for kind in kinds if kind is not type(None)]
+    return _read_value(inner[0], raw, place) if len(inner) == 1 else _read_one_of(inner, raw, place)
+
+
+def _read_one_of(kinds: list[Any], raw: object, place: str) -> Any:
+    """One of several objects, told apart by the word that each has under `kind`."""
+    tags: dict[str, Any] = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
+    tag = raw.get("kind") if isinstance(raw, dict) else next(iter(tags))
+    return read_object(tags[_read_choice(tuple(tags), tag, f"{place}.kind")], raw, place)
+
+
+def _read_list(kind: Any, raw: object, place: str) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        raise RefusedError(place, f"is {shown(raw)}", "write a list in brackets")
+    return tuple(_read_value(kind, item, f"{place}[{number}]") for number, item in enumerate(raw))
+
+
+def _read_choice(choices: tuple[Any, ...], raw: object, place: str) -> Any:
     for choice in choices:
-        if raw == choice:
+        if raw == choice and type(raw) is type(choice):
             return choice
-    raise RefusedError(place, f"is {shown(raw)}", f"choose one of {', '.join(choices)}")
+    raise RefusedError(place, f"is {shown(raw)}", f"choose one of {', '.join(map(str, choices))}")
 
 
 def _read_plain(kind: type, raw: object, place: str) -> object:

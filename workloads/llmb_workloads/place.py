@@ -23,22 +23,33 @@ class Place:
 
 
 def place_from(environ: Mapping[str, str]) -> Place:
+    """The place that the environment gives, whose process can meet the others of its run."""
+    place = rank_from(environ)
+    _check_meeting_point(environ, place.world)
+    return place
+
+
+def rank_from(environ: Mapping[str, str]) -> Place:
     """The place that the environment gives: torchrun's names, else srun's, else alone."""
-    names = next((names for names in SPELLINGS if names[0] in environ), None)
+    names = _spelling(environ)
     if names is None:
         return Place(rank=0, world=1, local_rank=0)
     rank, world, local_rank = (_count(environ, name, names[0]) for name in names)
     if rank >= world:
         raise RefusedError("environment", f"{names[0]} {rank} is not below {names[1]} {world}", "mend the start")
-    _check_meeting_point(environ, names[0], world)
     return Place(rank=rank, world=world, local_rank=local_rank)
 
 
-def _check_meeting_point(environ: Mapping[str, str], known_by: str, world: int) -> None:
+def _spelling(environ: Mapping[str, str]) -> tuple[str, str, str] | None:
+    return next((names for names in SPELLINGS if names[0] in environ), None)
+
+
+def _check_meeting_point(environ: Mapping[str, str], world: int) -> None:
     missing = [name for name in MEETING_POINT if not environ.get(name)]
+    names = _spelling(environ)
     # A process alone meets nobody.
-    if world > 1 and missing:
-        cause = f"{known_by} is set, {' and '.join(missing)} not"
+    if names is not None and world > 1 and missing:
+        cause = f"{names[0]} is set, {' and '.join(missing)} not"
         cure = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
         raise RefusedError("environment", cause, cure)
 

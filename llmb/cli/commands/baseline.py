@@ -31,13 +31,14 @@ def accept(context: Context, name: str, runs: tuple[str, ...], replace: bool, wi
     from llmb.cli.reporting import judged, results_of
     from llmb.errors import UsageError
     from llmb.measure import parse_window
-    from llmb.results import SUCCESS
-    from llmb.results.export import accept_baseline
-    from llmb.verdict import INVALID
+    from llmb.results.export import accept_baseline, why_left_out
 
     chosen = parse_window(window) if window is not None else None
     results = judged(context, results_of(context, context.runs(runs), chosen))
-    good = [result for result in results if result.status == SUCCESS and result.verdict != INVALID]
+    good = [result for result in results if why_left_out(result) is None]
+    for result in results:
+        if (why := why_left_out(result)) is not None:
+            say(f"left out: {result.run} {result.experiment}: {why}")
     if not good:
         raise UsageError("no run to accept has succeeded", hint="llmb-run results shows the runs")
     path = accept_baseline(context.config.llmb_install, name, good, time.time(), replace=replace)

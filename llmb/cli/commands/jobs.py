@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
 
 
 @click.group("jobs", invoke_without_command=True)
+@click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @options.install_option
 @click.pass_context
-def group(click_context: click.Context) -> None:
+def group(click_context: click.Context, fmt: str | None) -> None:
     """List, follow and end submitted runs (list when nothing else is asked)."""
-    if click_context.invoked_subcommand is None:
-        click_context.invoke(list_, fmt="table", live=False)
+    from llmb.errors import UsageError
+
+    command = click_context.invoked_subcommand
+    if command is None:
+        click_context.invoke(list_, fmt=fmt or "table", live=False)
+    elif fmt is not None:
+        raise UsageError("--format before the command is for the list alone", hint=f"jobs {command} --help")
 
 
 @group.command("list")
@@ -35,12 +42,12 @@ def group(click_context: click.Context) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
+    from llmb.cli.looking import states_of
     from llmb.cli.output import name_width, print_rows
-    from llmb.follow import poll
     from llmb.tables import Column, shorten
 
     runs = context.runs()
-    states = poll(context.need_cluster(), runs)
+    states = states_of(context, runs)
     rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
     if not rows:
         say("no run" + (" that has not ended" if live else " yet; submit some: llmb-run submit-all jobs.txt"))
@@ -72,17 +79,19 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
 
 @group.command("show")
 @click.argument("run")
+@click.option("--format", "fmt", type=click.Choice(["yaml", "json"]), default="yaml", help="Output format.")
 @options.install_option
 @pass_context
-def show(context: Context, run: str) -> None:
+def show(context: Context, run: str, fmt: str) -> None:
     """Show one run: its job, state, files and script."""
     import yaml
 
+    from llmb.cli.looking import states_of
     from llmb.cli.preview import job_data
-    from llmb.follow import poll
+    from llmb.tables import to_json
 
     found = context.runs((run,))[0]
-    state = poll(context.need_cluster(), [found])[found.id]
+    state = states_of(context, [found])[found.id]
     before = [
         {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
         for one in found.history
@@ -93,27 +102,43 @@ def show(context: Context, run: str) -> None:
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip
-    click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
+    click.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
 @group.command("logs")
 @click.argument("run")
 @click.option("-f", "--follow", "follow_", is_flag=True, help="Go on until the run has ended.")
 @click.option("--batch", is_flag=True, help="What the job's script printed, not the training.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt (else of the last).")
 @options.install_option
 @pass_context
-def logs(context: Context, run: str, follow_: bool, batch: bool) -> None:
+def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | None) -> None:
     """Print the log of one run."""
     from llmb.cli.tail import tail
     from llmb.follow import poll
 
     found = context.runs((run,))[0]
-    path = found.batch_log if batch else found.log
+    last = attempt is None or attempt == found.attempt
+    of = found if last else _attempt(found, attempt or 1)
     cluster = context.need_cluster()
-    printed = tail(path, sys.stdout, ended=lambda: not follow_ or poll(cluster, [found])[found.id].is_end)
-    if not printed:
-        state = poll(cluster, [found])[found.id]
-        say(f"{found.id} has no log yet: {state.state}{': ' + state.reason if state.reason else ''}")
+    go_on = follow_ and last
+    path = of.batch_log if batch else of.log
+    if tail(path, sys.stdout, ended=lambda: not go_on or poll(cluster, [found])[found.id].is_end):
+        return
+    if not last:
+        say(f"attempt {of.attempt} of {found.id} left no log")
+        return
+    state = poll(cluster, [found])[found.id]
+    say(f"{found.id} has no log yet: {state.state}{': ' + state.reason if state.reason else ''}")
+
+
+def _attempt(run: RunRecord, number: int) -> RunRecord:
+    """The run as it was in an earlier attempt. Raises UsageError."""
+    from llmb.errors import UsageError
+
+    if number > run.attempt:
+        raise UsageError(f"{run.id} has no attempt {number}", hint=f"its last is {run.attempt}")
+    return replace(run, attempt=number)
 
 
 @group.command("wait")
@@ -123,11 +148,11 @@ def logs(context: Context, run: str, follow_: bool, batch: bool) -> None:
 @pass_context
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS to their end, all that have not ended without names. Ctrl-C stops waiting, not the jobs."""
-    from llmb.follow import poll
+    from llmb.cli.looking import states_of
 
     found = context.runs(runs)
     if not runs:
-        states = poll(context.need_cluster(), found)
+        states = states_of(context, found)
         found = [run for run in found if not states[run.id].is_end]
     if not found:
         ended = "every run has ended; llmb-run results shows what they measured"

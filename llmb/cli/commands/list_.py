@@ -1,74 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run list`: the workloads, and with -w every row of one."""
+"""`llmb-run list`: the workloads, with -w every row of one; and the published figures."""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
+from llmb.cli.context import Context, pass_context, say
 
 if TYPE_CHECKING:
-    from llmb.workload import Row, Workload
+    from llmb.tables import Column
 
 
 @click.command("list")
 @click.option("-w", "--workload", metavar="W", help="Show every configuration of one workload.")
+@click.option("--published", is_flag=True, help="Show the published figures that runs are compared with.")
+@click.option("--check", is_flag=True, help="Of what is published, show what does not follow from its step time.")
 @options.format_option
 @pass_context
-def command(context: Context, workload: str | None, fmt: str) -> None:
+def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
     """Show the workloads that can be run."""
-    from llmb.cli.output import print_rows
+    from llmb import listing
     from llmb.names import find_workload
-    from llmb.tables import Column
 
-    if workload is None:
-        headings = ("workload", "size", "gpu_types", "dtypes", "scales")
-        rows = [row for item in context.workloads.values() for row in _sizes(item)]
-        print_rows([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in headings], rows, fmt)
+    key = None if workload is None else find_workload(workload, list(context.workloads))
+    if published or check:
+        _print_published(context, [key] if key else list(context.workloads), check, fmt)
+    elif key is None:
+        _print(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
+    else:
+        _print(listing.ROWS, listing.configurations(context.workloads[key]), fmt)
+
+
+def _print_published(context: Context, keys: Sequence[str], check: bool, fmt: str) -> None:
+    from llmb import listing
+    from llmb.recompute import TOLERANCE, disagreements
+
+    found = {key: context.figures([key]) for key in keys}
+    count = sum(map(len, found.values()))
+    if not check:
+        _print(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
+        say(f"{count} published figures" if count else "nothing is published")
         return
-    chosen = context.workloads[find_workload(workload, list(context.workloads))]
-    numbers = ("layers", "tp", "pp", "cp", "vp", "mbs", "gbs")
-    columns = [Column(key=name, heading=name.capitalize()) for name in ("size", "gpu", "dtype", "scales")]
-    columns += [Column(key=name, heading=name.upper() if len(name) < 4 else "Layers", right=True) for name in numbers]
-    columns.append(Column(key="scaling", heading="Scaling"))
-    print_rows(columns, _configurations(chosen), fmt)
+    wrong = [one for key in keys for one in disagreements(found[key], context.workloads[key])]
+    _print(listing.CHECKED, listing.checked(wrong), fmt)
+    rows = len({one.figure for one in wrong})
+    what = f"{len(wrong)} printed values in {rows} of them do not follow" if wrong else "all printed values follow"
+    say(f"{count} published figures checked: {what} (tolerance: {TOLERANCE})")
 
 
-def _sizes(workload: Workload) -> list[dict[str, Any]]:
-    return [
-        {
-            "workload": workload.key,
-            "size": name,
-            "gpu_types": ", ".join(size.gpu_types()),
-            "dtypes": ", ".join(dict.fromkeys(dtype for row in size.rows for dtype in row.dtype)),
-            "scales": _span([count for row in size.rows for count in row.scales.counts]),
-        }
-        for name, size in workload.sizes.items()
-    ]
+def _print(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], fmt: str) -> None:
+    """Print rows: all that is known of them to programs, to people what the columns show."""
+    from llmb import listing
+    from llmb.cli.output import print_rows
 
-
-def _configurations(workload: Workload) -> list[dict[str, Any]]:
-    return [
-        {
-            "size": name, "gpu": ", ".join(row.gpu), "dtype": ", ".join(row.dtype), "scales": _span(row.scales.counts),
-            "layers": row.layers or size.model.layers, "tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp,
-            "mbs": row.mbs, "gbs": row.gbs.text, "scaling": _scaling(row),
-        }
-        for name, size in workload.sizes.items()
-        for row in size.rows
-    ]  # fmt: skip
-
-
-def _scaling(row: Row) -> str:
-    return "strong" if row.strong_scaling else "weak"
-
-
-def _span(counts: Any) -> str:
-    """``16..2048`` for the powers of two between, else the counts themselves."""
-    counts = sorted(set(counts))
-    doubling = all(later == 2 * earlier for earlier, later in itertools.pairwise(counts))
-    return f"{counts[0]}..{counts[-1]}" if doubling and len(counts) > 2 else ", ".join(map(str, counts))
+    if fmt == "csv":  # a list is written as people read it, not as JSON
+        shown = {column.key: column.show for column in columns}
+        rows = [
+            {key: shown[key](value) if isinstance(value, list) else value for key, value in row.items()
+             if not isinstance(value, dict)}
+            for row in rows
+        ]  # fmt: skip
+    print_rows(listing.everything(columns, rows) if fmt in ("json", "csv") else columns, rows, fmt)

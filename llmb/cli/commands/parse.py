@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context, say
+from llmb.cli.context import Context, pass_context
 
 
 @click.command("parse")
@@ -41,6 +41,7 @@ def command(
     chosen = parse_window(window) if window is not None else None
     logs = last_attempts(find_logs(folder))
     if not logs:
-        say(f"no log-*.out below {folder}")
+        hint = "name the folder that holds them: llmb-run parse DIR"
+        raise UsageError(f"there is no training log (log-*.out or log-*.out.gz) below {folder}", hint=hint)
     results = results_of_files(context, logs, chosen, gpu_type)
     return print_report(judged(context, results, reference), fmt, full_names=full_names)

@@ -16,6 +16,7 @@ from llmb.cli.context import Context, pass_context, say
 )
 @options.window_option
 @options.reference_option
+@click.option("--exclude-cancelled", is_flag=True, help="Leave out runs that were cancelled.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
 @options.format_or_junit_option
 @options.install_option
@@ -26,6 +27,7 @@ def command(
     workloads: tuple[str, ...],
     window: str | None,
     reference: str | None,
+    exclude_cancelled: bool,
     full_names: bool,
     fmt: str,
 ) -> int:
@@ -35,6 +37,7 @@ def command(
     """
     from llmb.cli.reporting import judged, print_report, results_of
     from llmb.measure import parse_window
+    from llmb.runs.store import was_cancelled
     from llmb.select import split_name
 
     chosen = parse_window(window) if window is not None else None
@@ -46,4 +49,10 @@ def command(
     ]
     if not found:
         say("no run yet; submit some: llmb-run submit-all jobs.txt")
-    return print_report(judged(context, results_of(context, found, chosen), reference), fmt, full_names=full_names)
+    results = results_of(context, found, chosen)
+    if cancelled := {run.id for run in found if was_cancelled(run)}:
+        if exclude_cancelled:
+            results = [result for result in results if result.run not in cancelled]
+        done = "left out" if exclude_cancelled else "counted as failed; --exclude-cancelled leaves out"
+        say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
+    return print_report(judged(context, results, reference), fmt, full_names=full_names)

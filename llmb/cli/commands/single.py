@@ -1,31 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run single`: one configuration, given by flags."""
+"""`llmb-run single`: one configuration, given by flags, or by the variables of the older launch scripts."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
+from llmb.cli.context import Context, pass_context, say
 
 
 @click.command("single")
 @click.option("-w", "--workload", required=True, metavar="W", help="Workload, in any spelling.")
 @click.option("-s", "--size", metavar="SIZE", help="Model size (else the workload's default).")
 @click.option("--dtype", metavar="D", help="Precision (else the workload's default).")
-@click.option("--scale", required=True, type=click.IntRange(min=1), metavar="N", help="GPU count.")
+@click.option("--scale", type=click.IntRange(min=1), metavar="N", help="GPU count (else JOB_TOTAL_GPUS).")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, metavar="N", help="Run it N times.")
-@click.option("-p", "--profile", is_flag=True, help="Profile it.")
-@click.option("--strong-scaling", is_flag=True, help="Keep the global batch constant over scales.")
 @options.submit_options
 @pass_context
-def command(context: Context, /, **flags: Any) -> int:
-    """Submit one configuration."""
-    from llmb.cli import submission
+@click.pass_context
+def command(click_context: click.Context, context: Context, /, **flags: Any) -> int:
+    """Submit one configuration.
+
+    JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE and the other variables of the older launch scripts count below the
+    options; those that are used are said.
+    """
+    from llmb.cli import direct, submission
+    from llmb.errors import UsageError
     from llmb.job import JobList, JobRequest
 
+    source = click.core.ParameterSource.COMMANDLINE
+    given = {name for name in flags if click_context.get_parameter_source(name) is source}
+    given |= {name for name, _, _ in (item.partition("=") for item in flags["params"])}
+    found = direct.read_variables(flags, given, os.environ)
+    flags = found.flags
+    for text in found.said:
+        say(f"note: {text}")
+    if flags["scale"] is None:
+        raise UsageError("the GPU count is missing", hint="--scale N, or JOB_TOTAL_GPUS=N before the command")
+    direct.check_cluster_type(os.environ, context.config.cluster_type)
     request = JobRequest(
         workload=flags["workload"],
         size=flags["size"],
@@ -33,6 +48,27 @@ def command(context: Context, /, **flags: Any) -> int:
         scales=(flags["scale"],),
         repeats=flags["repeats"],
         profile=flags["profile"],
-        strong_scaling=flags["strong_scaling"],
     )
-    return submission.run(context, JobList(requests=(request,)), submission.Options.from_flags(flags))
+    flags["gpu_type"] = flags["gpu_type"] or _only_gpu_type(context, request)
+    try:
+        return submission.run(context, JobList(requests=(request,)), submission.Options.from_flags(flags))
+    except UsageError as error:
+        raise direct.name_variables(error, found.used) from error
+
+
+def _only_gpu_type(context: Context, request: Any) -> str | None:
+    """The one GPU type of the cluster that the workload runs on, where that is not the cluster's default."""
+    from llmb.errors import UsageError
+    from llmb.plan import resolve
+
+    config = context.config
+    try:
+        workload, size = resolve(request, context.workloads, config.gpu_type)
+    except UsageError:  # the plan says so, with all else that is wrong
+        return None
+    types = dict.fromkeys([config.gpu_type, *config.gpu_types])
+    able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
+    if config.gpu_type in able or len(able) != 1:
+        return None
+    say(f"note: {workload.key} {size} runs on {able[0]} alone of this cluster's GPU types")
+    return able[0]

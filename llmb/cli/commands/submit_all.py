@@ -23,7 +23,6 @@ _FILE = click.Path(path_type=Path)
 @click.option("--dtype", "dtypes", multiple=True, callback=options.words, metavar="D", help="Only these dtypes.")
 @click.option("--workloads", multiple=True, callback=options.words, metavar="W", help="Only these, as key or key_size.")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Run each configuration N times.")
-@click.option("-p", "--profile", is_flag=True, help="Profile every job.")
 @options.submit_options
 @pass_context
 def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
@@ -49,7 +48,7 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
     from llmb.joblist import read_job_list
     from llmb.select import Selection, adjust, discover, narrow
 
-    names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile")
+    names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile", "strong_scaling")
     selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})
     how = submission.Options.from_flags(flags)
     if joblist is not None:

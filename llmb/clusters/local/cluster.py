@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb import programs
+from llmb import programs, secrets
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
 from llmb.clusters.local import journal, preflight, queue, script, states
@@ -55,7 +55,8 @@ class LocalCluster:
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
         faults = [fault for launch in launches for fault in preflight.faults_of(launch, self.config, self.found)]
-        return list(dict.fromkeys([*faults, *checks.faults_of_place(self.config, self.digest)]))
+        faults += checks.faults_of_secrets(launches, self.environ)
+        return list(dict.fromkeys([*faults, *checks.faults_of_place(self.config, self.digest, launches)]))
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script of ``launch``: the runner executes what this text says. Pure."""
@@ -111,12 +112,13 @@ class LocalCluster:
             raise LlmbError(f"{run.script} wants the programs {wanted}, which are gone", hint="submit the job again")
 
     def _entry(self, run: RunRecord) -> queue.Entry:
-        names = (*self.config.pass_environment, *run.launch.secrets)
+        kept = secrets.find(run.launch.secrets, self.environ)
+        passed = queue.base_environment(self.environ, self.config.pass_environment)
         return queue.Entry(
             id=run.stamp.id,
             directory=run.place.absolute(),
             argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
-            environment=queue.base_environment(self.environ, names),
+            environment={**passed, **kept},
         )
 
     def _keep_going(self) -> str | None:

@@ -59,4 +59,5 @@ def faults_of(launch: Launch, config: ClusterConfig, found: Found) -> Iterator[F
             message=f"{launch.name} needs {launch.ranks_per_node} GPUs, and this machine has {found.gpus}",
             hint="choose a smaller scale; nvidia-smi -L lists the GPUs",
         )
+    yield from checks.faults_of_launch(launch, config)
     yield from checks.faults_of_venv(launch, config)

@@ -8,6 +8,7 @@ import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from llmb import shell
 from llmb.errors import LlmbError
@@ -100,6 +101,7 @@ def portions(words: Sequence[str]) -> Iterator[str]:
         yield ",".join(held)
 
 
+@cache
 def _user() -> pwd.struct_passwd | None:
     try:
         return pwd.getpwuid(os.getuid())

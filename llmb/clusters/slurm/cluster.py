@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from llmb import programs, secrets
 from llmb.clusters.base import Pace, UnclearError
@@ -20,7 +21,7 @@ from llmb.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.state import JobState
 
-PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0)
+PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 
 
 def create(config: ClusterConfig) -> SlurmCluster:
@@ -66,7 +67,8 @@ class SlurmCluster:
         """
         if (job_id := rundir.read(run).job_id) is not None:
             return job_id
-        programs.stage(self.config.llmb_install)
+        if not Path(self._setting.programs).is_dir():  # else reading all programs for each job costs more than the job
+            programs.stage(self.config.llmb_install)
         values = secrets.find(run.launch.secrets, self.client.environ)
         argv = ["sbatch", "--parsable", str(run.script)]
         try:

@@ -20,14 +20,19 @@ from llmb.state import FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
 
 YOUNG = 300.0  # seconds after its submission in which a job may be missing for a while
 MISSING = 60.0  # seconds that it must then be missing for
+BRIEF = 6.0  # seconds for the answer to a question that nobody has asked before
 OVERDUE = 600.0  # seconds over its limit after which a job that accounting calls running is looked for in the queue
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds that an accounting that failed is left alone
 
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What one command remembers between polls: the accounting's health, and since when a job is missing."""
+    """What one command remembers between polls: the accounting's health, and since when a job is missing.
 
+    ``is_patient``: whether Slurm was asked before; a command that asks once waits only briefly for an answer.
+    """
+
+    is_patient: bool = False
     has_accounting: bool = True
     rest_until: float = 0.0
     rest: float = _FIRST_REST
@@ -75,8 +80,20 @@ class Poller:
     client: Client
     memory: Memory
 
+    @property
+    def asker(self) -> Client:
+        """The client as patient as it shall be now."""
+        brief = min(BRIEF, self.client.ask_seconds)
+        return self.client if self.memory.is_patient else replace(self.client, ask_seconds=brief)
+
     def states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
         """The state of each run by its id. Raises SilentError where neither accounting nor queue answers."""
+        try:
+            return self._states(runs)
+        finally:
+            self.memory.is_patient = True
+
+    def _states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
         views = {run.id: View(run=run, told=rundir.read(run)) for run in runs}
         by_job = {view.job_id: view for view in views.values() if view.job_id is not None}
         for row in self._accounted(by_job):
@@ -98,13 +115,13 @@ class Poller:
         by_name = {name_of(run): run for run in runs if run.id not in found}
         if not by_name:
             return found
-        for row in rows.queued(self.client, names=list(by_name)):
+        for row in rows.queued(self.asker, names=list(by_name)):
             _keep_first(found, by_name, row)
         left = {name: run for name, run in by_name.items() if run.id not in found}
         if left and self.memory.has_accounting:
             age = time.time() - min(run.submitted_at for run in left.values())
             try:
-                listed = rows.accounted(self.client, names=list(left), within=age + YOUNG)
+                listed = rows.accounted(self.asker, names=list(left), within=age + YOUNG)
             except LlmbError as error:
                 self._note_accounting(error)
                 if self.memory.has_accounting:
@@ -119,7 +136,7 @@ class Poller:
         if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
             return []
         try:
-            found = rows.accounted(self.client, ids=list(by_job))
+            found = rows.accounted(self.asker, ids=list(by_job))
         except LlmbError as error:
             self._note_accounting(error)
             return []
@@ -139,7 +156,7 @@ class Poller:
         if not by_job:
             return []
         try:
-            found = rows.queued(self.client, ids=list(by_job))
+            found = rows.queued(self.asker, ids=list(by_job))
         except SilentError:
             raise
         except LlmbError as error:  # nobody here to ask, or a question it refuses: nothing is known either way
@@ -161,6 +178,8 @@ class Poller:
             return replace(state, reason=f"ran longer than its limit of {clock(view.run.launch.time_limit)}")
         if state.state != FAILED:
             return state
+        if (said := rundir.lost_node(view.run)) is not None:
+            return replace(state, state="NODE_FAIL", reason=said)
         # Accounting keeps seven bits of it: 137 comes back as 9.
         codes = (view.told.exit_code, state.exit_code)
         known = next((code for code in codes if code is not None), None)
@@ -168,7 +187,7 @@ class Poller:
 
     def _exit_code(self, job_id: str | None) -> int | None:
         try:
-            return rows.exit_code(self.client, job_id) if job_id is not None else None
+            return rows.exit_code(self.asker, job_id) if job_id is not None else None
         except LlmbError:  # the state stands without it
             return None
 
@@ -181,6 +200,8 @@ class Poller:
         before = view.accounted or last_seen(run)
         if not _is_ours(run):
             return replace(before, reason=f"{what}, or hides it: it is another user's")
+        if time.monotonic() < self.memory.rest_until:
+            return replace(before, reason=f"{what}, and its accounting does not answer")
         now = time.time()
         missing = now - self.memory.missing.setdefault(run.id, now)
         # Accounting that still has it may be about to tell its end.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmb import secrets
 from llmb.clusters import checks
 from llmb.clusters.slurm import fits, script
 from llmb.clusters.slurm.client import Client, SilentError, last_line
@@ -36,8 +35,8 @@ def knows_segment(client: Client, config: ClusterConfig) -> bool:
 def check(launches: Sequence[Launch], setting: Setting, client: Client, digest: str) -> list[Fault]:
     """Every fault of these launches and of this place."""
     faults = [fault for launch in launches for fault in _own_faults(launch, setting)]
-    faults += _secret_faults(launches, client)
-    faults += checks.faults_of_place(setting.config, digest)
+    faults += checks.faults_of_secrets(launches, client.environ)
+    faults += checks.faults_of_place(setting.config, digest, launches)
     faults += _slurm_faults(launches, setting, client)
     return list(dict.fromkeys(faults))
 
@@ -48,6 +47,7 @@ def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
         script.render(launch, _stamp(launch, setting), setting)
     except LlmbError as error:
         yield Fault(message=f"{launch.name}: {error.message}", hint=error.hint)
+    yield from checks.faults_of_launch(launch, setting.config)
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
@@ -55,23 +55,12 @@ def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
     if launch.image is None:
         yield Fault(message=f"{launch.name} has no image", hint="slurm.container: none runs it from an environment")
     elif not (path := image_path(launch.image, setting.config)).exists():
-        yield Fault(message=f"the image {path} is not there", hint=hint)
+        by_itself = "" if str(path) == launch.image else f", or for it alone llmb-install image {launch.image}"
+        yield Fault(message=f"the image {path} is not there", hint=hint + by_itself)
     for mount in script.mounts(launch, _stamp(launch, setting), setting):
         if "," in mount or mount.count(":") > 2:
             message = f"{mount} cannot be mounted: pyxis takes commas and colons for its own"
             yield Fault(message=message, hint="choose folders without them")
-
-
-def _secret_faults(launches: Sequence[Launch], client: Client) -> Iterator[Fault]:
-    names = list(dict.fromkeys(name for launch in launches for name in launch.secrets))
-    try:
-        found = secrets.find(names, client.environ)
-    except LlmbError as error:
-        yield Fault(message=error.message, hint=error.hint)
-        return
-    for name in names:
-        if name not in found:
-            yield Fault(message=f"{name} is not set", hint=f"export it, or keep it in {secrets.SECRETS_FILE}")
 
 
 def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client) -> Iterator[Fault]:

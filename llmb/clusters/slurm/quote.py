@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import lru_cache
 
 from llmb.errors import UsageError
 
@@ -13,6 +14,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:;=+@%\[\]<>^*-]+")
 
 
+@lru_cache(maxsize=1024)  # the jobs of a list have most of their words in common
 def bash(text: str, *, always: bool = False) -> str:
     """``text`` as one word of bash, in quotes where it needs them or ``always``. Raises UsageError for a NUL."""
     if "\0" in text:
@@ -24,6 +26,7 @@ def bash(text: str, *, always: bool = False) -> str:
     return "$'" + _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", escaped) + "'"
 
 
+@lru_cache(maxsize=256)
 def directive(text: str) -> str:
     """``text`` as the value of an option on an #SBATCH line. Raises UsageError for a line break."""
     if _PLAIN.fullmatch(text):

@@ -36,7 +36,7 @@ def sbatch_options(
         **resources(launch, config),
         "segment": _segment(launch, config) if knows_segment else None,
     }
-    given = (config.slurm or SlurmConfig()).args
+    given = {**(config.slurm or SlurmConfig()).args, **launch.slurm_args}
     options |= {name.strip("-").replace("_", "-"): value for name, value in given.items()}
     kept = {name: value for name, value in options.items() if value is not None and value is not False}
     return {name: None if value is True else str(value) for name, value in kept.items()}
@@ -50,7 +50,8 @@ def job_name(launch: Launch, stamp: Stamp) -> str:
 def resources(launch: Launch, config: ClusterConfig) -> dict[str, str | int | bool | None]:
     """Account, partition, GPUs and the rest of the configuration's options but for the segment."""
     own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
-    found = {name: option(name, launch, config) for name in SLURM_OPTIONS if name != "segment"}
+    slurm, kind = config.slurm or SlurmConfig(), kind_of(launch, config)
+    found = {name: slurm.option(name, kind) for name in SLURM_OPTIONS if name != "segment"}
     if own.partition is not None:
         found["partition"] = own.partition
     gres = own.gres if own.gres is not None else found["gres"]

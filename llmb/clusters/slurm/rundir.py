@@ -13,6 +13,9 @@ from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
 
 _TAIL = 16384  # bytes of a log's end
 _CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
+_LOST_NODE = re.compile(
+    r"^srun: error: (Node failure on \S+|Aborting, io error and missing step on node \d+)", re.MULTILINE
+)
 _DUE_TO = {"TIME LIMIT": TIMEOUT, "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED", "DEADLINE": "DEADLINE"}
 
 
@@ -50,6 +53,12 @@ def end_of(run: RunRecord, told: Told) -> JobState | None:
         return None
     state = COMPLETED if told.exit_code == 0 else FAILED
     return JobState(state=state, exit_code=told.exit_code, started=told.started, ended=told.ended)
+
+
+def lost_node(run: RunRecord) -> str | None:
+    """What srun said of a node that it lost; such a job may end FAILED, as the script itself goes on for a moment."""
+    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(_tail(path))]
+    return found[-1][1] if found else None
 
 
 def _log_end(run: RunRecord) -> str | None:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -19,6 +20,7 @@ NO_VENV = "<venv>"  # what a preview says where no environment is installed
 NO_IMAGE = "<image>"
 SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by its script
 PYXIS = "pyxis"
+WRITABLE_FROM = (25, 8)  # year and month of an image's release
 
 # The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
 # was submitted twice is run once.
@@ -94,6 +96,7 @@ class Setting:
 def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
     """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
     options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    variables = environment(launch, stamp, setting)
     parts = [
         "#!/bin/bash",
         *(_option(name, value) for name, value in options.items()),
@@ -106,9 +109,9 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         'cd "$llmb_work" || exit 1',
         *_files(launch),
         "",
-        *(f"export {name}={value}" for name, value in environment(launch, stamp, setting).items()),
+        *(f"export {name}={value}" for name, value in variables.items()),
         "",
-        " \\\n    ".join(_srun(launch, stamp, setting)) + ' >> "$llmb_log" 2>&1',
+        " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
     return "\n".join(parts) + "\n" + _LAST_ACT
 
@@ -154,7 +157,7 @@ def _files(launch: Launch) -> Iterator[str]:
         yield f"printf %s {bash(staged.text)} > {bash(staged.name)} || exit 1"
 
 
-def _srun(launch: Launch, stamp: Stamp, setting: Setting) -> Iterator[str]:
+def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Iterable[str]) -> Iterator[str]:
     """The words of the command that starts the ranks, those of one line together."""
     total = launch.nodes * launch.ranks_per_node
     yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
@@ -164,8 +167,10 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting) -> Iterator[str]:
         image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
         yield f"--container-image={bash(image)}"
         yield f"--container-mounts={bash(','.join(mounts(launch, stamp, setting)), always=True)}"
-        yield '--container-workdir="$llmb_work" --no-container-mount-home'
-        yield f"--container-env={','.join(_names(launch, stamp, setting))}"
+        writable = " --container-writable" if launch.image is not None and _is_writable(launch.image) else ""
+        yield f'--container-workdir="$llmb_work" --no-container-mount-home{writable}'
+        named = dict.fromkeys([*variables, *launch.secrets, *setting.config.pass_environment])
+        yield f"--container-env={','.join(named)}"  # else the image's own values would come over these
     rank = _RANK + ("" if setting.container else _THREADS) + 'exec "$@"'
     yield f"bash -c {bash(rank)} _"
     for wrapper in launch.wrappers:
@@ -175,7 +180,7 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting) -> Iterator[str]:
     yield " ".join(map(bash, [python(launch, setting), *what, *launch.args]))
 
 
-def _names(launch: Launch, stamp: Stamp, setting: Setting) -> list[str]:
-    """The variables that come before those of the image."""
-    named = (*environment(launch, stamp, setting), *launch.secrets, *setting.config.pass_environment)
-    return list(dict.fromkeys(named))
+def _is_writable(image: str) -> bool:
+    """Whether ranks write into the image's own folders: NeMo's from release 25.08 on."""
+    match = re.search(r"nemo[:+](\d\d)\.(\d\d)", image)
+    return match is not None and (int(match[1]), int(match[2])) >= WRITABLE_FROM

@@ -10,6 +10,8 @@ from llmb.state import KNOWN
 
 _NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
 
+_LAST_SIGNAL = 64  # 125 is Slurm's own word for a job that was out of memory
+
 
 def word(text: str) -> str:
     """The state that Slurm's ``text`` means: ``CANCELLED by 1000``, ``OUT_OF_ME+`` and the like. Unknown ones stay."""
@@ -31,7 +33,7 @@ def reason(text: str, told: str) -> str:
 def exit_code(text: str) -> int | None:
     """The exit code in ``code:signal``, as a shell gives it; None where there is none."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
-    if match is None:
+    if match is None or int(match[2]) > _LAST_SIGNAL:
         return None
     return 128 + int(match[2]) if int(match[2]) else int(match[1])
 

@@ -14,28 +14,29 @@ import psutil
 
 from llmb.errors import LlmbError
 
-_END_SECONDS = 15.0
+_END_SECONDS = 60.0
 
 
 def process_of(pid_file: Path, name: str) -> psutil.Process | None:
     """The process whose number is in ``pid_file``, if it runs and is called ``name``; a zombie does not run."""
     try:
         process = psutil.Process(int(pid_file.read_text()))
-        runs = process.status() != psutil.STATUS_ZOMBIE and process.name().startswith(name)
+        runs = _runs(process) and process.name().startswith(name)
     except (FileNotFoundError, ValueError, psutil.Error):
         return None
     return process if runs else None
 
 
 def end(pid_file: Path, name: str) -> None:
-    """End the daemon in order, and by force after 15 seconds; nothing where it does not run."""
+    """End the daemon in order, and by force after a minute; nothing where it does not run."""
     process = process_of(pid_file, name)
     if process is not None:
         _signal(process.pid, signal.SIGTERM)
-        with contextlib.suppress(LlmbError):
-            wait_for(lambda: process_of(pid_file, name) is None, _END_SECONDS, f"the end of {name}")
-        if process_of(pid_file, name) is not None:
-            _signal(process.pid, signal.SIGKILL)
+        with contextlib.suppress(LlmbError):  # not by the pid file, which goes first: munged and slurmctld write then
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
+        if _runs(process):
+            process.kill()
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
     pid_file.unlink(missing_ok=True)
 
 
@@ -46,8 +47,10 @@ def kill_with_steps(pid_file: Path, log: Path) -> None:
     ranks = [rank for step in steps for rank in _children(step)]
     slurmd = process_of(pid_file, "slurmd")
     # Those first who would tell of the end of the others.
-    for process in [*([slurmd] if slurmd is not None else []), *steps, *ranks]:
+    killed = [*([slurmd] if slurmd is not None else []), *steps, *ranks]
+    for process in killed:
         _signal(process.pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(_runs, killed)), _END_SECONDS, "the end of a node's processes")
     pid_file.unlink(missing_ok=True)
 
 
@@ -70,6 +73,13 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise LlmbError(f"waited {seconds:g} s in vain for {what}")
         time.sleep(0.05)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -21,7 +21,7 @@ from llmb.testing.slurm.files import ACCOUNT, Place, Shape, gres_conf, slurm_con
 from llmb.testing.slurm.programs import path_of, search_path
 
 _LONGEST_FOLDER = 70  # characters, so that the sockets' paths fit
-_START_SECONDS = 30.0
+_START_SECONDS = 90.0
 _PORTS = range(30000, 32700)  # above those of the ranks' meeting points, below the system's own
 
 
@@ -61,7 +61,7 @@ class SlurmKit:
         """The nodes' names."""
         return [f"n{number}" for number in range(1, self.shape.nodes + 1)]
 
-    def run(self, *argv: str, timeout: float = 30.0) -> str:
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
         """What a command of Slurm's prints. Raises LlmbError when it fails."""
         done = shell.run([path_of(argv[0]), *argv[1:]], env=self._environment(), timeout=timeout)
         if done.code:
@@ -83,6 +83,7 @@ class SlurmKit:
         """End every job and every daemon."""
         if self._runs("slurmctld"):
             with contextlib.suppress(LlmbError):
+                self.resume("slurmctld")
                 self.resume("slurmdbd")
                 self.run("scancel", "--full", f"--user={self.place.user}")
                 daemon.wait_for(lambda: not self._busy(), 5.0, "the jobs' end")

@@ -32,7 +32,7 @@ from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import JobState
 
-PATIENCE = 60.0  # seconds until a test gives up
+PATIENCE = 180.0  # seconds until a test gives up
 MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
 JOB = Job(
     workload="w", model_size="tiny", dtype="fp32", gpu_type="cpu", scale=1, repeat=1, profile=False, env={}, tp=1, pp=1,
@@ -177,7 +177,7 @@ class Machine:
         if (process := owner.find()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-                process.wait(timeout=10)
+                process.wait(timeout=60)
 
 
 @pytest.fixture

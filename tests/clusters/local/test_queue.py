@@ -29,6 +29,7 @@ from llmb.process import ProcessId
 
 Machine = Any  # the class is in conftest.py
 
+WAIT_FOR_GO = "import os, time\nopen('started', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.02)"
 SLEEP = "import time\nopen('started', 'w').close()\ntime.sleep(600)"
 
 
@@ -124,7 +125,7 @@ def test_many_submitters_at_once(machine: Machine) -> None:
 
 
 def test_a_killed_supervisor_is_replaced(machine: Machine) -> None:
-    first, second = machine.submit("import time\nopen('started', 'w').close()\ntime.sleep(1.5)"), machine.submit("")
+    first, second = machine.submit(WAIT_FOR_GO), machine.submit("")
     machine.text(first, "started")
     before = machine.supervisor()
     before.kill()
@@ -132,6 +133,7 @@ def test_a_killed_supervisor_is_replaced(machine: Machine) -> None:
     assert machine.poll(first).state == "RUNNING"
     assert machine.supervisor().pid != before.pid
     assert machine.poll(second).state == "PENDING"
+    (first.work / "go").touch()
     assert machine.end(second).state == "COMPLETED"
     assert machine.poll(first).state == "COMPLETED"
     assert machine.poll(first).ended <= machine.poll(second).started
@@ -139,10 +141,12 @@ def test_a_killed_supervisor_is_replaced(machine: Machine) -> None:
 
 
 def test_the_end_of_a_job_is_known_whose_supervisor_was_killed(machine: Machine) -> None:
-    run = machine.submit("import time\nopen('started', 'w').close()\ntime.sleep(0.5)")
+    run = machine.submit(WAIT_FOR_GO)
     machine.text(run, "started")
     machine.supervisor().kill()
-    machine.runner(run).wait()
+    runner = machine.runner(run)
+    (run.work / "go").touch()
+    runner.wait()
     assert machine.poll(run).state == "COMPLETED"
 
 

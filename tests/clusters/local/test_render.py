@@ -126,7 +126,7 @@ def test_preflight_tells_cause_and_cure(
 def test_the_cure_names_the_workload(machine: Machine) -> None:
     own = WorkloadsConfig(config={"pretrain_x": WorkloadConfig(), "pretrain": WorkloadConfig()})
     config = replace(machine.cluster().config, workloads=own)
-    (fault,) = machine.cluster(config=config).preflight([replace(LAUNCH, venv=None)])
+    (fault,) = machine.cluster(config=config).preflight([replace(LAUNCH, venv=None, secrets=())])
     assert fault.hint == "llmb-install add pretrain_x"
 
 

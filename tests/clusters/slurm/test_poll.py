@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmb.clusters.slurm.client import Client, SilentError, is_silence, last_line, portions
-from llmb.clusters.slurm.poll import Memory, Poller
+from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
 from llmb.errors import LlmbError
 from llmb.job import Job
 from llmb.launch import Launch, Program
@@ -138,6 +138,14 @@ def test_a_forgotten_job_ends_as_its_log_says(slurm: Slurm, run: RunRecord, word
     assert slurm.poll(run)[0].state == state
 
 
+@pytest.mark.parametrize("words", ["Node failure on n2", "Aborting, io error and missing step on node 1"])
+def test_a_job_that_failed_as_a_node_was_lost_says_so(slurm: Slurm, run: RunRecord, words: str) -> None:
+    slurm.says("sacct", "7|FAILED|1:0|100|200|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "FAILED"
+    run.log.write_text(f"started\nsrun: error: {words}\nsrun: Job step aborted: Waiting up to 32 seconds ...\n")
+    assert slurm.poll(run) == [JobState(state="NODE_FAIL", reason=words, exit_code=1, started=100, ended=200)]
+
+
 def test_without_any_accounting_it_is_asked_for_once(slurm: Slurm, run: RunRecord) -> None:
     slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
     slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
@@ -170,6 +178,28 @@ def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, 
     states = slurm.poll(run, second)
     assert [state.state for state in states] == ["COMPLETED", "RUNNING"]
     assert "Socket timed out" in states[1].reason
+
+
+def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(slurm: Slurm, run: RunRecord) -> None:
+    """The queue has forgotten it, as it does minutes after an end."""
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    (seen,) = slurm.poll(run)
+    assert (seen.state, seen.reason) == (
+        "UNKNOWN", "Slurm no longer knows job 7, and its accounting does not answer",
+    )  # fmt: skip
+    slurm.memory.rest_until = 0.0
+    slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "NODE_FAIL"
+
+
+def test_who_asks_once_waits_only_briefly(slurm: Slurm, run: RunRecord) -> None:
+    poller = Poller(client=Client(environ={}, ask_seconds=20), memory=slurm.memory)
+    assert poller.asker.ask_seconds == BRIEF
+    assert Poller(client=Client(environ={}, ask_seconds=1), memory=slurm.memory).asker.ask_seconds == 1
+    slurm.says("squeue", err="slurm_load_jobs error: Socket timed out on send/recv operation\n", code=1)
+    with pytest.raises(SilentError):
+        slurm.poll(run)
+    assert poller.asker.ask_seconds == 20
 
 
 def test_anothers_run_is_not_called_lost(slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,13 @@ def test_further_options_come_over_all_others() -> None:
     assert got["comment"] == "a b"
 
 
+def test_every_attempt_has_the_options_of_the_command_line() -> None:
+    """Those of the configuration are as they are by then."""
+    kept = replace(LAUNCH, slurm_args={"hold": True, "comment": "mine"})
+    got = options(config(args={"comment": "a b", "mem": "64G"}), kept)
+    assert (got["hold"], got["comment"], got["mem"]) == (None, "mine", "64G")
+
+
 @pytest.mark.parametrize("name", ["job-name", "--output", "ntasks_per_node", "requeue", "A", "", "x y"])
 def test_options_that_are_llmbs_own(name: str) -> None:
     with pytest.raises(InputFaults) as raised:
@@ -150,3 +157,23 @@ def test_the_file_of_an_image(reference: str, name: str) -> None:
 
 def test_an_image_that_is_a_file_already() -> None:
     assert image_path("/x/y.sqsh", config()) == Path("/x/y.sqsh")
+
+
+@pytest.mark.parametrize(
+    ("image", "writable"),
+    [
+        ("nvcr.io/nvidia/nemo:25.04.01", False),
+        ("nvcr.io/nvidia/nemo:25.07.02", False),
+        ("nvcr.io/nvidia/nemo:25.08", True),
+        ("nvcr.io/nvidia/nemo:26.01", True),
+        ("/images/nvidia+nemo+25.09.sqsh", True),
+        ("/images/nvidia+nemo+25.04.01.sqsh", False),
+        ("nvcr.io/nvidia/pytorch:25.09-py3", False),
+        ("nvcr.io/nvidia/nemo@sha256:0", False),
+    ],
+)
+def test_nemos_images_from_25_08_on_are_written_to(image: str, writable: bool) -> None:
+    setting = Setting(config=config(container="pyxis"), programs="/p", knows_segment=True)
+    text = render(replace(LAUNCH, image=image, venv=None), STAMP, setting)
+    assert ("--no-container-mount-home --container-writable" in text) == writable
+    assert "--no-container-mount-home" in text

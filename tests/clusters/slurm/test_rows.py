@@ -72,6 +72,25 @@ def test_what_accounting_says() -> None:
     assert len(rows) == 5
 
 
+@pytest.mark.parametrize(
+    ("row", "state", "code", "reason"),
+    [
+        ("OUT_OF_MEMORY|0:125|1795252559|1795252562|None", "OUT_OF_MEMORY", None, ""),
+        ("OUT_OF_ME+|0:125|1795252559|1795252562|None", "OUT_OF_MEMORY", None, ""),
+        ("NODE_FAIL|1:0|1795252559|1795252562|None", "NODE_FAIL", 1, ""),
+        ("TIMEOUT|0:15|1795252559|1795252562|TimeLimit", "TIMEOUT", 143, "TimeLimit"),
+        ("PREEMPTED|0:15|1795252559|1795252562|None", "PREEMPTED", 143, ""),
+        ("DEADLINE|0:0|Unknown|1795252562|DeadLine", "DEADLINE", 0, "DeadLine"),
+        ("BOOT_FAIL|0:0|Unknown|1795252562|None", "BOOT_FAIL", 0, ""),
+        ("REVOKED|0:0|Unknown|1795252562|None", "REVOKED", 0, ""),
+    ],
+)
+def test_ends_that_no_test_cluster_makes(row: str, state: str, code: int | None, reason: str) -> None:
+    ((_, seen),) = [(one.job_id, one.state) for one in read_accounting(f"17|{row}|pretrain_x.abg\n")]
+    assert (seen.state, seen.is_end, seen.exit_code, seen.reason) == (state, True, code, reason)
+    assert seen.ended == 1795252562
+
+
 def test_what_the_queue_says() -> None:
     text = "21|PENDING|Resources|1795259999|1795260000|a.b\n22|FAILED|NonZeroExitCode|1795252559|1795252562|c.d\n"
     assert list(read_queue(text)) == [

@@ -1,10 +1,10 @@
 #!/bin/bash
-#SBATCH --job-name=pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16.k3x9ab2c
-#SBATCH --nodes=1
-#SBATCH --ntasks-per-node=4
+#SBATCH --job-name=pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.k3x9ab2c
+#SBATCH --nodes=64
+#SBATCH --ntasks-per-node=8
 #SBATCH --time=00:30:00
-#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16
-#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16/sbatch_pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16.out
+#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256
+#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.out
 #SBATCH --open-mode=append
 #SBATCH --export=ALL
 #SBATCH --no-requeue
@@ -15,8 +15,8 @@
 #SBATCH --gres=gpu:8
 
 llmb_run='/lustre/llmb/runs/job_1700000000'
-llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16'
-llmb_log="$llmb_work"/log-pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16.out
+llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256'
+llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256.out
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
 printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
     "started $(date +%s)" > "$llmb_part" || exit 1
@@ -31,54 +31,55 @@ fi
 
 cd "$llmb_work" || exit 1
 printf %s '{
-  "program": "torch_pretrain",
-  "model": {
-    "architecture": "llama",
-    "layers": 4,
-    "hidden": 192,
-    "ffn": 512,
-    "heads": 6,
-    "kv_groups": 2,
-    "vocab": 1024,
-    "seq_length": 64,
-    "head_dim": null,
-    "pattern": null,
-    "mamba": null
-  },
-  "parallelism": {
-    "tp": 1,
-    "pp": 1,
-    "cp": 1,
-    "vp": null
-  },
-  "dtype": "fp32",
-  "micro_batch": 2,
-  "global_batch": 16,
-  "max_steps": 50,
-  "learning_rate": 0.001,
-  "seed": 1234,
-  "model_flops": 717225984.0,
-  "checkpoint": null,
-  "profile": null
+  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256", "recipe": "llama31_405b", "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
+  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "hybrid_override_pattern": null},
+  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
+  "micro_batch": 1, "global_batch": 256, "max_steps": 50,
+  "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
+  "optimizer": {"use_precision_aware_optimizer": null},
+  "cuda_graphs": false,
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": true, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192"},
+  "tokenizer": {"kind": "null", "vocab_size": 128256},
+  "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2.15074782314496e+16
 }
 ' > recipe.json || exit 1
 
 export MASTER_ADDR="$(hostname)"
 export MASTER_PORT=$(( 20000 + SLURM_JOB_ID % 10000 ))
-export WORLD_SIZE=4
-export LOCAL_WORLD_SIZE=4
+export WORLD_SIZE=512
+export LOCAL_WORLD_SIZE=8
 export LLMB_RUN_ID='k3x9ab2c'
 export PYTHONUNBUFFERED=1
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1
+export TOKENIZERS_PARALLELISM=False
+export NCCL_NVLS_ENABLE=0
+export NVTE_FLASH_ATTN=1
+export NVTE_FUSED_ATTN=1
+export NEMO_LOG_MEMORY_USAGE=1
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16
+export TRANSFORMERS_OFFLINE=1
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export NCCL_P2P_NET_CHUNKSIZE=2097152
+export NVTE_NORM_FWD_USE_CUDNN=1
+export NVTE_NORM_BWD_USE_CUDNN=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0
 
-srun --ntasks=4 --ntasks-per-node=4 --kill-on-bad-exit=1 \
+srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 exec "$@"' _ \
-    /lustre/llmb/venvs/torch/bin/python -m llmb_workloads.torch_pretrain recipe.json >> "$llmb_log" 2>&1
+    bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
+if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
+fi
+(( LLMB_LOCAL_RANK % 4 )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@"' _ \
+    /lustre/llmb/venvs/torch/bin/python -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_log" 2>&1
 llmb_code=$?
 if (( llmb_code != 0 )); then
     llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")

@@ -31,7 +31,16 @@ fi
 
 cd "$llmb_work" || exit 1
 printf %s '{
-  "tp": 2
+  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_nemotronh_56b_fp8_gpus32_tp8_pp1_cp1_vpNone_mbs1_gbs96", "recipe": "nemotronh_56b", "flops_model_name": "nemotronh", "nodes": 4, "gpus_per_node": 8,
+  "model": {"num_layers": 118, "hidden_size": 8192, "ffn_hidden_size": 32768, "num_attention_heads": 64, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"},
+  "parallelism": {"tp": 8, "pp": 1, "cp": 1, "vp": null, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": false, "loss_in_pipeline_split": false},
+  "micro_batch": 1, "global_batch": 96, "max_steps": 50,
+  "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
+  "optimizer": {"use_precision_aware_optimizer": null},
+  "cuda_graphs": false,
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null},
+  "tokenizer": {"kind": "null", "vocab_size": 131072},
+  "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2816072617033728.0
 }
 ' > recipe.json || exit 1
 
@@ -41,6 +50,15 @@ export WORLD_SIZE=32
 export LOCAL_WORLD_SIZE=8
 export LLMB_RUN_ID='k3x9ab2c'
 export PYTHONUNBUFFERED=1
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1
+export TOKENIZERS_PARALLELISM=False
+export NCCL_NVLS_ENABLE=0
+export NVTE_FLASH_ATTN=1
+export NVTE_FUSED_ATTN=1
+export NEMO_LOG_MEMORY_USAGE=1
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16
+export TRANSFORMERS_OFFLINE=1
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
@@ -49,13 +67,19 @@ export PYTHONPATH=/lustre/llmb/.llmb/programs/0
 srun --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     --mpi=pmix \
     --container-image=/lustre/llmb/images/nvidia+nemo+25.04.01.sqsh \
-    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0,/datasets:/datasets:ro' \
+    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0' \
     --container-workdir="$llmb_work" --no-container-mount-home \
-    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,PYTHONPATH,HF_TOKEN,SITE_PROXY \
+    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TORCH_NCCL_AVOID_RECORD_STREAMS,TOKENIZERS_PARALLELISM,NCCL_NVLS_ENABLE,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NEMO_LOG_MEMORY_USAGE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,TRANSFORMERS_OFFLINE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,PYTHONPATH,SITE_PROXY \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
 exec "$@"' _ \
-    bash -c 'exec numactl --cpunodebind=$((LLMB_LOCAL_RANK / 4)) --membind=$((LLMB_LOCAL_RANK / 4)) "$@"' _ \
+    bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
+if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
+fi
+(( LLMB_LOCAL_RANK % 4 )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@"' _ \
     python3 -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_log" 2>&1
 llmb_code=$?
 if (( llmb_code != 0 )); then

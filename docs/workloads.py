@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes workloads.md from the workloads' YAML, or with --check says whether it is as the YAML has it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from llmb import listing
+from llmb.gpus import known_types
+from llmb.model import flops_convention, model_flops
+from llmb.published import Figure, read_published
+from llmb.recompute import TOLERANCE, disagreements
+from llmb.tables import Column, render
+from llmb.workload import Size, Workload, read_workload
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = Path(__file__).with_name("workloads.md")
+NAME = "docs/workloads.md"
+
+HEAD = """\
+# Workloads
+
+<!-- Written by `python docs/workloads.py` from plugins/*/*/workload.yaml and published.yaml: mend those. -->
+
+What can be run, and what was published for it. `llmb-run list -w W` shows a workload's rows on your machine,
+`llmb-run list --published` the figures, both also as JSON and CSV.
+
+A row is for all its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on. N is the job's GPU count,
+DP = N / (TP·PP·CP), GA (gradient accumulation) = GBS / (MBS·DP). Both must come out whole, a job takes whole nodes, the
+layers must divide by PP·VP, and with VP > 1 GA by PP. `--set tp=4` changes a number, and is checked the same way.
+Strong scaling keeps the batch while the GPUs grow; `strong_scaling: true` in a job list or `--strong-scaling` asks for
+it. GB/GPU is the memory that one GPU must have.
+"""
+FIGURES = """\
+## Published figures
+
+Step times in seconds, and what was printed beside them. A figure counts for its own release, batch and window only:
+`last` is the last step alone. An MFU compares only with one of the same FLOPs formula ([results](results.md)).
+"""
+CHECKED = """\
+## Printed values that do not follow
+
+`llmb-run list --published --check` does all sums again: tokens/s and days from the step time, model FLOPs from the
+model's shape, MFU from the printed FLOPs and the dense peak (for Llama's 405b and its proxy no FLOPs are printed: those
+are taken that its MFU follow from). Tolerance: {tolerance}.
+What is listed stays as it was printed; verdicts compare step times alone.
+"""
+
+
+def page(workloads: Sequence[Workload]) -> str:
+    """The whole page."""
+    parts = [HEAD, _peaks()]
+    for workload in workloads:
+        parts += _workload(workload)
+    found = {workload.key: read_published(workload) for workload in workloads}
+    parts.append(FIGURES)
+    for workload in workloads:
+        parts += [f"### {workload.key}", _figures(found[workload.key])]
+    wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
+    parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _peaks() -> str:
+    columns = [Column(key="gpu", heading="GPU"), Column(key="gpus_per_node", heading="GPUs per node", right=True)]
+    columns += [Column(key="memory_gb", heading="GB", show="{:g}".format, right=True)]
+    columns += [
+        Column(key=dtype, heading=f"{dtype} TFLOPS", show="{:g}".format, right=True) for dtype in ("bf16", "fp8")
+    ]
+    rows = [
+        {"gpu": name, "gpus_per_node": own.gpus_per_node, "memory_gb": own.memory_gb, **own.peak_tflops}
+        for name, own in known_types().items()
+        if own.peak_tflops
+    ]
+    return "Dense peaks, for MFU:\n\n" + _table(columns, rows).rstrip("\n")
+
+
+def _workload(workload: Workload) -> list[str]:
+    limit = f"{workload.max_steps} steps, time limit {workload.time_limit_minutes} minutes"
+    longer = {
+        f"{row.time_limit_minutes} for {name} strong scaling"
+        for name, size in workload.sizes.items()
+        for row in size.rows
+        if row.time_limit_minutes is not None
+    }
+    default = f"Default size {workload.default_size}, dtype {workload.default_dtype}; {limit}"
+    default += f" ({', '.join(sorted(longer))})" if longer else ""
+    parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}."]
+    parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
+    parts += [_table(listing.ROWS, listing.configurations(workload))]
+    saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
+    if saved:
+        parts += ["Checkpoints, and the GPU counts that they were tested at:", _table(CHECKPOINTS, saved)]
+    return parts
+
+
+SHAPES = (
+    Column(key="size", heading="Size"),
+    *(
+        Column(key=key, heading=heading, right=True)
+        for key, heading in (
+            ("layers", "Layers"), ("hidden", "Hidden"), ("ffn", "FFN"), ("heads", "Heads"), ("kv_groups", "KV groups"),
+            ("vocab", "Vocabulary"), ("seq_length", "Sequence"),
+        )
+    ),
+    Column(key="flops", heading="FLOPs a sample", show="{:.3e}".format, right=True),
+    Column(key="formula", heading="Formula"),
+    Column(key="recipe", heading="NeMo recipe"),
+)  # fmt: skip
+
+
+def _shape(name: str, size: Size) -> dict[str, object]:
+    model = size.model
+    depths = sorted({row.layers for row in size.rows if row.layers is not None})
+    flops = [model_flops(replace(model, layers=depth)) for depth in depths] or [model_flops(model)]
+    return {
+        "size": name, "layers": ", ".join(map(str, depths)) or model.layers, "hidden": model.hidden, "ffn": model.ffn,
+        "heads": model.heads, "kv_groups": model.kv_groups, "vocab": model.vocab, "seq_length": model.seq_length,
+        "flops": flops[-1], "formula": flops_convention(model), "recipe": size.nemo and size.nemo.recipe,
+    }  # fmt: skip
+
+
+CHECKPOINTS = (
+    Column(key="size", heading="Size"),
+    Column(key="gpu", heading="GPU"),
+    Column(key="size_gb", heading="GB on disk", show="{:g}".format, right=True),
+    Column(key="save", heading="Save", show=listing.span),
+    Column(key="load", heading="Load from", right=True),
+)
+
+
+def _checkpoint(name: str, size: Size) -> list[dict[str, object]]:
+    own = size.checkpoint
+    if own is None:
+        return []
+    return [
+        {"size": name, "gpu": gpu, "size_gb": own.size_gb, "save": scales.counts, "load": own.load.get(gpu)}
+        for gpu, scales in own.save.items()
+    ]
+
+
+def _figures(found: Iterable[Figure]) -> str:
+    columns = [column for column in listing.FIGURES if column.key != "workload"]
+    return _table(columns, listing.figures(found))
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> str:
+    return render(columns, rows, "md")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the page; with --check only compares, and ends 1 when it is stale."""
+    workloads = [read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))]
+    text = page(workloads)
+    if "--check" not in arguments:
+        PAGE.write_text(text, "utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text("utf-8") != text:
+        print(f"{NAME} is not what the YAML says; write it anew: python docs/workloads.py")
+        return 1
+    print(f"{NAME} is as the YAML has it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

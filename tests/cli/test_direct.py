@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the direct method: `llmb-run single` told by the variables of the older launch scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Cluster = Callable[..., Path]
+Direct = Callable[..., "subprocess.CompletedProcess[str]"]
+SINGLE = ("single", "-d", "--format", "json")
+
+
+@pytest.fixture
+def direct(llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Direct:
+    """``llmb-run single -d`` on an H100 cluster, of ``workload`` and with further arguments; keywords are variables."""
+    install = cluster()
+
+    def run(workload: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            return llmb_here(*SINGLE, "-w", workload, "--install", install, *arguments)
+
+    return run
+
+
+def job_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    found: dict[str, Any] = job
+    return found
+
+
+def test_as_the_pages_have_it(direct: Direct) -> None:
+    done = direct("pretrain_nemotron4", JOB_TOTAL_GPUS="256", GPU_TYPE="h100", DTYPE="bf16", MODEL_SIZE="340b")
+    job = job_of(done)
+    assert job["experiment_name"] == "pretrain_nemotron4_340b_bf16_gpus256_tp8_pp8_cp1_vp12_mbs1_gbs64"
+    assert "note: from the environment: JOB_TOTAL_GPUS=256 MODEL_SIZE=340b DTYPE=bf16 GPU_TYPE=h100\n" in done.stderr
+
+
+def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
+    job = job_of(direct("nemotronh", JOB_TOTAL_GPUS="256"))
+    assert (job["model_size"], job["dtype"], job["gpu_type"], job["scale"]) == ("56b", "fp8", "h100", 256)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"MAX_STEPS": "10"}, {"max_steps": 10}),
+        ({"TIME_LIMIT": "01:00:00"}, {"time_limit": "01:00:00"}),
+        ({"GBS": "512"}, {"gbs": 512, "ga": 8}),
+        ({"GPUS_PER_NODE": "4"}, {"nodes": 16, "gpus_per_node": 4}),
+        ({"DTYPE": "BF16", "GPU_TYPE": "H100"}, {"dtype": "bf16", "gpu_type": "h100"}),
+        ({"ENABLE_PROFILE": "true"}, {"profile": True, "max_steps": 50}),
+        ({"ENABLE_PROFILE": "1", "PROFILE_START_STEP": "46", "PROFILE_STOP_STEP": "60", "ENABLE_GPU_METRICS": "true"},
+         {"max_steps": 60, "switches": {
+             "profile_start": 46, "profile_stop": 60, "profile_ranks": "0-7", "gpu_metrics": True}}),
+        ({"ENABLE_NCCLTRACE": "true"}, {"max_steps": 5, "time_limit": "00:15:00", "switches": {"nccl_trace": True}}),
+        ({"ENABLE_CHECKPOINT": "true"}, {"switches": {"save_checkpoint": True}}),
+        ({"LOAD_CHECKPOINT_PATH": "/c"}, {"max_steps": 1, "switches": {"load_checkpoint": "/c"}}),
+        ({"RUN_CONF_IMAGE": "/images/own.sqsh"}, {"image": "/images/own.sqsh"}),
+        ({"RUN_CONF_MOUNTS": "/a:/b,/c"}, {"switches": {"mounts": ["/a:/b", "/c:/c"]}}),
+        ({"STRONG_SCALING": "false", "ENABLE_PROFILE": "false", "ENABLE_CHECKPOINT": "", "GBS": " "},
+         {"gbs": 256, "profile": False}),
+        ({"CLUSTER_TYPE": "slurm"}, {"scale": 64}),
+    ],
+)  # fmt: skip
+def test_each_variable(variables: dict[str, str], expected: dict[str, Any], direct: Direct) -> None:
+    job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", **variables))
+    assert {name: job[name] for name in expected} == expected
+
+
+def test_a_flag_beats_a_variable_and_that_is_said(direct: Direct) -> None:
+    done = direct(
+        "nemotron4", "--scale", 64, "--set", "gbs=512", "--dtype", "fp8",
+        JOB_TOTAL_GPUS="128", GBS="1024", DTYPE="bf16", MAX_STEPS="7",
+    )  # fmt: skip
+    job = job_of(done)
+    assert (job["scale"], job["gbs"], job["dtype"], job["max_steps"]) == (64, 512, "fp8", 7)
+    assert "note: from the environment: MAX_STEPS=7\n" in done.stderr
+    assert "note: not used: JOB_TOTAL_GPUS (--scale is given), DTYPE (--dtype is given), GBS" in done.stderr
+
+
+def test_what_is_said_of_a_profile_that_there_is_not(direct: Direct) -> None:
+    done = direct("nemotron4", JOB_TOTAL_GPUS="64", PROFILE_STOP_STEP="20", ENABLE_GPU_METRICS="false")
+    assert job_of(done)["max_steps"] == 50
+    assert "note: not used: PROFILE_STOP_STEP (ENABLE_PROFILE is not true)\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"JOB_TOTAL_GPUS": "many"}, "JOB_TOTAL_GPUS=many: must be a whole number from 1"),
+        ({"JOB_TOTAL_GPUS": "0"}, "JOB_TOTAL_GPUS=0: must be a whole number from 1"),
+        ({"JOB_TOTAL_GPUS": "100"}, "JOB_TOTAL_GPUS=100: pretrain_nemotron4 15b on h100 has no scale 100"),
+        ({"GPU_TYPE": "gb200"}, "GPU_TYPE=gb200: this cluster has no GPU type 'gb200'"),
+        ({"DTYPE": "fp9"}, "DTYPE=fp9: pretrain_nemotron4 15b on h100 has no dtype 'fp9'"),
+        ({"MODEL_SIZE": "16b"}, "MODEL_SIZE=16b: pretrain_nemotron4 has no size '16b'"),
+        ({"CLUSTER_TYPE": "runai"}, "CLUSTER_TYPE=runai: this install directory is for cluster type slurm"),
+        ({"GPUS_PER_NODE": "7"}, "GPUS_PER_NODE=7: pretrain_nemotron4 15b: 64 GPUs do not fill whole nodes of 7"),
+        ({"MAX_STEPS": "-1"}, "MAX_STEPS=-1: must be a whole number from 1"),
+        ({"TIME_LIMIT": "30"}, "TIME_LIMIT=30: '30' is not a time limit: write HH:MM:SS"),
+        ({"GBS": "7"}, "GBS=7: pretrain_nemotron4 15b at 64 GPUs: the global batch 7 is not a multiple"),
+        ({"STRONG_SCALING": "true"}, "STRONG_SCALING=true: pretrain_nemotron4 15b has no strong scaling on h100"),
+        ({"STRONG_SCALING": "perhaps"}, "STRONG_SCALING=perhaps: must be true or false"),
+        ({"ENABLE_PROFILE": "2"}, "ENABLE_PROFILE=2: must be true or false"),
+        ({"ENABLE_PROFILE": "true", "PROFILE_START_STEP": "50"}, "from step 50 to step 50 sees nothing"),
+        ({"ENABLE_PROFILE": "true", "ENABLE_NCCLTRACE": "true"}, "ENABLE_PROFILE=true: pretrain_nemotron4 15b"),
+        ({"PROFILE_STOP_STEP": "x"}, "PROFILE_STOP_STEP=x: must be a whole number from 1"),
+        ({"LOAD_CHECKPOINT_PATH": "/c", "JOB_TOTAL_GPUS": "16"}, "tested from 64 GPUs on, this is 16 GPUs"),
+        ({"RUN_CONF_MOUNTS": "a:b"}, "RUN_CONF_MOUNTS=a:b: 'a:b' is not a mount"),
+    ],
+)
+def test_a_wrong_value_names_its_variable(variables: dict[str, str], message: str, direct: Direct) -> None:
+    done = direct("nemotron4", **{"JOB_TOTAL_GPUS": "64", **variables})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_all_wrong_values_at_once(direct: Direct) -> None:
+    done = direct("nemotron4", JOB_TOTAL_GPUS="x", GBS="y", ENABLE_PROFILE="z")
+    assert done.stderr.count("error: ") == 3
+
+
+def test_no_gpu_count_at_all(direct: Direct) -> None:
+    done = direct("nemotron4")
+    assert (done.returncode, done.stderr) == (
+        2, "error: the GPU count is missing\nhint: --scale N, or JOB_TOTAL_GPUS=N before the command\n"
+    )  # fmt: skip
+
+
+def test_the_variables_are_for_single_alone(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs.txt").write_text("nemotron4_15b:\n('fp8', [16], 1)\n")
+    for name, value in (("MAX_STEPS", "7"), ("ENABLE_PROFILE", "true"), ("DTYPE", "bf16"), ("GBS", "x")):
+        monkeypatch.setenv(name, value)
+    done = llmb_here("submit-all", tmp_path / "jobs.txt", "--install", cluster(), "-d", "--format", "json")
+    job = job_of(done)
+    assert (job["max_steps"], job["profile"], job["dtype"]) == (50, False, "fp8")
+    assert "from the environment" not in done.stderr
+
+
+def test_a_workload_of_one_of_the_clusters_gpu_types_needs_none(cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster("slurm", "a100", gpu_types={"h100": {"partition": "hopper"}})
+    done = llmb_here(*SINGLE, "-w", "nemotronh", "--scale", 64, "--install", install)
+    assert job_of(done)["gpu_type"] == "h100"
+    assert "note: pretrain_nemotronh 56b runs on h100 alone of this cluster's GPU types" in done.stderr
+
+
+def test_stage_path_beside_llmb_install_is_said(cluster: Cluster, llmb_run: Command) -> None:
+    done = llmb_run("config", LLMB_INSTALL=str(cluster()), STAGE_PATH="/old")
+    assert done.returncode == 0
+    assert "note: STAGE_PATH is not read; LLMB_INSTALL or --install names the install directory" in done.stderr

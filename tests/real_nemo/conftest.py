@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests against the real NeMo share: every row and some variants as llmb plans them, built in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmb_workloads
+from llmb.config import ClusterConfig
+from llmb.config.schema import SlurmConfig
+from llmb.job import Job, JobRequest
+from llmb.loader import load_plugins
+from llmb.plan import Extra, make_plan
+from llmb.submit import prepare
+from llmb.switches import Switches
+
+# `make test-nemo` sets it; without it nothing here is collected, so that `make test` stays quick.
+NEMO_PYTHON = os.environ.get("LLMB_TEST_NEMO_PYTHON")
+collect_ignore_glob = [] if NEMO_PYTHON else ["test_*.py"]
+
+HERE = Path(__file__).parent
+PROGRAMS = Path(llmb_workloads.__file__).parent.parent
+LONGEST = 280  # seconds that a process may take: below pytest's limit for a test
+GPU_TYPES = ("a100", "h100", "b200", "gb200")
+CHECKPOINT = "/lustre/checkpoints/default--None=0.0000-epoch=0-consumed_samples=12800.0"
+
+# Beside the rows: what a switch or an override changes. The GPU type, then the request.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "profile": ("h100", {"workload": "nemotron4_340b", "scales": (256,), "profile": True}),
+    "profiled ranks": ("h100", {
+        "workload": "nemotron4_15b", "scales": (16,), "profile": True,
+        "switches": Switches(profile_start=20, profile_stop=25, profile_ranks="0,8"),
+    }),
+    "save": ("h100", {"workload": "llama3.1_405b", "scales": (512,), "switches": Switches(save_checkpoint=True)}),
+    "save hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(save_checkpoint=True)}),
+    "load": ("b200", {
+        "workload": "nemotron4_340b", "scales": (128,), "dtypes": ("bf16",),
+        "switches": Switches(load_checkpoint=CHECKPOINT),
+    }),
+    "hub llama": ("h100", {"workload": "llama3.1_8b", "scales": (8,), "switches": Switches(tokenizer="hub")}),
+    "hub hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(tokenizer="hub")}),
+    "current scaling": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(fp8="current")}),
+    "trace": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(nccl_trace=True)}),
+    "overrides": ("h100", {
+        "workload": "nemotron4_15b", "scales": (32,),
+        "params": {"tp": (4,), "pp": (2,), "cp": (2,), "vp": (4,), "mbs": (1,), "gbs": (64,), "max_steps": (7,),
+                   "num_layers": (16,)},
+    }),
+}  # fmt: skip
+
+# What the program refuses when it meets NeMo: keys of a sound recipe of Llama 3.1 8b, replaced.
+REFUSED: dict[str, dict[str, Any]] = {
+    "no such recipe": {"recipe": "llama31_9b"},
+    "no such plugin": {"precision": {"plugin": "bf16_with_fp8_mixd", "grad_reduce_in_fp32": None}},
+    "no such buffers": {
+        "comm_overlap": {"overlap_param_gather_with_optimizer_step": False, "userbuffers": "userbuffers_bf16_h200"},
+    },
+    "no performance mode": {"recipe": "mamba2_130m"},
+    "no pattern": {"model": {"hybrid_override_pattern": "-" * 32}},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A job, and the recipe.json that llmb would stage for it."""
+
+    gpu: str
+    job: Job
+    recipe: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a script of this folder, or the program, by NeMo's Python; what it prints comes back together."""
+
+    def run(*arguments: object, cwd: Path, stderr: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(NEMO_PYTHON), *map(str, arguments)], env=environment(cwd), cwd=cwd, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=LONGEST, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_two() -> Callable[..., list[tuple[int, str]]]:
+    """Runs a script in two processes that know of each other, as a cluster starts them: exit codes and outputs."""
+
+    def run(*arguments: object, cwd: Path, **variables: str) -> list[tuple[int, str]]:
+        argv = [str(NEMO_PYTHON), *map(str, arguments)]
+        common = {**environment(cwd), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **variables}
+        with tempfile.TemporaryFile("w+") as first, tempfile.TemporaryFile("w+") as second:
+            outputs = (first, second)
+            ranks = [
+                subprocess.Popen(
+                    argv, env={**common, "RANK": rank, "LOCAL_RANK": rank}, cwd=cwd, stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=subprocess.STDOUT,
+                )
+                for rank, output in zip("01", outputs, strict=True)
+            ]  # fmt: skip
+            try:
+                codes = [rank.wait(timeout=LONGEST) for rank in ranks]
+            finally:
+                for rank in ranks:
+                    rank.kill()
+                    rank.wait()
+            for output in outputs:
+                output.seek(0)
+            return [(code, output.read()) for code, output in zip(codes, outputs, strict=True)]
+
+    return run
+
+
+def environment(home: Path) -> dict[str, str]:
+    """No hub, no network, and one thread: the machine has other work."""
+    return {
+        "PATH": os.environ["PATH"], "PYTHONPATH": str(PROGRAMS), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "False", "HOME": str(home),
+    }  # fmt: skip
+
+
+@cache
+def cases() -> Mapping[str, Case]:
+    """Every row of the three workloads that NeMo runs, and the variants by their names."""
+    found = {f"{case.gpu} {case.job.experiment_name}": case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu))}
+    for name, (gpu, request) in VARIANTS.items():
+        (found[name],) = planned(gpu, [JobRequest(**{"dtypes": ("fp8",), **request})], force=True)
+    return found
+
+
+def rows(gpu: str) -> list[JobRequest]:
+    """One request for each row, dtype and scale of this GPU type."""
+    return [
+        JobRequest(
+            workload=key, size=name, dtypes=(dtype,), scales=(scale,),
+            switches=Switches(strong_scaling=True if row.strong_scaling else None),
+        )
+        for key, workload in load_plugins().workloads().items()
+        for name, size in workload.sizes.items()
+        if size.nemo is not None
+        for row in size.rows
+        if gpu in row.gpu
+        for dtype in row.dtype
+        for scale in row.scales.counts
+    ]  # fmt: skip
+
+
+def planned(gpu: str, requests: list[JobRequest], *, force: bool = False) -> list[Case]:
+    """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
+    plugins = load_plugins()
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig())
+    plan = make_plan(requests, plugins.workloads(), config, extra=Extra(force=force))
+    items, faults = prepare(plan, plugins, config)
+    assert not plan.faults
+    assert not faults
+    launches = [(item.job, item.launch) for item in items if item.launch is not None]
+    assert len(launches) == len(requests)
+    return [Case(gpu=gpu, job=job, recipe=json.loads(launch.files[0].text)) for job, launch in launches]
+
+
+@pytest.fixture(scope="session")
+def built(
+    run_nemo: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What NeMo's objects hold: `found` by case, and `untouched` by the name of NeMo's recipe."""
+    folder = tmp_path_factory.mktemp("driver")
+    sound = cases()["hub llama"].recipe
+    recipes = {
+        "found": {name: case.recipe for name, case in cases().items()},
+        "refused": {
+            name: sound | {key: sound[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
+            for name, changes in REFUSED.items()
+        },
+    }
+    (folder / "recipes.json").write_text(json.dumps(recipes), encoding="utf-8")
+    done = run_nemo(HERE / "driver.py", "recipes.json", "found.json", cwd=folder)
+    assert done.returncode == 0, done.stdout[-4000:]
+    told: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return told
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let each test that takes a `row` run once for each."""
+    if "row" in metafunc.fixturenames:
+        metafunc.parametrize("row", [name for name in cases() if name not in VARIANTS])
+
+
+@pytest.fixture
+def case(row: str) -> Case:
+    """The plan of the row."""
+    return cases()[row]
+
+
+@pytest.fixture
+def found(row: str, built: dict[str, Any]) -> dict[str, Any]:
+    """What NeMo's objects of the row hold."""
+    one: dict[str, Any] = built["found"][row]
+    return one
+
+
+@pytest.fixture
+def variant(built: dict[str, Any]) -> Callable[[str], tuple[Job, dict[str, Any]]]:
+    """Finds a variant by its name: its job, and what NeMo's objects hold."""
+    return lambda name: (cases()[name].job, built["found"][name])

@@ -1,0 +1,109 @@
+#!/bin/bash
+#SBATCH --job-name=pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.k3x9ab2c
+#SBATCH --nodes=64
+#SBATCH --ntasks-per-node=8
+#SBATCH --time=01:00:00
+#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub
+#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+#SBATCH --open-mode=append
+#SBATCH --export=ALL
+#SBATCH --no-requeue
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --account=benchmarks
+#SBATCH --partition=batch
+#SBATCH --gres=gpu:8
+
+llmb_run='/lustre/llmb/runs/job_1700000000'
+llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub'
+llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
+printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
+    "started $(date +%s)" > "$llmb_part" || exit 1
+[[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
+    mv -n "$llmb_part" "$llmb_run/scheduler_id"
+rm -f "$llmb_part"
+read -r llmb_owner < "$llmb_run/scheduler_id"
+if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
+    echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
+    exit 1
+fi
+
+cd "$llmb_work" || exit 1
+printf %s '{
+  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub", "recipe": "llama31_405b", "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
+  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "hybrid_override_pattern": null},
+  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
+  "micro_batch": 1, "global_batch": 256, "max_steps": 50,
+  "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
+  "optimizer": {"use_precision_aware_optimizer": null},
+  "cuda_graphs": false,
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192"},
+  "tokenizer": {"kind": "hub", "name": "meta-llama/Llama-3.1-405B"},
+  "profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 2, 3, 4, 5, 6, 7, 64]},
+  "checkpoint": {"save_at_step": 50},
+  "load_checkpoint": null, "model_flops": 2.15074782314496e+16
+}
+' > recipe.json || exit 1
+
+export MASTER_ADDR="$(hostname)"
+export MASTER_PORT=$(( 20000 + SLURM_JOB_ID % 10000 ))
+export WORLD_SIZE=512
+export LOCAL_WORLD_SIZE=8
+export LLMB_RUN_ID='k3x9ab2c'
+export PYTHONUNBUFFERED=1
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1
+export TOKENIZERS_PARALLELISM=False
+export NCCL_NVLS_ENABLE=0
+export NVTE_FLASH_ATTN=1
+export NVTE_FUSED_ATTN=1
+export NEMO_LOG_MEMORY_USAGE=1
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16
+export TRANSFORMERS_OFFLINE=0
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export NCCL_P2P_NET_CHUNKSIZE=2097152
+export NVTE_NORM_FWD_USE_CUDNN=1
+export NVTE_NORM_BWD_USE_CUDNN=1
+export NCCL_DEBUG=WARN
+export NOTE='it'"'"'s 5 o'"'"'clock'
+export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
+    --mpi=pmix \
+    --container-image=/lustre/llmb/images/nvidia+nemo+25.09.sqsh \
+    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0,/datasets:/datasets:ro' \
+    --container-workdir="$llmb_work" --no-container-mount-home --container-writable \
+    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TORCH_NCCL_AVOID_RECORD_STREAMS,TOKENIZERS_PARALLELISM,NCCL_NVLS_ENABLE,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NEMO_LOG_MEMORY_USAGE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,TRANSFORMERS_OFFLINE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_P2P_NET_CHUNKSIZE,NVTE_NORM_FWD_USE_CUDNN,NVTE_NORM_BWD_USE_CUDNN,NCCL_DEBUG,NOTE,PYTHONPATH,HF_TOKEN,SITE_PROXY \
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+exec "$@"' _ \
+    bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
+if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
+fi
+(( LLMB_LOCAL_RANK % 4 )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@"' _ \
+    bash -c '(( (LLMB_RANK >= 0 && LLMB_RANK <= 7) || (LLMB_RANK == 64) )) || exec "$@"
+if ! command -v nsys > /dev/null; then
+    echo "error: a profile was asked for, and nsys is not here" >&2
+    exit 127
+fi
+(( (LLMB_RANK == 0) || (LLMB_RANK == 64) )) && llmb_metrics=--gpu-metrics-devices=all
+mkdir -p nsys_profile
+exec nsys profile -s none -t nvtx,cuda -o nsys_profile/profile_%q{SLURM_JOB_ID}_%q{SLURM_NODEID}_%q{SLURM_PROCID} --force-overwrite=true --capture-range=cudaProfilerApi --capture-range-end=stop --cuda-graph-trace=node --cuda-event-trace=false --nvtx-domain-include=NCCL ${llmb_metrics-} "$@"' _ \
+    python3 -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_log" 2>&1
+llmb_code=$?
+if (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
+    case $llmb_first in
+        'Exited with exit code '*) llmb_code=${llmb_first##* } ;;
+        Killed* | 'Out Of Memory'*) llmb_code=137 ;;
+        'Segmentation fault'*) llmb_code=139 ;;
+        Aborted*) llmb_code=134 ;;
+        'Bus error'*) llmb_code=135 ;;
+    esac
+fi
+printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"

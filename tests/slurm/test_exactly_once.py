@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each job exactly once on a real Slurm: llmb-run killed at any moment, and a controller that is restarted meanwhile.
+
+LLMB_TEST_KILLS and LLMB_TEST_RESTARTED_JOBS give the full counts, 50 and 100.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+
+Site = Any  # the class is in conftest.py
+Start = Callable[..., "subprocess.Popen[str]"]
+
+KILLS = int(os.environ.get("LLMB_TEST_KILLS", "3"))
+JOBS = 40
+RESTARTED_JOBS = int(os.environ.get("LLMB_TEST_RESTARTED_JOBS", "30"))
+# Held, so that the queue keeps every job that ever came.
+ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", "1", "--slurm-arg", "hold")
+
+
+@pytest.fixture
+def start(bare_site: Site) -> Iterator[Start]:
+    """Starts the real llmb-run."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        argv = [str(Path(sys.executable).with_name("llmb-run")), *map(str, arguments)]
+        process = subprocess.Popen(
+            [*argv, "--install", str(bare_site.install)], env={**os.environ, **bare_site.kit.environ},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def begun(site: Site) -> int:
+    """How many runs have a folder."""
+    return len(list(site.install.glob("workloads/*/experiments/*/*/")))
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    while not condition() and process.poll() is None:
+        time.sleep(0.001)
+
+
+def runs_of(site: Site) -> list[RunRecord]:
+    runs, unreadable = store.all_runs(site.config)
+    assert unreadable == []
+    return runs
+
+
+def is_there_once(site: Site) -> None:
+    """Each record has one job, the one that it names, and there is no other job."""
+    queued = site.kit.run("squeue", "--noheader", "--states=pending", "--format=%j %i").splitlines()
+    recorded = [f"{run.launch.name}.{run.stamp.id} {run.scheduler_id}" for run in runs_of(site)]
+    assert sorted(queued) == sorted(recorded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(KILLS))
+def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
+    moment: int, start: Start, bare_site: Site
+) -> None:
+    stop_at = random.Random(moment).randint(1, JOBS)
+    process = start(*ONE, "--repeats", JOBS)
+    wait_for(lambda: begun(bare_site) >= stop_at, process)
+    process.kill()
+    process.communicate()
+    done = bare_site.llmb("jobs", "reconcile")
+    assert done.returncode == 0, done.stderr
+    is_there_once(bare_site)
+    done = bare_site.llmb(*ONE, "--repeats", JOBS, "--resume")
+    assert done.returncode == 0, done.stderr
+    is_there_once(bare_site)
+    assert sorted(run.job.repeat for run in runs_of(bare_site)) == [*range(1, JOBS + 1)]
+
+
+@pytest.mark.slow
+def test_a_controller_restarted_meanwhile_has_each_job_once(start: Start, bare_site: Site) -> None:
+    process = start(*ONE, "--repeats", RESTARTED_JOBS)
+    wait_for(lambda: begun(bare_site) >= RESTARTED_JOBS // 3, process)
+    bare_site.kit.stop_controller()
+    bare_site.kit.start_controller()
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode in (0, 1), said
+    done = bare_site.llmb(*ONE, "--repeats", RESTARTED_JOBS, "--resume")
+    assert done.returncode == 0, said + done.stderr
+    is_there_once(bare_site)
+    assert sorted(run.job.repeat for run in runs_of(bare_site)) == [*range(1, RESTARTED_JOBS + 1)]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NeMo program as it is started, where there is no NeMo: it refuses in one line, and in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmb_workloads
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.nemo_pretrain import library
+from llmb_workloads.nemo_pretrain.show import plain
+
+Make = Callable[..., dict[str, Any]]
+USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+
+
+def start(*arguments: object, **variables: str) -> tuple[int, str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
+    environment = {**own, "PYTHONPATH": str(Path(llmb_workloads.__file__).parent.parent), **variables}
+    argv = [sys.executable, "-m", "llmb_workloads.nemo_pretrain", *map(str, arguments)]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def recipe_file(nemo_recipe: Make, tmp_path: Path) -> Path:
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(nemo_recipe(nodes=1, gpus_per_node=2, global_batch=4, parallelism={
+        "tp": 2, "pp": 1, "cp": 1, "vp": None,
+    })), encoding="utf-8")  # fmt: skip
+    return file
+
+
+@pytest.mark.parametrize("arguments", [(), ("a.json", "b.json"), ("--help",), ("--print",)])
+def test_usage(arguments: tuple[str, ...]) -> None:
+    assert start(*arguments) == (2, "", USAGE)
+
+
+def test_a_fault_in_the_file_is_one_line(tmp_path: Path) -> None:
+    code, out, err = start(tmp_path / "none.json")
+    assert (code, out) == (2, "")
+    assert err == f"error: {tmp_path}/none.json: cannot be read (No such file or directory); check the path\n"
+
+
+def test_too_few_processes_are_refused_before_nemo_is_imported(recipe_file: Path) -> None:
+    code, _, err = start(recipe_file)
+    assert (code, err) == (2, (
+        "error: environment: ranks started: 1, the recipe is for 1 × 2 GPUs; "
+        "start 2 processes, one for each GPU, with srun or torchrun\n"
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [LAUNCHED[:3], LAUNCHED[3:]], ids=["torchrun", "srun"])
+def test_without_nemo_it_says_so(recipe_file: Path, names: tuple[str, ...]) -> None:
+    code, out, err = start(recipe_file, **dict(zip(names, ("1", "2", "1"), strict=True)))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: nemo_toolkit (not installed): has no module nemo.collections.llm.recipes")
+    assert err.endswith("use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01\n")
+    assert err.count("\n") == 1
+
+
+def test_print_needs_no_other_process(recipe_file: Path) -> None:
+    code, out, err = start(recipe_file, "--print")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: nemo_toolkit (not installed)")
+
+
+class Thing:
+    """In the place of one of NeMo's classes: takes any argument, as its strategy does."""
+
+    def __init__(self, size: int = 1, **others: Any) -> None:
+        self.size, self.others = size, others
+
+
+@dataclass
+class Config:
+    """A fiddle configuration as far as the program looks at it."""
+
+    __fn_or_cls__: Any
+    __arguments__: dict[str, Any] = field(default_factory=dict)
+
+
+def test_a_setting_that_a_class_lacks_is_refused_though_it_takes_any() -> None:
+    config = Config(Thing)
+    library.assign(config, size=2)
+    assert config.size == 2  # type: ignore[attr-defined]
+    with pytest.raises(RefusedError, match=r"Thing has no setting 'sise'; use NeMo 2\.3"):
+        library.assign(config, sise=3)
+
+
+def test_a_name_that_a_module_lacks_gets_the_nearest_one() -> None:
+    assert library.find("json", "loads") is json.loads
+    with pytest.raises(RefusedError, match=r"json has no 'lodas'; did you mean 'loads'\?"):
+        library.find("json", "lodas")
+
+
+@dataclass
+class Point:
+    """A value within a configuration."""
+
+    x: int
+
+
+def test_a_configuration_is_shown_with_its_defaults() -> None:
+    nested = Config(Thing, {"others": Config(Thing, {"size": 3})})
+    assert plain({"a": [nested, Point(1), print, 1.5, None, {7}]}) == {
+        "a": [
+            {"_target_": f"{__name__}.Thing", "size": 1, "others": {"_target_": f"{__name__}.Thing", "size": 3}},
+            {"_target_": f"{__name__}.Point", "x": 1}, "builtins.print", 1.5, None, "{7}",
+        ],
+    }  # fmt: skip

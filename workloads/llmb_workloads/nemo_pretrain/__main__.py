@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]: a NeMo 2 training run from a frozen recipe."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.nemo_pretrain.build import build
+from llmb_workloads.nemo_pretrain.library import versions
+from llmb_workloads.nemo_pretrain.limits import check_world
+from llmb_workloads.nemo_pretrain.recipe import Recipe, read_recipe
+from llmb_workloads.nemo_pretrain.show import plain
+from llmb_workloads.place import rank_from
+
+USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the recipe that the argument names, or print what it comes to; 2 when it is refused."""
+    paths = [argument for argument in arguments if argument != "--print"]
+    if len(paths) != 1 or paths[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return 2
+    try:
+        recipe = read_recipe(Path(paths[0]))
+        if "--print" in arguments:
+            return _print(recipe)
+        place = rank_from(os.environ)
+        check_world(recipe, place)
+        partial = build(recipe)
+    except RefusedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if place.rank == 0:
+        print(opening_line(recipe), flush=True)
+    execute(partial)
+    return 0
+
+
+def execute(partial: Any) -> None:
+    """Run a configured nemo_run.Partial to its end in this process, without a launcher."""
+    import nemo_run
+
+    # NeMo prints its steps to stdout and the end to stderr: in one file they would stand in the wrong order, and late.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    nemo_run.run(partial, direct=True)
+
+
+def opening_line(recipe: Recipe) -> str:
+    """What is trained, on what, with which versions."""
+    world = recipe.nodes * recipe.gpus_per_node
+    libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return f"nemo_pretrain: {recipe.recipe} with {recipe.precision.plugin}, ranks: {world}, {libraries}"
+
+
+def _print(recipe: Recipe) -> int:
+    # What NeMo says while it is imported is not part of the data.
+    with contextlib.redirect_stdout(sys.stderr):
+        shown = {"recipe": recipe.recipe, "versions": versions(), "configuration": plain(build(recipe))}
+    print(json.dumps(shown, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the recipe value to NeMo's: pretrain_recipe in performance mode, and every setting of the recipe on top."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmb_workloads.nemo_pretrain.callbacks import set_callbacks
+from llmb_workloads.nemo_pretrain.library import assign, call, find
+from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, Parallelism, Precision, Recipe
+
+RECIPES = "nemo.collections.llm.recipes"
+
+
+def build(recipe: Recipe) -> Any:
+    """The configured nemo_run.Partial, which nothing has executed. Raises RefusedError for what NeMo lacks."""
+    pretrain_recipe = find(f"{RECIPES}.{recipe.recipe}", "pretrain_recipe")
+    sizes = {"num_nodes": recipe.nodes, "num_gpus_per_node": recipe.gpus_per_node}
+    partial = call(pretrain_recipe, **sizes, performance_mode=True)
+    _set_model(partial, recipe)
+    _set_data(partial, recipe)
+    _set_trainer(partial, recipe)
+    _set_strategy(partial.trainer.strategy, recipe.parallelism, cuda_graphs=recipe.cuda_graphs)
+    assign(partial.trainer, plugins=_precision(recipe.precision))
+    if (aware := recipe.optimizer.use_precision_aware_optimizer) is not None:
+        assign(partial.optim.config, use_precision_aware_optimizer=aware)
+    set_callbacks(partial, recipe)
+    _set_resume(partial, recipe.load_checkpoint)
+    return partial
+
+
+def _set_model(partial: Any, recipe: Recipe) -> None:
+    model = recipe.model
+    assign(
+        partial.model.config,
+        num_layers=model.num_layers,
+        hidden_size=model.hidden_size,
+        ffn_hidden_size=model.ffn_hidden_size,
+        num_attention_heads=model.num_attention_heads,
+        num_query_groups=model.num_query_groups,
+        seq_length=model.seq_length,
+        cross_entropy_fusion_impl=model.cross_entropy_fusion_impl,
+        enable_cuda_graph=recipe.cuda_graphs,
+    )
+    if model.hybrid_override_pattern is not None:
+        assign(partial.model.config, hybrid_override_pattern=model.hybrid_override_pattern)
+
+
+def _set_data(partial: Any, recipe: Recipe) -> None:
+    tokenizer = _tokenizer(recipe.tokenizer)
+    assign(
+        partial.data,
+        micro_batch_size=recipe.micro_batch,
+        global_batch_size=recipe.global_batch,
+        seq_length=recipe.model.seq_length,
+        # One epoch, however many steps.
+        num_train_samples=recipe.max_steps * recipe.global_batch,
+        tokenizer=tokenizer,
+    )
+    assign(partial.model, tokenizer=tokenizer)
+
+
+def _tokenizer(tokenizer: NullTokenizer | HubTokenizer) -> Any:
+    make = find("nemo.collections.nlp.modules.common.tokenizer_utils", "get_nmt_tokenizer")
+    config = find("nemo_run", "Config")(make)
+    if isinstance(tokenizer, NullTokenizer):
+        assign(config, library="null", model_name="NullTokenizer", vocab_size=tokenizer.vocab_size)
+    else:
+        assign(config, library="huggingface", model_name=tokenizer.name, use_fast=True)
+    return config
+
+
+def _set_trainer(partial: Any, recipe: Recipe) -> None:
+    assign(
+        partial.trainer,
+        num_nodes=recipe.nodes,
+        devices=recipe.gpus_per_node,
+        max_steps=recipe.max_steps,
+        val_check_interval=recipe.max_steps,
+        limit_val_batches=0,
+        log_every_n_steps=1,
+        # TensorBoard costs time; the log is what is measured.
+        logger=False,
+    )
+    assign(partial.log, ckpt=None, tensorboard=None)
+
+
+def _set_strategy(strategy: Any, sizes: Parallelism, *, cuda_graphs: bool) -> None:
+    assign(
+        strategy,
+        tensor_model_parallel_size=sizes.tp,
+        pipeline_model_parallel_size=sizes.pp,
+        context_parallel_size=sizes.cp,
+        virtual_pipeline_model_parallel_size=None if sizes.vp == 1 else sizes.vp,
+        expert_model_parallel_size=sizes.ep,
+        sequence_parallel=sizes.sequence_parallel,
+        account_for_embedding_in_pipeline_split=sizes.embedding_in_pipeline_split,
+        account_for_loss_in_pipeline_split=sizes.loss_in_pipeline_split,
+        use_te_rng_tracker=cuda_graphs,
+    )
+
+
+def _precision(precision: Precision) -> Any:
+    plugin = find(f"{RECIPES}.precision.mixed_precision", precision.plugin)()
+    if precision.grad_reduce_in_fp32 is not None:
+        assign(plugin, grad_reduce_in_fp32=precision.grad_reduce_in_fp32)
+    return plugin
+
+
+def _set_resume(partial: Any, path: str | None) -> None:
+    if path is None:
+        return
+    config = find("nemo_run", "Config")
+    restore = config(find("nemo.lightning", "RestoreConfig"))
+    # All of it is read, as it was saved; its tokenizer is not: the recipe names one.
+    assign(restore, path=path, load_model_state=True, load_optim_state=True, load_artifacts=False)
+    resume = config(find("nemo.lightning", "AutoResume"))
+    assign(resume, restore_config=restore)
+    assign(partial, resume=resume)

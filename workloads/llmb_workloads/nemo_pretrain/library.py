@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reaches into the installed NeMo, and says by name what it lacks."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from llmb_workloads.errors import RefusedError
+
+CURE = "use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01"
+SHOWN = ("nemo_toolkit", "megatron-core", "transformer-engine", "nemo_run", "torch")
+
+
+def find(module: str, name: str) -> Any:
+    """The attribute `name` of `module`. Raises RefusedError when NeMo, or this part of it, is not installed."""
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise RefusedError(_nemo(), f"has no module {module} ({error})", _cure(error)) from error
+    except ImportError as error:
+        raise RefusedError(_nemo(), f"cannot load {module} ({error})", "mend the environment") from error
+    if not hasattr(found, name):
+        raise RefusedError(_nemo(), f"{module} has no '{name}'", _nearest(name, dir(found)) or CURE)
+    return getattr(found, name)
+
+
+def assign(config: Any, **values: Any) -> None:
+    """Set the arguments of a fiddle configuration. Raises RefusedError for one that its class does not have."""
+    # fiddle takes any name where the class has **kwargs, and then the fault shows in every rank, much later.
+    _check(config.__fn_or_cls__, values)
+    for name, value in values.items():
+        setattr(config, name, value)
+
+
+def call(function: Any, **values: Any) -> Any:
+    """Call NeMo's function. Raises RefusedError for an argument that it does not have."""
+    _check(function, values)
+    return function(**values)
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a measurement depends on; what is not installed is left out."""
+    return {name: version for name in SHOWN if (version := _version(name)) is not None}
+
+
+def _check(owner: Any, names: Iterable[str]) -> None:
+    known = inspect.signature(owner).parameters
+    for name in names:
+        if name not in known:
+            raise RefusedError(_nemo(), f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", CURE)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _nemo() -> str:
+    return f"nemo_toolkit {_version('nemo_toolkit') or '(not installed)'}"
+
+
+def _cure(error: ModuleNotFoundError) -> str:
+    missing = (error.name or "").partition(".")[0]
+    return CURE if missing in ("", "nemo") else f"install what brings {missing}, or {CURE}"
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean '{near[0]}'?  {CURE}" if near else None

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recipe of a NeMo run as a value: all that the program sets, and nothing is looked up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import read_object
+from llmb_workloads.nemo_pretrain.limits import check_recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """The fields of NeMo's model configuration that are set, by its names; no `hybrid_override_pattern`: left alone."""
+
+    num_layers: int
+    hidden_size: int
+    ffn_hidden_size: int
+    num_attention_heads: int
+    num_query_groups: int
+    seq_length: int
+    cross_entropy_fusion_impl: str
+    hybrid_override_pattern: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """Tensor, pipeline, context, virtual pipeline and expert parallel sizes, and how the pipeline is split."""
+
+    tp: int
+    pp: int
+    cp: int
+    vp: int | None
+    ep: int
+    sequence_parallel: bool
+    embedding_in_pipeline_split: bool
+    loss_in_pipeline_split: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """`plugin`: a function of NeMo's recipes.precision.mixed_precision; null keeps what it says."""
+
+    plugin: str
+    grad_reduce_in_fp32: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """Null keeps what NeMo's recipe says."""
+
+    use_precision_aware_optimizer: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommOverlap:
+    """What the communication overlap callback is told.
+
+    `userbuffers`: a name of NeMo's recipes.tp_overlap_configs.userbuffers; null: Transformer Engine's own defaults.
+    """
+
+    overlap_param_gather_with_optimizer_step: bool
+    userbuffers: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullTokenizer:
+    """Numbers for words: the vocabulary is `vocab_size` and NeMo's end-of-document token."""
+
+    kind: Literal["null"]
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubTokenizer:
+    """The tokenizer of a model hub's repository, as transformers finds it: online, or in its cache."""
+
+    kind: Literal["hub"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Nsight Systems records `ranks` from before step `start_step` until after `stop_step` steps."""
+
+    start_step: int
+    stop_step: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Save once, after so many steps, under nemo_experiments/default/checkpoints/ of the working folder."""
+
+    save_at_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """One training run. Batches in samples, `model_flops` in FLOPs of a sample, forward and backward."""
+
+    program: Literal["nemo_pretrain"]
+    schema: Literal[1]
+    name: str
+    recipe: str
+    flops_model_name: str
+    nodes: int
+    gpus_per_node: int
+    model: ModelShape
+    parallelism: Parallelism
+    micro_batch: int
+    global_batch: int
+    max_steps: int
+    precision: Precision
+    optimizer: Optimizer
+    cuda_graphs: bool
+    comm_overlap: CommOverlap
+    tokenizer: NullTokenizer | HubTokenizer
+    profile: Profile | None
+    checkpoint: Checkpoint | None
+    load_checkpoint: str | None
+    model_flops: float | None
+
+
+def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
+    """Check a decoded recipe; raises RefusedError at the first fault, which begins with `place`."""
+    recipe = read_object(Recipe, raw, place)
+    check_recipe(recipe, place)
+    return recipe
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RefusedError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
+    except ValueError as error:
+        raise RefusedError(str(path), f"is not JSON ({error})", "mend the file") from error
+    return parse_recipe(raw, f"{path}: recipe")

@@ -5,19 +5,23 @@ BIN := .venv/bin
 MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
 
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test test-nemo lint docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(STAMP)  ## install the example workloads on this machine and run them
 	$(BIN)/llmb-install --config examples/local.yaml --install .demo --yes
 	$(BIN)/llmb-run submit-all examples/jobs.txt --install .demo --wait
 
 test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes to pytest
-	@bash .ci/slurm-packages
+	@bash .ci/test-packages
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.cache/llmb/nemo)
+	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \
+		LLMB_TEST_NEMO_PYTHON="$$python" $(BIN)/pytest -q tests/real_nemo $(ARGS)
 
 lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/ruff check
@@ -26,8 +30,9 @@ lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/lint-imports
 	$(BIN)/uv lock --check
 
-docs: $(STAMP)  ## check the links of the documentation
+docs: $(STAMP)  ## check the links of the documentation, and that its tables are those of the workloads
 	$(BIN)/python docs/check.py
+	$(BIN)/python docs/workloads.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a plan out, one step after another, each recorded as soon as it is whole."""
+"""Carries a plan out, independent steps at a time, each recorded as soon as it is whole."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb import locks
 from llmb.errors import Fault, LlmbError
-from llmb_installer import config, record, venv
-from llmb_installer.plan import Intent, Plan, look
+from llmb_installer import config, record, schedule, tidy
+from llmb_installer.answers import to_yaml
+from llmb_installer.display import Display
+from llmb_installer.nodes import runner_for
+from llmb_installer.plan import Intent, Plan, look, own_config
 from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import VenvStep, is_there
+from llmb_installer.runner import Runner
+from llmb_installer.schedule import Results
+from llmb_installer.steps import Context, Facts, Progress, Step
+from llmb_installer.steps.kinds import is_there
 
-Progress = Callable[[VenvStep], contextlib.AbstractContextManager[None]]
+WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
 
 class StepsFailed(LlmbError):
@@ -28,29 +36,64 @@ class StepsFailed(LlmbError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an installation came to: the record now, and sentences that the user should read."""
+    """What an installation came to: the record now, sentences that the user should read, the workloads that are ready
+    and those that are not (with the steps that they lack), and what failed."""
 
     record: InstallRecord
     said: tuple[str, ...]
+    ready: tuple[str, ...]
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+    def require(self) -> None:
+        """Raise StepsFailed when a step did."""
+        if self.faults:
+            raise StepsFailed([*self.faults], hint="the same command goes on from here")
 
 
-def apply(intent: Intent, progress: Progress) -> Outcome:
-    """Do what is still to do for ``intent``. Raises StepsFailed after the last step, LockHeldError before the first.
+class Silent:
+    """Progress that nobody looks at."""
+
+    def total(self, bytes: int) -> None:
+        """Nothing."""
+
+    def advance(self, bytes: int) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+def context_for(intent: Intent, stop: threading.Event) -> Context:
+    """Where and how the steps of ``intent`` are carried out."""
+    install = intent.site.install
+    runner: Runner = runner_for(intent.answers, install)
+    return Context(
+        install=install, environ=dict(os.environ), home=Path.home(), log=install / record.FOLDER / "logs" / "check.log",
+        progress=Silent(), runner=runner, stop=stop,
+    )  # fmt: skip
+
+
+def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
+    """Do what is still to do for ``intent``; steps that fail are in the outcome. Raises LockHeldError before any.
 
     The plan is made again under the lock: another installer may have done all of it meanwhile.
     """
     install = intent.site.install
-    _make_folder(install)
+    make_folder(install)
     with locks.hold(install / record.FOLDER, "install"):
+        tidy.tidy(install)
+        record.save_answers(install, to_yaml(intent.asked))
         plan = look(intent)
-        found, faults = _build_all(plan, progress)
-        outcome = _configure(plan, found)
-    if faults:
-        raise StepsFailed(faults, hint="the same command goes on from here")
+        results = _build_all(plan, workers)
+        outcome = _configure(plan, results)
+        if not outcome.faults:
+            tidy.tidy_parts(install)
     return outcome
 
 
-def _make_folder(install: Path) -> None:
+def make_folder(install: Path) -> None:
+    """Have the install directory with its own folder. Raises LlmbError."""
     try:
         (install / record.FOLDER).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -58,39 +101,66 @@ def _make_folder(install: Path) -> None:
         raise LlmbError(message, hint="choose a folder that you may write: --install DIR") from error
 
 
-def _build_all(plan: Plan, progress: Progress) -> tuple[InstallRecord, list[Fault]]:
-    """Build what is not there; one failure does not keep the other steps from their turn."""
-    found, faults = plan.record, []
-    for step in plan.todo:
-        log = plan.install / record.FOLDER / "logs" / f"{step.key.replace(' ', '-')}.log"
-        try:
-            with progress(step):
-                facts = venv.build(step, log)
-        except LlmbError as error:
-            faults.append(Fault(place=step.key, message=error.message, hint=error.hint))
-            continue
-        found = found.finished(step.key, StepRecord(digest=step.digest, facts=facts))
+def _build_all(plan: Plan, workers: int) -> Results:
+    """Build what is not there, and record each step as soon as it is."""
+    stop = threading.Event()
+    context = context_for(plan.intent, stop)
+    found = plan.record
+
+    def note(step: Step, facts: Facts) -> None:
+        nonlocal found
+        found = found.finished(step.key, StepRecord(digest=step.digest, facts=facts, workloads=step.workloads))
         record.save(plan.install, found)
-    return found, faults
+
+    with Display(stop) as display:
+
+        def work(step: Step) -> Facts:
+            with display.step(step) as progress:
+                return step.build(_of_step(context, step, progress))
+
+        done = [step.key for step in plan.done]
+        return schedule.carry_out(plan.todo, done, work, note, workers=workers, stop=stop)
 
 
-def _configure(plan: Plan, found: InstallRecord) -> Outcome:
+def _of_step(context: Context, step: Step, progress: Progress) -> Context:
+    name = re.sub(r"[^\w.@+-]+", "-", step.key)
+    return replace(context, log=context.log.with_name(f"{name}.log"), progress=progress)
+
+
+def _configure(plan: Plan, results: Results) -> Outcome:
     """Write the configuration for the workloads whose steps are there, and the record of it."""
-    intent = plan.intent
-    missing = {key for step in intent.steps if not _usable(step, found) for key in step.workloads}
-    workloads = [key for key in intent.workloads if key not in missing]
-    if not workloads:
-        return Outcome(record=found, said=())
-    own = config.own_part(intent.answers, intent.site, workloads, intent.steps)
+    intent, found = plan.intent, record.load(plan.install)
+    missing = [step for step in intent.steps if not _usable(step, found, plan.install)]
+    lacking = {
+        key: tuple(step.key for step in missing if key in step.workloads)
+        for key in intent.workloads
+        if any(key in step.workloads for step in missing)
+    }
+    ready = tuple(key for key in intent.workloads if key not in lacking)
+    gone = [step.key for step in missing if step.key not in {**results.failed, **results.skipped}]
+    faults = (
+        *(Fault(place=key, message=error.message, hint=error.hint) for key, error in sorted(results.failed.items())),
+        *(Fault(place=key, message="it was made, and is not there any more") for key in gone),
+    )
+    if not ready:
+        return Outcome(record=found, said=(), ready=(), lacking=lacking, faults=faults)
+    own = own_config(intent, ready)
     change = config.plan_config(found.config, config.read_config(plan.install), own)
     said = config.write_config(plan.install, change) if change.changed else None
-    if found.config != own:
-        found = replace(found, config=own)
-        record.save(plan.install, found)
-    return Outcome(record=found, said=(*change.kept, *([said] if said else [])))
+    now = replace(found, config=own, steps=_with_workloads(found.steps, intent))
+    if now != found:
+        record.save(plan.install, now)
+    sentences = (*change.kept, *([said] if said else []))
+    return Outcome(record=now, said=sentences, ready=ready, lacking=lacking, faults=faults)
 
 
-def _usable(step: VenvStep, found: InstallRecord) -> bool:
-    """Whether its environment is there, perhaps still with the content of an earlier plan."""
+def _with_workloads(steps: Mapping[str, StepRecord], intent: Intent) -> dict[str, StepRecord]:
+    """The recorded steps with the workloads that they are for now."""
+    now = {step.key: step.workloads for step in intent.steps}
+    return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in steps.items()}
+
+
+def _usable(step: Step, found: InstallRecord, install: Path) -> bool:
+    """Whether what it makes is there, perhaps still with the content of an earlier plan."""
     done = found.steps.get(step.key)
-    return done is not None and is_there(step.path, done.facts.get("folder"))
+    return done is not None and is_there(step.key, done, install)

@@ -1,25 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command llmb-install: builds the install directory of a cluster from an answers file."""
+"""The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from llmb.errors import LlmbError, UsageError, describe
+from llmb.errors import LlmbError, describe
+from llmb_installer.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+if TYPE_CHECKING:
+    from llmb_installer.gather import Change
+
+# Each is the object `command` of the module llmb_installer.commands.NAME; the text is what --help says of it.
+COMMANDS = {
+    "status": "Show what is installed.",
+    "verify": "Find what is missing or changed.",
+    "add": "Install workloads as well.",
+    "remove": "Take workloads out.",
+    "doctor": "Find what this machine and its cluster lack.",
+    "image": "Build one container image by itself.",
+}
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group whose commands are known by name alone until one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        import importlib
+
+        found: click.Command = importlib.import_module(f"llmb_installer.commands.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", "answers_file", type=FILE, help="The answers to install by.")
 @click.option("--install", type=FOLDER, help="The folder to install into; overrides the answer.")
-@click.option("--yes", is_flag=True, help="Do not ask before the work begins.")
-@click.option("--dry-run", "-d", is_flag=True, help="Show the steps and do nothing.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An answer over the file: slurm.qos=high.")
+@YES
+@DRY_RUN
+@FORMAT
 @click.option("--record", "record_file", type=FILE, help="Write the answers in effect to this file.")
 @click.version_option(package_name="llmb-installer", message="%(prog)s %(version)s")
 @click.pass_context
@@ -27,52 +59,46 @@ def cli(
     context: click.Context,
     answers_file: Path | None,
     install: Path | None,
+    settings: tuple[str, ...],
     yes: bool,
     dry_run: bool,
+    fmt: str,
     record_file: Path | None,
 ) -> None:
     """Build the install directory of a cluster: environments, programs and its configuration.
 
     \b
+    llmb-install                                    ask, show the plan, do it
     llmb-install --config answers.yaml --dry-run    what would be done
     llmb-install --config answers.yaml --yes        do it; again: does what is missing
     """
     if context.invoked_subcommand is not None:
         return
-    if answers_file is None:
-        raise _no_answers()
+    from llmb_installer import gather
     from llmb_installer import install as flow
 
-    intent, notes = flow.prepare(answers_file, install)
-    for note in notes:
+    terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+    if isinstance(wanted, gather.Change):
+        _go_to(context, wanted)
+        return
+    for note in () if wanted.agreed else wanted.notes:
         click.echo(f"note: {note}", err=True)
     if record_file is not None:
-        flow.record_answers(intent, record_file)
-    flow.carry_out(intent, yes=yes, dry_run=dry_run)
+        gather.record_answers(wanted.intent, record_file)
+    flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
 
 
-def _no_answers() -> UsageError:
-    """Why nothing can begin without an answers file."""
-    if sys.stdin.isatty():
-        message = "asking the answers in the terminal is not part of this version"
+def _go_to(context: click.Context, wanted: Change) -> None:
+    """Do what the user chose to do with an installation that is there."""
+    if wanted.action == "remove":
+        from llmb_installer.commands import remove
+
+        context.invoke(remove.command, workloads=wanted.workloads, install=wanted.install)
     else:
-        message = "--config is missing, and there is no terminal to ask in"
-    return UsageError(message, hint="write an answers file (examples/local.yaml is one) and give --config FILE --yes")
+        from llmb_installer.commands import verify
 
-
-@cli.command()
-@click.option("--install", type=FOLDER, help="The install directory; else LLMB_INSTALL or the one around this folder.")
-def status(install: Path | None) -> None:
-    """Show what is installed."""
-    from llmb.config import find_install, load_config
-    from llmb_installer import record, show
-
-    folder = find_install(install, os.environ, Path.cwd())
-    config, _ = load_config(folder, os.environ)
-    click.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
-    click.echo(f"workloads: {', '.join(config.workloads.installed or ('none named',))}")
-    for line in show.steps_text(folder, record.load(folder)):
-        click.echo(line)
+        context.invoke(verify.command, install=wanted.install, repair=True)
 
 
 def main() -> None:
@@ -85,7 +111,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        click.echo(str(error.__cause__ or error) or "interrupted", err=True)  # click makes an Abort of Ctrl-C
         code = 130
     sys.exit(code)

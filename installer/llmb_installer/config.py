@@ -14,7 +14,8 @@ from llmb import files, typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import UsageError
 from llmb.site import Site
-from llmb_installer.answers import Answers
+from llmb_installer.answers import AUTO, Answers
+from llmb_installer.answers.read import without_nulls
 from llmb_installer.steps import VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
@@ -34,7 +35,10 @@ class ConfigChange:
 
 
 def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[VenvStep]) -> dict[str, Any]:
-    """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed."""
+    """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed.
+
+    Only what says something is written: a section of another cluster type, or an option left open, is not.
+    """
     venvs = {workload: str(step.path) for step in reversed(tuple(steps)) for workload in step.workloads}
     installed = list(workloads)
     return {
@@ -42,37 +46,64 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         "cluster_type": answers.cluster_type,
         "cluster_name": answers.cluster_name,
         "llmb_install": str(site.install),
-        "gpu_type": site.gpu_type,
+        **_said_of(answers, "experiments_root"),
+        "gpu_type": answers.gpu_type if answers.gpu_type != AUTO else site.gpu_type,
+        **_said_of(answers, "gpu_types"),
         "environment": dict(answers.environment),
-        "install": {"venv_type": answers.venv_type, "method": "local", "node_architecture": site.node_architecture},
-        "workloads": {"installed": installed, "config": {key: _workload(venvs.get(key)) for key in installed}},
+        **_said_of(answers, "pass_environment"),
+        **_said_of(answers, "slurm"),
+        **_said_of(answers, "runai"),
+        "install": {
+            "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
+            "method": "local" if answers.method == "here" else "slurm",
+            "node_architecture": site.node_architecture,
+            **_said_of(answers, "image_folder"),
+        },
+        "workloads": {
+            "installed": installed,
+            "config": {key: _workload(venvs.get(key), answers.venv_type) for key in installed},
+        },
     }
 
 
-def _workload(venv: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"venv_path": venv, "venv_type": "venv"} if venv is not None else {}
+def _said_of(answers: Answers, key: str) -> dict[str, Any]:
+    """The key with what the answers say of it, nothing where they say nothing."""
+    value = typed.to_data(getattr(answers, key))
+    if key == "gpu_types":
+        value = {name: without_nulls(own) for name, own in value.items()}
+    value = without_nulls(value)
+    return {key: value} if value not in (None, {}, []) else {}
+
+
+def _workload(venv: str | None, venv_type: str) -> dict[str, Any]:
+    made = venv_type if venv_type != AUTO else "venv"
+    found: dict[str, Any] = {"venv_path": venv, "venv_type": made} if venv is not None else {}
     return {**found, "environment": {}}
 
 
 def read_config(install: Path) -> dict[str, Any]:
     """The data of the configuration in ``install``, empty where there is none.
 
-    Raises InputFaults when it is not valid, UsageError when it is for another cluster type.
+    Raises InputFaults when it is not valid.
     """
     path = install / CONFIG_FILE
     if not path.exists():
         return {}
     document = yamlfile.load(path)
-    config = typed.read(ClusterConfig, document)
-    if config.cluster_type != "local":
-        message = f"{path} is for cluster type {config.cluster_type}"
-        raise UsageError(message, hint="install into another folder: --install DIR")
+    typed.read(ClusterConfig, document)
     data: dict[str, Any] = document.data
     return data
 
 
 def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
-    """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last."""
+    """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
+
+    Raises UsageError when the file is for another cluster type: its jobs, images and environments are not ours.
+    """
+    there, wanted = now.get("cluster_type"), ours.get("cluster_type")
+    if there is not None and there != wanted:
+        message = f"the {CONFIG_FILE} there is for cluster type {there}, and this installation is for {wanted}"
+        raise UsageError(message, hint="install into another folder: --install DIR")
     kept: list[str] = []
     data = _merge(before if now else {}, now, ours, "", kept)
     return ConfigChange(data=data, changed=data != now, kept=tuple(kept))

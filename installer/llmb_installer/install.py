@@ -1,63 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an answers file to an install directory: the flow of llmb-install, whoever gave the answers."""
+"""Shows a plan with its costs, asks, carries it out, says what works: the one path of every command that installs."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+import threading
 
 import click
 
-from llmb import files, yamlfile
 from llmb.errors import LlmbError, UsageError
-from llmb_installer import apply, show
-from llmb_installer.answers import read_answers, to_yaml
-from llmb_installer.place import find_gpu, site_of
-from llmb_installer.plan import Intent, intend, look
+from llmb.tables import to_json
+from llmb_installer import record, show
+from llmb_installer.answers import to_yaml
+from llmb_installer.apply import apply, context_for
+from llmb_installer.costs import Costs, find_costs
+from llmb_installer.plan import Intent, Plan, look
 
 
-def prepare(answers_file: Path, folder: Path | None) -> tuple[Intent, list[str]]:
-    """What the answers ask for on this machine, and notes for the user. Nothing is written. Raises UsageError."""
-    from llmb.loader import load_plugins
+def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
+    """Show the plan, ask unless ``yes``, do it and say what is there. Raises LlmbError.
 
-    plugins = load_plugins()
-    known = plugins.workloads()
-    notes = [f"plugin {problem.source} is left out: {problem.reason}" for problem in plugins.problems]
-    if not known:
-        raise LlmbError("no plugin offers a workload", hint="pip install llmb brings three")
-    answers = read_answers(yamlfile.load(answers_file), install=folder, known=known)
-    gpu = find_gpu(answers.gpu_type)
-    if gpu.note:
-        notes.append(gpu.note)
-    intent, left_out = intend(answers, site_of(answers, gpu.gpu_type), plugins)
-    return intent, [*notes, *left_out]
-
-
-def record_answers(intent: Intent, path: Path) -> None:
-    """Write the answers in effect, a file that gives the same installation again."""
-    files.write_text(path, to_yaml(intent.answers))
-
-
-def carry_out(intent: Intent, *, yes: bool, dry_run: bool) -> None:
-    """Show the plan, ask unless ``yes``, do it and say what is there. Raises LlmbError."""
+    ``agreed``: the user has seen the plan in the conversation and said yes.
+    """
     plan = look(intent)
-    if plan.is_empty:
+    if plan.is_empty and not (dry_run and fmt == "json"):
+        if not dry_run:
+            record.save_answers(plan.install, to_yaml(intent.asked))
         click.echo("Nothing to do: all is as the answers say.")
-        click.echo(show.summary(plan, plan.record))
+        click.echo(show.summary(plan.install, plan.record, intent.workloads))
         return
-    click.echo(show.plan_text(plan))
+    if not agreed:
+        costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
+        _show(plan, costs, fmt if dry_run else "table")
+        costs.require()
     if dry_run:
         return
-    if not yes:
-        _ask()
-    outcome = apply.apply(intent, show.step_line)
+    if not (yes or agreed):
+        ask()
+    outcome = apply(intent)
     for sentence in outcome.said:
         click.echo(f"note: {sentence}", err=True)
-    click.echo(show.summary(plan, outcome.record))
+    if text := show.outcome_text(plan, outcome):
+        click.echo(text)
+    outcome.require()
 
 
-def _ask() -> None:
+def _show(plan: Plan, costs: Costs, fmt: str) -> None:
+    click.echo(to_json(show.plan_data(plan, costs)).rstrip("\n") if fmt == "json" else show.plan_text(plan, costs))
+
+
+def ask(question: str = "Go ahead?") -> None:
+    """Have the user confirm. Raises UsageError where there is no terminal, LlmbError after a no."""
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to confirm the plan in", hint="give --yes")
-    if not click.confirm("Go ahead?", err=True):
+    if not click.confirm(question, err=True):
         raise LlmbError("nothing was done", hint="--yes goes ahead without asking")

@@ -12,17 +12,23 @@ from llmb_installer import config, record
 from llmb_installer.answers import Answers
 from llmb_installer.config import ConfigChange
 from llmb_installer.record import InstallRecord
-from llmb_installer.steps import Plugins, VenvStep, add_workload, is_finished
+from llmb_installer.steps import Step, VenvStep
+from llmb_installer.steps.kinds import is_finished
+from llmb_installer.steps.make import Plugins, add_workload, programs_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What is wanted, whatever is there already: workloads by their keys, the steps that they need."""
+    """What is wanted, whatever is there already: workloads by their keys, the steps that they need.
+
+    ``asked`` are the answers as they were given, with what is to be found out left open.
+    """
 
     answers: Answers
+    asked: Answers
     site: Site
     workloads: tuple[str, ...]
-    steps: tuple[VenvStep, ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +37,8 @@ class Plan:
 
     intent: Intent
     record: InstallRecord
-    todo: tuple[VenvStep, ...]
-    done: tuple[VenvStep, ...]
+    todo: tuple[Step, ...]
+    done: tuple[Step, ...]
     config: ConfigChange
     own_config: dict[str, object] = field(default_factory=dict)
 
@@ -47,12 +53,12 @@ class Plan:
         return not self.todo and not self.config.changed and self.record.config == self.own_config
 
 
-def intend(answers: Answers, site: Site, plugins: Plugins) -> tuple[Intent, list[str]]:
+def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | None = None) -> tuple[Intent, list[str]]:
     """What ``answers`` ask for at ``site``, and a sentence for each workload that is left out.
 
     A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError.
     """
-    steps: tuple[VenvStep, ...] = ()
+    steps: tuple[Step, ...] = ()
     keys, left_out = [], []
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
@@ -67,15 +73,16 @@ def intend(answers: Answers, site: Site, plugins: Plugins) -> tuple[Intent, list
         keys.append(key)
     if not keys:
         raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
-    return Intent(answers=answers, site=site, workloads=tuple(keys), steps=steps), left_out
+    steps = (*steps, programs_step(site.install, tuple(keys)))
+    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), left_out
 
 
 def look(intent: Intent) -> Plan:
     """The plan for ``intent``; reads the record and the configuration, and starts or writes nothing."""
     install = intent.site.install
     found, now = record.load(install), config.read_config(install)
-    todo = tuple(step for step in intent.steps if not is_finished(step, found))
-    own = config.own_part(intent.answers, intent.site, intent.workloads, intent.steps)
+    todo = tuple(step for step in intent.steps if not is_finished(step, found, install))
+    own = own_config(intent, intent.workloads)
     return Plan(
         intent=intent,
         record=found,
@@ -84,3 +91,9 @@ def look(intent: Intent) -> Plan:
         config=config.plan_config(found.config, now, own),
         own_config=own,
     )
+
+
+def own_config(intent: Intent, workloads: tuple[str, ...]) -> dict[str, object]:
+    """The installer's part of cluster_config.yaml with ``workloads`` installed."""
+    venvs = [step for step in intent.steps if isinstance(step, VenvStep)]
+    return config.own_part(intent.answers, intent.site, workloads, venvs)

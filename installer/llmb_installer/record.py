@@ -16,10 +16,12 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """A finished step: ``digest`` of the content that was asked for, and the facts that its kind of step keeps."""
+    """A finished step: ``digest`` of the content that was asked for, the facts that its kind of step keeps, and the
+    workloads that it is for."""
 
     digest: str
     facts: dict[str, Any]
+    workloads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +35,19 @@ class InstallRecord:
         """The record with one more step."""
         return replace(self, steps={**self.steps, key: step})
 
+    def without(self, key: str) -> InstallRecord:
+        """The record without a step."""
+        return replace(self, steps={other: step for other, step in self.steps.items() if other != key})
+
 
 def record_path(install: Path) -> Path:
     """Where the record of ``install`` lies."""
     return install / FOLDER / "install.json"
+
+
+def answers_path(install: Path) -> Path:
+    """Where the answers lie that ``install`` was made by last."""
+    return install / FOLDER / "answers.yaml"
 
 
 def load(install: Path) -> InstallRecord:
@@ -53,3 +64,10 @@ def load(install: Path) -> InstallRecord:
 def save(install: Path, record: InstallRecord) -> None:
     """Write the record, atomically."""
     files.write_json(record_path(install), {"schema_version": SCHEMA_VERSION, **typed.to_data(record)})
+
+
+def save_answers(install: Path, text: str) -> None:
+    """Write the answers, unless they stand there already."""
+    path = answers_path(install)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        files.write_text(path, text)

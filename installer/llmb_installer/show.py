@@ -1,97 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user reads: the plan before, one line for each step, and what is there after."""
+"""What the user reads: the plan before, as a table or as data, and what is there after."""
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-
-import click
+from typing import Any
 
 from llmb.config import CONFIG_FILE
+from llmb.tables import Column, render
+from llmb_installer.apply import Outcome
+from llmb_installer.costs import Costs
 from llmb_installer.plan import Plan
 from llmb_installer.record import InstallRecord
-from llmb_installer.steps import VenvStep, is_there
+from llmb_installer.registry.room import size
+from llmb_installer.steps import Step
+from llmb_installer.steps.kinds import is_there, kind_of
 
-SHOWN = ("torch", "transformers")  # packages whose version a summary tells
-
-
-def plan_text(plan: Plan) -> str:
-    """The plan: each step with what it fetches, the configuration, the space there is."""
-    lines = [f"Install directory {plan.install} (cluster type local, GPU type {plan.intent.site.gpu_type})"]
-    lines += [f"  {step.key:<12}  done already" for step in plan.done]
-    lines += [f"  {step.key:<12}  {_what(step)}" for step in plan.todo]
-    change = "unchanged" if not plan.config.changed else "written"
-    lines.append(f"  {'config':<12}  {CONFIG_FILE}: {change}; {_workloads(plan.intent.workloads)}")
-    lines += [f"  note: {sentence}" for sentence in plan.config.kept]
-    if plan.todo:
-        lines.append(f"Size of the downloads: known to pip only. Free there: {_free(plan.install)}.")
-    return "\n".join(lines)
+COLUMNS = (
+    Column(key="step"),
+    Column(key="state"),
+    Column(key="fetch_bytes", heading="fetch", show=size, right=True),
+    Column(key="disk_bytes", heading="disk", show=size, right=True),
+    Column(key="what"),
+)
 
 
-def _what(step: VenvStep) -> str:
-    source = ""
-    if step.torch.index is not None:
-        source = f"; torch from {step.torch.index}"
-    elif step.torch.cpu_index is not None:
-        source = "; torch for CPUs"
-    return f"Python environment with {', '.join(step.need.requirements)}{source}, for {_workloads(step.workloads)}"
+def plan_text(plan: Plan, costs: Costs) -> str:
+    """The plan: each step with what it costs, the configuration, the space there is."""
+    site = plan.intent.site
+    head = f"Install directory {plan.install} (cluster type {site.cluster_type}, GPU type {site.gpu_type})"
+    rows = [_row(step, plan, costs) for step in plan.intent.steps]
+    change = "todo" if plan.config.changed else "done"
+    rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
+    lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
+    lines.append(f"For {_workloads(plan.intent.workloads)}.")
+    lines += [f"note: {sentence}" for sentence in plan.config.kept]
+    return "\n".join([*lines, *_costs_text(plan, costs)])
+
+
+def _costs_text(plan: Plan, costs: Costs) -> list[str]:
+    if not plan.todo:
+        return []
+    known = [estimate for estimate in costs.estimates.values() if estimate.fetch is not None]
+    rough = "about " if any(estimate.rough for estimate in known) else ""
+    unknown = len(plan.todo) - len(known)
+    parts = [f"{rough}{size(costs.fetch)}"] if costs.fetch or not unknown else []
+    parts += [f"what {unknown} step{'s' * (unknown != 1)} cannot tell beforehand"] if unknown else []
+    lines = [f"To fetch: {', and '.join(parts)}."]
+    for disk in costs.disks:
+        needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
+        lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
+    return lines
+
+
+def _row(step: Step, plan: Plan, costs: Costs) -> dict[str, Any]:
+    estimate = costs.estimates.get(step.key)
+    return {
+        "step": step.key,
+        "state": "todo" if step in plan.todo else "done",
+        "fetch_bytes": estimate.fetch if estimate is not None else None,
+        "disk_bytes": estimate.disk if estimate is not None else None,
+        "rough": estimate.rough if estimate is not None else False,
+        "what": step.title,
+        "workloads": list(step.workloads),
+        "after": list(step.after),
+        "digest": step.digest,
+    }
+
+
+def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
+    """The plan as plain data."""
+    site = plan.intent.site
+    return {
+        "install": str(plan.install),
+        "cluster_type": site.cluster_type,
+        "gpu_type": site.gpu_type,
+        "workloads": list(plan.intent.workloads),
+        "steps": [_row(step, plan, costs) for step in plan.intent.steps],
+        "config": {
+            "file": CONFIG_FILE,
+            "state": "todo" if plan.config.changed else "done",
+            "kept": [*plan.config.kept],
+        },
+        "disks": [
+            {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
+        ],
+        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+    }
 
 
 def _workloads(keys: tuple[str, ...]) -> str:
     return f"{len(keys)} workload{'s' * (len(keys) != 1)}: {', '.join(keys)}"
 
 
-def _free(folder: Path) -> str:
-    """The free space where ``folder`` is or will be."""
-    there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
-    return f"{shutil.disk_usage(there).free / 1e9:.0f} GB"
-
-
-@contextlib.contextmanager
-def step_line(step: VenvStep) -> Iterator[None]:
-    """One line on stderr for a step: while it runs, with the seconds that pass where there is a terminal, and after."""
-    start, shown = time.monotonic(), f"{step.key}: {', '.join(step.need.requirements)}"
-    ended = "failed"
-    try:
-        with _running(shown):
-            yield
-        ended = "done"
-    finally:
-        click.echo(f"{shown}: {ended} after {time.monotonic() - start:.0f} s", err=True)
-
-
-@contextlib.contextmanager
-def _running(text: str) -> Iterator[None]:
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        bar.add_task(text)
-        yield
-
-
-def summary(plan: Plan, record: InstallRecord) -> str:
+def summary(install: Path, record: InstallRecord, ready: tuple[str, ...]) -> str:
     """What is there now, and the command to type next."""
-    lines = [f"Installed in {plan.install}: {_workloads(plan.intent.workloads)}"]
-    lines += [f"  {line}" for line in steps_text(plan.install, record)]
-    lines.append(f"Next: llmb-run submit-all --min-scale --install {shlex.quote(str(plan.install))} --wait")
+    lines = [f"Installed in {install}: {_workloads(ready)}"]
+    lines += [f"  {line}" for line in steps_text(install, record)]
+    lines.append(f"Next: llmb-run submit-all --min-scale --install {shlex.quote(str(install))} --wait")
+    return "\n".join(lines)
+
+
+def outcome_text(plan: Plan, outcome: Outcome) -> str:
+    """What an installation came to: what works, and what each workload that does not is lacking."""
+    lines = [summary(plan.install, outcome.record, outcome.ready)] if outcome.ready else []
+    for key, steps in outcome.lacking.items():
+        lines.append(f"Not ready: {key}, which needs {', '.join(steps)}")
     return "\n".join(lines)
 
 
 def steps_text(install: Path, record: InstallRecord) -> list[str]:
     """A line for each finished step: what it made, and whether that is still there."""
-    lines = []
+    return [
+        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there)'}" for row in rows(install, record)
+    ]
+
+
+def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
+    """The finished steps as plain data."""
+    found: list[Mapping[str, Any]] = []
     for key, done in record.steps.items():
-        packages = done.facts.get("packages", {})
-        names = [f"{name} {packages[name]}" for name in SHOWN if name in packages]
-        path = install / "venvs" / key.removeprefix("venv ")
-        state = "" if is_there(path, done.facts.get("folder")) else " (no longer there)"
-        lines.append(f"{key}: Python {done.facts.get('python')}, {', '.join(names)}, {len(packages)} packages{state}")
-    return lines
+        kind, name = kind_of(key)
+        there = is_there(key, done, install)
+        what = kind.describe(name, done.facts)
+        found.append({"step": key, "there": there, "what": what, "workloads": list(done.workloads)})
+    return found

@@ -5,9 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from llmb_installer.steps import TorchSource
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchSource:
+    """Where torch comes from: ``index`` for it alone, else pip's own sources.
+
+    ``cpu_index`` is taken when those would bring CUDA's libraries; None lets them.
+    """
+
+    index: str | None = None
+    cpu_index: str | None = None
 
 
 def torch_line(requirements: Iterable[str]) -> str | None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.server
+import json
 import os
 import shutil
 import subprocess
@@ -15,8 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",)}
+from llmb.needs import Need, Needs
+from llmb_installer.testing.hub import SmallHub
+from llmb_installer.testing.plugins import write_plugin
+
+WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",), "small": ("1", "2"), "other": ("1",)}
 
 
 def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
@@ -29,11 +37,17 @@ def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    contents[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*contents, f"{info}/RECORD"])
+    stated = "".join(f"{file},{_hash(text)},{len(text)}\n" for file, text in contents.items())
+    contents[f"{info}/RECORD"] = f"{stated}{info}/RECORD,,\n"
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in contents.items():
             archive.writestr(file, text)
     return path
+
+
+def _hash(text: str) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"sha256={digest.decode().rstrip('=')}"
 
 
 @pytest.fixture(scope="session")
@@ -95,11 +109,17 @@ def run_install(command: str, environ: dict[str, str]) -> Install:
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Callable[..., Path]:
-    """Write an answers file for a machine without a GPU; keywords are further keys, as YAML."""
+    """Write an answers file for a machine without a GPU, environments by pip; keywords are further keys, as YAML."""
 
     def write(**keys: str) -> Path:
         path = tmp_path / "answers.yaml"
-        lines = {"cluster_type": "local", "install": str(tmp_path / "install"), "gpu_type": "cpu", **keys}
+        lines = {
+            "cluster_type": "local",
+            "install": str(tmp_path / "install"),
+            "gpu_type": "cpu",
+            "venv_type": "venv",
+            **keys,
+        }
         path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
         return path
 
@@ -145,3 +165,62 @@ def gate(wheels: Path) -> Iterator[Gate]:
     made.server.shutdown()
     thread.join()
     made.server.server_close()
+
+
+class Site:
+    """An install directory for workloads that need what the test says, made by the real command with uv."""
+
+    def __init__(self, folder: Path, command: str, environ: dict[str, str]) -> None:
+        self.folder, self.install, self.command = folder, folder / "install", command
+        self.environ = {**environ, "PYTHONPATH": str(folder / "plugins")}
+        self.keys: list[str] = []
+        self.settings: dict[str, Any] = {"venv_type": "uv"}
+
+    def workload(self, key: str, *wanted: Need) -> None:
+        """Have a plugin whose workload ``key`` needs these; all of them are in the answers."""
+        write_plugin(self.folder / "plugins", key, Needs(needs=wanted))
+        self.keys = [*dict.fromkeys([*self.keys, key])]
+
+    def answers(self, **settings: Any) -> Path:
+        """The answers file, written anew."""
+        path = self.folder / "answers.yaml"
+        data = {
+            "cluster_type": "local", "install": str(self.install), "gpu_type": "cpu", "workloads": self.keys,
+            **self.settings, **settings,
+        }  # fmt: skip
+        path.write_text(yaml.safe_dump(data))
+        return path
+
+    def argv(self, *arguments: str | Path) -> list[str]:
+        """The command line with these arguments; without, the whole installation."""
+        return [self.command, *map(str, arguments or ("--config", self.answers(), "--yes"))]
+
+    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end."""
+        return subprocess.run(
+            self.argv(*arguments), env={**self.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    def record(self) -> Any:
+        """The record of the install directory."""
+        return json.loads((self.install / ".llmb" / "install.json").read_text())
+
+    def leftovers(self) -> list[str]:
+        """What a whole installation must not leave: half-written files, builds and locks that are in nobody's use."""
+        used = {path.readlink().name for path in (self.install / "venvs").glob("*") if path.is_symlink()}
+        builds = [path for path in (self.install / "venvs").glob(".*") if path.name not in used]
+        return sorted(map(str, [*self.install.rglob("*.part"), *self.install.rglob(".*.part"), *builds]))
+
+
+@pytest.fixture
+def site(tmp_path: Path, command: str, environ: dict[str, str]) -> Site:
+    """An install directory of the test's own, nothing there yet."""
+    return Site(tmp_path, command, environ)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[SmallHub]:
+    """A model hub on loopback, empty."""
+    with SmallHub(tmp_path / "hub") as made:
+        yield made

@@ -3,15 +3,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from llmb import yamlfile
-from llmb.errors import InputFaults, UsageError, describe
-from llmb_installer.answers import CPU_WHEELS, Answers, read_answers, to_yaml
+from llmb.errors import InputFaults, describe
+from llmb.loader import load_plugins
+from llmb_installer.answers import (
+    CPU_WHEELS,
+    NOTHING,
+    Answers,
+    ImageAnswers,
+    Versions,
+    missing,
+    read_answers,
+    to_yaml,
+    with_layer,
+)
 
-KNOWN = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
+KNOWN = load_plugins().workloads()
 START = "cluster_type: local\ninstall: /somewhere\n"
 
 
@@ -52,7 +64,18 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("clustertype: local\n", "a.yaml:3", "did you mean 'cluster_type'?"),
         ("gpu_type: h1000\n", "a.yaml:3", "did you mean 'h100'?"),
-        ("venv_type: uv\n", "a.yaml:3", "environments of uv cannot be made by this version"),
+        ("venv_type: pipenv\n", "a.yaml:3", "'pipenv' is not one of auto, uv, venv, conda"),
+        ("node_architecture: arm64\n", "a.yaml:3", "'arm64' is not one of auto, x86_64, aarch64"),
+        ("workloads: [llama3.1_9b]\n", "a.yaml:3", "pretrain_llama3.1 has no size '9b'"),
+        ("gpu_type: h200\n", "a.yaml:3", "'gpu_types: {h200: {like: TYPE}}' adds one"),
+        ("gpu_types: {h200: {}}\n", "a.yaml:3", "gpu_types.h200: needs the key 'like'"),
+        ("gpu_types:\n  h200: {like: h10}\n", "a.yaml:4", "did you mean 'h100'?"),
+        ("slurm: {account: a}\n", "a.yaml:3", "slurm is for cluster type slurm, and this one is local"),
+        ("method: srun\n", "a.yaml:3", "method srun is for cluster type slurm"),
+        ("image_folder: images\n", "a.yaml:3", "image_folder: images is not a full path"),
+        ("experiments_root: $SCRATCH/e\n", "a.yaml:3", "variables are not replaced in $SCRATCH/e"),
+        ("images: {compression: zip}\n", "a.yaml:3", "images.compression: 'zip' is not one of"),
+        ("pass_environment: [HF_TOKEN]\n", "a.yaml:3", "HF_TOKEN looks like a secret"),
         ("workloads:\n- nemotron4\n- lama3.1\n", "a.yaml:5", "did you mean 'pretrain_llama3.1'?"),
         ("workloads: []\n", "a.yaml:3", "workloads is empty"),
         ("versions:\n  torch: 2.10\n", "a.yaml:4", "write the version in quotes"),
@@ -74,12 +97,6 @@ def test_a_fault_names_place_and_cure(text: str, place: str, message: str) -> No
     assert message in said
 
 
-@pytest.mark.parametrize("kind", ["slurm", "runai"])
-def test_a_cluster_type_of_later(kind: str) -> None:
-    with pytest.raises(InputFaults, match=f"a.yaml:1: cluster type {kind} cannot be installed by this version"):
-        read(f"cluster_type: {kind}\ninstall: /somewhere\n")
-
-
 def test_a_variable_in_the_folder_is_not_replaced() -> None:
     with pytest.raises(InputFaults, match=r"a.yaml:2: install: variables are not replaced"):
         read("cluster_type: local\ninstall: $SCRATCH/llmb\n")
@@ -87,14 +104,121 @@ def test_a_variable_in_the_folder_is_not_replaced() -> None:
 
 def test_faults_are_told_together() -> None:
     with pytest.raises(InputFaults) as caught:
-        read(START + "gpu_type: b201\nvenv_type: conda\nworkloads: [one, two]\n")
+        read(START + "gpu_type: b201\nvenv_type: pip\nworkloads: [one, two]\n")
     assert len(caught.value.faults) == 4
 
 
-@pytest.mark.parametrize("text", ["cluster_type: local\n", "cluster_type: local\ninstall:\n", ""])
-def test_no_folder_to_install_into(text: str) -> None:
-    with pytest.raises(UsageError, match="does not say where to install"):
-        read(text)
+RUNAI_KEYS = ["gpu_type", "runai.base_url", "runai.project", "runai.pvc"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("", ["cluster_type", "install"]),
+        ("cluster_type: local\ninstall:\n", ["install"]),
+        ("cluster_type: slurm\n", ["install"]),
+        ("cluster_type: runai\n", ["install", *RUNAI_KEYS]),
+        ("cluster_type: runai\nrunai: {project: p}\n", ["install", "gpu_type", "runai.base_url", "runai.pvc"]),
+        ("install: /x\ngpu_typ: h100\n", ["cluster_type"]),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(text: str, keys: list[str]) -> None:
+    document = yamlfile.parse(text, name="a.yaml")
+    assert missing(document.data) == keys
+    with pytest.raises(InputFaults) as caught:
+        read_answers(document, known=KNOWN)
+    told = [str(fault) for fault in caught.value.faults]
+    assert [line for line in told if line.endswith("is missing")] == [f"a.yaml: '{key}' is missing" for key in keys]
+    assert ("gpu_typ:" in "".join(told)) == ("gpu_typ:" in text)
+    assert "docs/install.md" in describe(caught.value)
+
+
+SLURM = """cluster_type: slurm
+install: /shared/llmb
+gpu_type: h200
+gpu_types: {h200: {like: h100, gpus_per_node: 8}, b200: {partition: blackwell, gres: 8}}
+node_architecture: x86_64
+method: srun
+slurm:
+  account: benchmarks
+  container: none
+  gpu: {partition: batch, gres: 8}
+  cpu: {partition: cpu, gres: null}
+"""
+RUNAI = """cluster_type: runai
+install: /pvc/llmb
+gpu_type: h100
+runai: {base_url: https://host/api/v1, project: p, pvc: {name: w, path: /pvc, claim: c}, app_id: me}
+"""
+
+
+def test_a_slurm_cluster() -> None:
+    answers = read(SLURM)
+    assert answers.slurm is not None
+    assert answers.slurm.option("partition", "cpu") == "cpu"
+    assert answers.slurm.option("gres", "cpu") is None
+    assert answers.cluster_name == "slurm"
+    assert not answers.uses_images
+    assert answers.gpu_types["h200"].like == "h100"
+
+
+def test_a_runai_cluster() -> None:
+    answers = read(RUNAI)
+    assert answers.runai is not None
+    assert answers.runai.pvc.claim == "c"
+    assert answers.uses_images
+
+
+def test_runai_tells_no_gpu_type() -> None:
+    with pytest.raises(InputFaults, match=r"a.yaml:3: gpu_type auto: Run:ai does not tell it"):
+        read(RUNAI.replace("h100", "auto"))
+
+
+def test_a_wrong_key_of_slurms() -> None:
+    with pytest.raises(InputFaults, match=r"a.yaml:10: .*'partitoin' is not a key here"):
+        read(SLURM.replace("{partition: batch", "{partitoin: batch"))
+
+
+def test_images_need_a_gpu() -> None:
+    with pytest.raises(InputFaults, match="gpu_type cpu has no images"):
+        read("cluster_type: slurm\ninstall: /x\ngpu_type: cpu\n")
+
+
+@pytest.mark.parametrize("name", ["llama3.1_8b", "pretrain_llama31-405B", "llama3.1"])
+def test_a_workload_with_a_size(name: str) -> None:
+    assert read(START + f"workloads: [{name}]\n").workloads == ("pretrain_llama3.1",)
+
+
+def test_layers_are_joined_key_by_key() -> None:
+    file = yamlfile.parse(SLURM, name="a.yaml")
+    document = with_layer(file, {"slurm": {"gpu": {"partition": "debug"}}, "install": "/y"}, "--set")
+    answers = read_answers(document, known=KNOWN)
+    assert answers.slurm is not None
+    assert answers.slurm.gpu.given == {"partition": "debug", "gres": 8}
+    assert (answers.slurm.account, str(answers.install)) == ("benchmarks", "/y")
+    assert with_layer(file, {}, "--set") is file
+
+
+def test_a_fault_names_its_layer() -> None:
+    document = with_layer(yamlfile.parse(SLURM, name="a.yaml"), {"slurm": {"acount": "x"}}, "--set slurm.acount")
+    document = with_layer(document, {"gpu_type": "h1000"}, "your answers")
+    with pytest.raises(InputFaults) as caught:
+        read_answers(document, known=KNOWN)
+    assert {fault.place for fault in caught.value.faults} == {"--set slurm.acount", "your answers"}
+    below = with_layer(yamlfile.parse(SLURM + "cluster_nam: x\n", name="a.yaml"), {"cluster_name": "y"}, "--set")
+    with pytest.raises(InputFaults, match=r"a.yaml:12: cluster_nam"):
+        read_answers(below, known=KNOWN)
+
+
+def test_every_key_is_in_the_documentation() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "install.md").read_text("utf-8")
+    for field in (*dataclasses.fields(Answers), *dataclasses.fields(Versions), *dataclasses.fields(ImageAnswers)):
+        assert f"`{field.name}`" in page, field.name
+
+
+def test_layers_over_nothing() -> None:
+    document = with_layer(NOTHING, {"cluster_type": "local", "install": "/x", "gpu_type": "cpu"}, "your answers")
+    assert read_answers(document, known=KNOWN).gpu_type == "cpu"
 
 
 def test_a_list_is_no_answer() -> None:
@@ -106,3 +230,11 @@ def test_what_is_recorded_reads_the_same() -> None:
     text = START + 'python: "3.10"\ntorch_index: https://host/simple\ntorch_cpu_index: null\nworkloads: nemotron4\n'
     answers = read(text + "environment: {N: '1'}\nversions: {torch: '2.10'}\n")
     assert read(to_yaml(answers)) == answers
+
+
+@pytest.mark.parametrize("text", [SLURM, RUNAI])
+def test_what_is_recorded_of_a_cluster_reads_the_same(text: str) -> None:
+    text += "images: {builder: enroot, level: 3}\nwheelhouse: /w\nexperiments_root: /e\npass_environment: [A]\n"
+    answers = read(text)
+    assert read(to_yaml(answers)) == answers
+    assert "null" not in to_yaml(answers).replace("gres: null", "")

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmb import yamlfile
 from llmb.config import CONFIG_FILE, load_config
 from llmb.errors import InputFaults, UsageError
-from llmb_installer.config import plan_config, read_config, write_config
+from llmb.workload import Workload
+from llmb_installer.answers import Answers, read_answers
+from llmb_installer.config import own_part, plan_config, read_config, write_config
+from llmb_installer.place import site_of
 
 OURS: dict[str, Any] = {
     "schema_version": 2,
@@ -107,10 +114,9 @@ def test_comments_are_saved_beside(tmp_path: Path) -> None:
     assert read_config(tmp_path)["experiments_root"] == "/e"
 
 
-def test_another_cluster_type_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / CONFIG_FILE).write_text(yaml.safe_dump(change(OURS, cluster_type="slurm")))
-    with pytest.raises(UsageError, match="is for cluster type slurm"):
-        read_config(tmp_path)
+def test_another_cluster_type_is_left_alone() -> None:
+    with pytest.raises(UsageError, match="there is for cluster type slurm, and this installation is for local"):
+        plan_config({}, change(OURS, cluster_type="slurm"), OURS)
 
 
 def test_a_faulty_file_is_not_written_over(tmp_path: Path) -> None:
@@ -123,3 +129,101 @@ def test_a_faulty_one_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InputFaults):
         write_config(tmp_path, plan_config({}, {}, change(OURS, gpu_type="none")))
     assert not (tmp_path / CONFIG_FILE).exists()
+
+
+SLURM = """cluster_type: slurm
+cluster_name: big
+gpu_type: h100
+gpu_types: {h200: {like: h100, partition: new, gres: "h200:8", gpus_per_node: 8}}
+node_architecture: x86_64
+venv_type: uv
+method: sbatch
+experiments_root: /scratch/runs
+image_folder: /shared/images
+environment: {NCCL_DEBUG: WARN}
+pass_environment: [SITE_PROXY]
+slurm: {account: team, container: CONTAINER, mpi: pmix, gpu: {partition: batch, gres: 8}, cpu: {gres: null}}
+"""
+RUNAI = """cluster_type: runai
+gpu_type: h100
+node_architecture: x86_64
+runai: {base_url: https://host/api/v1, project: p, pvc: {name: w, path: /w, claim: c}}
+"""
+LOCAL = "cluster_type: local\ngpu_type: cpu\nnode_architecture: x86_64\nvenv_type: venv\n"
+
+
+def settled(text: str, install: Path, workloads: dict[str, Workload]) -> Answers:
+    return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, known=workloads)
+
+
+def written(text: str, install: Path, workloads: dict[str, Workload]) -> dict[str, Any]:
+    answers = settled(text, install, workloads)
+    ours = own_part(answers, site_of(answers, answers.gpu_type), workloads, [])
+    write_config(install, plan_config({}, {}, ours))
+    return read_config(install)
+
+
+def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    data = written(SLURM.replace("CONTAINER", "pyxis"), tmp_path, workloads)
+    assert data["slurm"]["cpu"] == {"gres": None}, "null unsets the common option"
+    assert "qos" not in data["slurm"]
+    assert "runai" not in data
+    assert data["install"] == {
+        "venv_type": "uv", "method": "slurm", "node_architecture": "x86_64", "image_folder": "/shared/images"
+    }  # fmt: skip
+    config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert config.gpu("h200").gpus_per_node == 8
+    assert config.experiments_root == Path("/scratch/runs")
+    assert config.pass_environment == ("SITE_PROXY",)
+    assert config.slurm is not None
+    assert config.slurm.option("gres", "cpu") is None
+
+
+def test_nothing_of_a_configuration_is_only_a_default(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    data = written(LOCAL, tmp_path, workloads)
+    assert {*data} == {
+        "schema_version", "cluster_type", "cluster_name", "llmb_install", "gpu_type", "environment", "install",
+        "workloads",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "job", "expected"),
+    [
+        (
+            SLURM.replace("CONTAINER", "pyxis"),
+            ("-s", "15b", "--dtype", "fp8", "--scale", "16"),
+            "#SBATCH --account=team",
+        ),
+        (SLURM.replace("CONTAINER", "none"), ("-s", "tiny", "--dtype", "bf16", "--scale", "8"), "--partition=batch"),
+        (RUNAI, ("-s", "15b", "--dtype", "fp8", "--scale", "16"), ""),
+        (LOCAL, ("-s", "tiny", "--dtype", "bf16", "--scale", "1"), "llmb_workloads.torch_pretrain"),
+    ],
+    ids=["slurm with pyxis", "slurm without", "runai", "local"],
+)
+def test_llmb_run_plans_by_it(
+    tmp_path: Path,
+    workloads: dict[str, Workload],
+    llmb_run: Callable[..., subprocess.CompletedProcess[str]],
+    text: str,
+    job: tuple[str, ...],
+    expected: str,
+) -> None:
+    written(text, tmp_path, workloads)
+    done = llmb_run("single", "-w", "nemotron4", *job, "--dry-run", "--format", "json", "--install", tmp_path)
+    assert done.returncode == 0, done.stderr
+    planned = json.loads(done.stdout)["jobs"][0]
+    assert planned["gpu_type"] == ("cpu" if text == LOCAL else "h100")
+    assert expected in (planned["script"] or "")
+
+
+def test_what_a_person_changed_of_slurm_stays(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    before = written(SLURM.replace("CONTAINER", "pyxis"), tmp_path, workloads)
+    by_hand = {**before, "slurm": {**before["slurm"], "qos": "high", "account": "mine"}}
+    answers = settled(SLURM.replace("CONTAINER", "none").replace("mpi: pmix, ", ""), tmp_path, workloads)
+    ours = own_part(answers, site_of(answers, answers.gpu_type), workloads, [])
+    planned = plan_config(before, by_hand, ours)
+    slurm = planned.data["slurm"]
+    assert (slurm["qos"], slurm["account"], slurm["container"]) == ("high", "mine", "none")
+    assert "mpi" not in slurm, "what only the installer had said, and says no more, goes"
+    assert planned.kept == ()

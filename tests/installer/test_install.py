@@ -46,7 +46,8 @@ def installed(run_install: Install, tmp_path_factory: pytest.TempPathFactory) ->
     """An answers file, the directory installed by it, and what the command printed."""
     folder = tmp_path_factory.mktemp("installed")
     answers, install = folder / "answers.yaml", folder / "my install"
-    answers.write_text(f"cluster_type: local\ninstall: {install}\ngpu_type: cpu\nenvironment: {{A: b}}\n")
+    lines = ("cluster_type: local", f"install: {install}", "gpu_type: cpu", "venv_type: venv", "environment: {A: b}")
+    answers.write_text("\n".join(lines))
     done = run_install("--config", answers, "--yes")
     assert done.returncode == 0, done.stderr
     return answers, install, done.stdout + done.stderr
@@ -60,7 +61,7 @@ def test_the_first_time(installed: tuple[Path, Path, str]) -> None:
     assert {config.workloads.config[key].venv_path for key in keys} == {install / "venvs" / "torch"}
     assert (config.cluster_type, config.gpu_type, config.environment) == ("local", "cpu", {"A": "b"})
     assert versions(install) == "2.13.0 5.23.0"
-    assert "venv torch: torch==2.13.0, transformers==5.23.0: done after" in said
+    assert "transformers==5.23.0; torch for CPUs: done after" in said
     assert f"Next: llmb-run submit-all --min-scale --install '{install}' --wait" in said
 
 
@@ -110,20 +111,20 @@ def test_what_is_gone_is_not_believed(installed: tuple[Path, Path, str], run_ins
 
 def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     install = tmp_path / "install"
-    assert run_install("--config", answers(), "--yes").returncode == 0
+    assert run_install("--config", answers(venv_type="uv"), "--yes").returncode == 0
     first = builds(install)
     before = (install / CONFIG_FILE).read_text()
 
-    failed = run_install("--config", answers(versions="{torch: 9.9.9}"), "--yes")
+    failed = run_install("--config", answers(venv_type="uv", versions="{torch: 9.9.9}"), "--yes")
     assert failed.returncode == 1
-    assert "No matching distribution found for torch==9.9.9" in failed.stderr
+    assert "there is no version of torch==9.9.9" in failed.stderr
     assert "hint: check 'versions' in the answers" in failed.stderr
     assert str(install / ".llmb" / "logs" / "venv-torch.log") in failed.stderr
     assert (builds(install), versions(install)) == (first, "2.13.0 5.23.0")
     assert (install / CONFIG_FILE).read_text() == before
-    assert run_install("--config", answers(), "--yes").stdout.startswith("Nothing to do: ")
+    assert run_install("--config", answers(venv_type="uv"), "--yes").stdout.startswith("Nothing to do: ")
 
-    done = run_install("--config", answers(versions="{torch: 2.14.0}"), "--yes")
+    done = run_install("--config", answers(venv_type="uv", versions="{torch: 2.14.0}"), "--yes")
     assert done.returncode == 0
     assert versions(install) == "2.14.0 5.23.0"
     assert len(builds(install)) == 1
@@ -134,6 +135,7 @@ def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Pat
 def test_a_failure_of_the_first_time(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     done = run_install("--config", answers(versions="{torch: 9.9.9}"), "--yes")
     assert done.returncode == 1
+    assert "No matching distribution found for torch==9.9.9" in done.stderr
     assert "Installed" not in done.stdout
     assert not (tmp_path / "install" / CONFIG_FILE).exists()
     assert builds(tmp_path / "install") == []
@@ -158,28 +160,16 @@ def test_killed_and_gone_on_with(
     assert run_install("--config", path, "--yes").stdout.startswith("Nothing to do: ")
 
 
-def test_two_at_once(
-    command: str, environ: dict[str, str], run_install: Install, answers: Answers, gate: Any, tmp_path: Path
-) -> None:
-    path, held = answers(), {**environ, "PIP_FIND_LINKS": gate.url}
-    with subprocess.Popen([command, "--config", path, "--yes"], env=held, stdout=subprocess.DEVNULL) as first:
-        assert gate.asked.wait(120)
-        second = run_install("--config", path, "--yes")
-        gate.open.set()
-    assert first.returncode == 0
-    assert second.returncode == 1
-    assert f"is in use by process {first.pid} on " in second.stderr
-    assert versions(tmp_path / "install") == "2.13.0 5.23.0"
-
-
 def test_interrupted_in_a_terminal(
     command: str, environ: dict[str, str], answers: Answers, gate: Any, tmp_path: Path
 ) -> None:
     held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm"}
-    child = pexpect.spawn(command, ["--config", str(answers())], env=held, encoding="utf-8", timeout=120)
+    child = pexpect.spawn(
+        command, ["--config", str(answers())], env=held, encoding="utf-8", timeout=120, codec_errors="replace"
+    )  # the terminal's ^C may stand within a character
     child.expect("Go ahead")
     child.send("y\r")
-    child.expect("venv torch: torch==2.13.0, transformers==5.23.0 ")
+    child.expect("venv torch: ")
     child.expect(r"0:00:0\d")
     assert gate.asked.wait(120)
     child.sendintr()

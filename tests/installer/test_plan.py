@@ -17,7 +17,7 @@ from llmb.workload import Workload
 from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
 from llmb_installer.place import site_of
 from llmb_installer.plan import intend, look
-from llmb_installer.steps import VenvStep
+from llmb_installer.steps import Step, VenvStep
 
 TORCH = Venv(name="torch", requirements=("torch==1",))
 
@@ -41,8 +41,15 @@ def answers(tmp_path: Path) -> Answers:
     return Answers(cluster_type="local", install=tmp_path / "install", gpu_type="cpu")
 
 
-def steps(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "cpu") -> tuple[VenvStep, ...]:
-    return intend(answers, site_of(answers, gpu_type), StandIn(needs))[0].steps
+def steps(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "cpu") -> tuple[Step, ...]:
+    """The steps that the needs come to; the one of the programs is always the last."""
+    *found, programs = intend(answers, site_of(answers, gpu_type), StandIn(needs))[0].steps
+    assert programs.key == "programs of compute nodes"
+    return tuple(found)
+
+
+def venvs(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "cpu") -> list[VenvStep]:
+    return [step for step in steps(answers, needs, gpu_type) if isinstance(step, VenvStep)]
 
 
 def one(*needs: Venv | Image) -> Needs:
@@ -61,7 +68,9 @@ def test_equal_needs_are_one_step(answers: Answers) -> None:
 def test_the_shipped_workloads_share_one_environment(answers: Answers) -> None:
     asked = replace(answers, versions=Versions(torch=Version("2.9.1")))
     intent, left_out = intend(asked, site_of(asked, "cpu"), load_plugins())
-    (step,) = intent.steps
+    step, programs = intent.steps
+    assert isinstance(step, VenvStep)
+    assert programs.workloads == step.workloads
     assert step.need.requirements == ("torch==2.9.1", "transformers==5.23.0")
     assert {"pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"} <= set(step.workloads)
     assert left_out == []
@@ -84,23 +93,29 @@ def test_the_content_decides_the_digest(answers: Answers, tmp_path: Path) -> Non
 
 def test_the_cpu_index_is_for_a_machine_without_a_gpu(answers: Answers) -> None:
     needs = {"a": one(TORCH)}
-    assert steps(answers, needs)[0].torch.cpu_index is not None
-    assert steps(answers, needs, gpu_type="h100")[0].torch.cpu_index is None
-    assert steps(replace(answers, torch_cpu_index=None), needs)[0].torch.cpu_index is None
+    assert venvs(answers, needs)[0].torch.cpu_index is not None
+    assert venvs(answers, needs, gpu_type="h100")[0].torch.cpu_index is None
+    assert venvs(replace(answers, torch_cpu_index=None), needs)[0].torch.cpu_index is None
 
 
 def test_an_answer_is_over_the_plugin_for_python(answers: Answers) -> None:
     needs = {"a": one(replace(TORCH, python="3.12"))}
-    assert steps(answers, needs)[0].python == "3.12"
-    assert steps(replace(answers, python=Interpreter("3.13")), needs)[0].python == "3.13"
+    assert venvs(answers, needs)[0].python == "3.12"
+    assert venvs(replace(answers, python=Interpreter("3.13")), needs)[0].python == "3.13"
 
 
 @pytest.mark.parametrize(
     ("needs", "message"),
     [
         (None, "bad does not say what it needs on cluster type local"),
-        (one(Image(reference="host/image:1")), "bad needs Image host/image:1, which this version cannot install"),
-        (one(replace(TORCH, requirements=("torch==2",))), "bad and a need different environments under one name"),
+        (
+            one(Image(reference="host/image:1")),
+            "bad needs the container image host/image:1, and there are no containers here",
+        ),
+        (
+            one(replace(TORCH, requirements=("torch==2",))),
+            "bad and a need different things under one name, 'venv torch'",
+        ),
         (one(Venv(name="../up", requirements=())), "'../up' cannot be a folder's name"),
     ],
 )
@@ -110,7 +125,7 @@ def test_what_cannot_be_installed(answers: Answers, needs: Needs | None, message
         steps(replace(answers, workloads=("a", "bad")), both)
     intent, left_out = intend(answers, site_of(answers, "cpu"), StandIn(both))
     assert intent.workloads == ("a",)
-    assert intent.steps == steps(answers, {"a": one(TORCH)})
+    assert intent.steps[:-1] == steps(answers, {"a": one(TORCH)})
     assert message in left_out[0]
 
 
@@ -121,7 +136,7 @@ def test_nothing_is_left_to_install(answers: Answers) -> None:
 
 def test_looking_writes_nothing(answers: Answers) -> None:
     plan = look(intend(answers, site_of(answers, "cpu"), StandIn({"a": one(TORCH)}))[0])
-    assert [step.key for step in plan.todo] == ["venv torch"]
+    assert [step.key for step in plan.todo] == ["venv torch", "programs of compute nodes"]
     assert plan.config.changed
     assert not plan.is_empty
     assert not answers.install.exists()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the layers of answers into Answers, with every fault at once; and Answers back into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from llmb import typed
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, InputFaults, UsageError
+from llmb.gpus import CPU, known_types
+from llmb.names import find_workload_and_size, suggest
+from llmb.secrets import SECRETS_FILE, is_secret_name
+from llmb.workload import Workload
+from llmb.yamlfile import Document, KeyPath
+from llmb_installer.answers.layers import missing, with_layer
+from llmb_installer.answers.schema import AUTO, Answers
+
+_HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
+_SAMPLE = Answers(cluster_type="local", install=Path())
+
+
+def read_answers(document: Document, *, install: Path | None = None, known: Mapping[str, Workload]) -> Answers:
+    """The answers in ``document`` with ``--install`` over them; the folder absolute, workloads by their keys.
+
+    A workload may be named with a size behind it: all its sizes are installed together. Raises InputFaults with every
+    fault's place and cure; a missing key is one.
+    """
+    if install is not None:
+        document = with_layer(document, {"install": str(install)}, "--install")
+    absent = missing(document.data) if isinstance(document.data, dict) else []
+    answers, faults = typed.read_in_part(Answers, document)
+    faults = [fault for fault in faults if not any(_tells(fault, key) for key in absent)]
+    faults = [Fault(place=document.name, message=f"'{key}' is missing") for key in absent] + faults
+    faults += [
+        Fault(place=document.place(path), message=text, hint=cure) for path, text, cure in _wrong(answers, known)
+    ]
+    if faults or answers is None:
+        raise InputFaults(faults, hint=_HOW if absent else None)
+    keys = answers.workloads and tuple(dict.fromkeys(_key(name, known) for name in answers.workloads))
+    return replace(
+        answers,
+        install=answers.install.expanduser().resolve(),
+        cluster_name=answers.cluster_name or answers.cluster_type,
+        workloads=keys,
+    )
+
+
+def _tells(fault: Fault, key: str) -> bool:
+    """Whether ``fault`` is the reader's own word for the missing ``key``."""
+    return fault.message.endswith(f"'{key.rpartition('.')[2]}' is missing")
+
+
+def _key(name: str, known: Mapping[str, Workload]) -> str:
+    return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
+
+
+Wrong = tuple[KeyPath, str, str | None]
+
+
+def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[Wrong]:
+    """What is of the right type and yet cannot be: where, what, and the cure."""
+    if answers is None:
+        return
+    checks: Iterable[Callable[[Answers], Iterator[Wrong]]] = (_wrong_gpus, _wrong_places, _wrong_mix)
+    for check in checks:
+        yield from check(answers)
+    if answers.workloads == ():
+        yield ("workloads",), "workloads is empty", "name one, or leave the key out for all"
+    for index, name in enumerate(answers.workloads or ()):
+        try:
+            _key(name, known)
+        except UsageError as error:
+            yield ("workloads", index), error.message, error.hint
+    for name in filter(is_secret_name, answers.environment):
+        yield ("environment", name), f"environment.{name} looks like a secret", f"use {SECRETS_FILE}"
+
+
+def _wrong_gpus(answers: Answers) -> Iterator[Wrong]:
+    try:
+        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=CPU, gpu_types=answers.gpu_types)
+    except typed.KeyFaultError as error:
+        yield error.path, f"{'.'.join(map(str, error.path))}: {error}", error.hint
+    gpus = [AUTO, *known_types(), *answers.gpu_types]
+    if answers.gpu_type not in gpus:
+        hint = f"{suggest(answers.gpu_type, gpus)}  'gpu_types: {{{answers.gpu_type}: {{like: TYPE}}}}' adds one"
+        yield ("gpu_type",), f"gpu_type '{answers.gpu_type}' is not known", hint
+    if answers.cluster_type == "runai" and answers.gpu_type == AUTO:
+        yield ("gpu_type",), "gpu_type auto: Run:ai does not tell it", f"one of {', '.join(known_types())}"
+
+
+def _wrong_places(answers: Answers) -> Iterator[Wrong]:
+    for key in ("install", "experiments_root", "image_folder", "wheelhouse"):
+        folder = getattr(answers, key)
+        if folder is not None and "$" in str(folder):
+            yield (key,), f"{key}: variables are not replaced in {folder}", "write the folder out"
+        elif folder is not None and key != "install" and not folder.is_absolute():
+            yield (key,), f"{key}: {folder} is not a full path", "begin it with / or ~"
+    for index, name in enumerate(answers.pass_environment):
+        if is_secret_name(name):
+            yield ("pass_environment", index), f"{name} looks like a secret", f"it is passed by name: {SECRETS_FILE}"
+
+
+def _wrong_mix(answers: Answers) -> Iterator[Wrong]:
+    kind = answers.cluster_type
+    for section in ("slurm", "runai"):
+        if getattr(answers, section) is not None and kind != section:
+            yield (section,), f"{section} is for cluster type {section}, and this one is {kind}", "leave it out"
+    if answers.method != "here" and kind != "slurm":
+        yield ("method",), f"method {answers.method} is for cluster type slurm", "leave it out, or write 'here'"
+    if kind == "slurm" and answers.gpu_type == CPU and answers.uses_images:
+        yield ("gpu_type",), "gpu_type cpu has no images", "add 'slurm: {container: none}'"
+
+
+def to_yaml(answers: Answers) -> str:
+    """The answers as the text of an answers file: what differs from the defaults."""
+    text: str = yaml.safe_dump(_lean(answers), sort_keys=False, allow_unicode=True)
+    return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
+
+
+def _lean(answers: Answers) -> dict[str, Any]:
+    data, usual = typed.to_data(answers), typed.to_data(_SAMPLE)
+    kept = {"cluster_type", "install", "versions"}
+    data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
+    return {key: without_nulls(value) for key, value in data.items() if key in kept or value != usual[key]}
+
+
+def without_nulls(value: Any) -> Any:
+    """A mapping without the keys that say nothing: null for an option, no further options."""
+    return value if not isinstance(value, dict) else {k: v for k, v in value.items() if v is not None and v != {}}

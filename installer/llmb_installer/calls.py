@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls the programs of one step, their output in its log, and says of one that fails what it said and the cure."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from llmb.errors import LlmbError
+from llmb.shell import Completed
+
+if TYPE_CHECKING:
+    from llmb_installer.runner import Runner
+
+TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
+
+# What pip, uv, git and Slurm print for a known cause, and its cure.
+_CURES = (
+    ("THESE PACKAGES DO NOT MATCH THE HASHES", "a package is not what the lock file says: is the index to be trusted? "
+     "If so, delete the file in .llmb/locks, and the versions are chosen anew"),
+    ("Hash mismatch", "a package is not what the lock file says: is the index to be trusted? "
+     "If so, delete the file in .llmb/locks, and the versions are chosen anew"),
+    ("CUDA_HOME", "what is built from source needs CUDA's compiler: load its module, or set CUDA_HOME to where it is"),
+    ("nvcc", "what is built from source needs CUDA's compiler: load its module, or set CUDA_HOME to where it is"),
+    ("Retrying (", "check the network, pip's index and proxy (pip config list), torch_index and torch_cpu_index"),
+    ("error sending request", "check the network, pip's index and proxy (pip config list), torch_index and "
+     "torch_cpu_index"),
+    ("No matching distribution", "check 'versions' in the answers, and where pip looks: pip config list"),
+    ("No solution found", "check 'versions' in the answers, and where pip looks: pip config list"),
+    ("ResolutionImpossible", "the versions in the answers do not go together: change one"),
+    ("No space left", "free space there and in TMPDIR, where pip unpacks"),
+    ("File too large", "the limit of a file's size (ulimit -f) stands in the way"),
+    ("quota", "your quota on that file system is used up: free some, or install elsewhere with --install DIR"),
+    ("ensurepip", "install the venv module (Debian: apt-get install python3-venv), or set 'python' in the answers"),
+    ("Invalid account", "set slurm.account and slurm.partition in the answers to what you may use"),
+    ("Invalid partition", "set slurm.partition in the answers; sinfo lists what there is"),
+    ("CERTIFICATE", "tell pip of your site's certificates: pip config set global.cert FILE"),
+    ("SSL", "tell pip of your site's certificates: pip config set global.cert FILE"),
+    ("401", "pip takes a user and password from ~/.netrc or its own configuration"),
+)  # fmt: skip
+
+
+class Place(Protocol):
+    """The part of a step's Context that its programs need."""
+
+    @property
+    def log(self) -> Path:
+        """Where their output goes."""
+
+    @property
+    def runner(self) -> Runner:
+        """Where they run."""
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set when the user has interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """The programs of one step, with the environment that they all have."""
+
+    context: Place
+    environ: Mapping[str, str] = field(repr=False)
+
+    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
+        """Run one program. Raises LlmbError with ``what`` it was, the end of its output, and a cure."""
+        log = self.context.log
+        before = log.stat().st_size if log.exists() else 0
+        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
+        if code == 0:
+            return
+        told = ""
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
+            stream.seek(before)
+            told = end_of(stream.read().decode("utf-8", "replace"))
+        ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{cure_for(told)}; all of its output: {log}")
+
+    def read(self, argv: Sequence[str]) -> Completed:
+        """Run one program that answers at once, whatever its exit code."""
+        return self.context.runner.read(argv, env=self.environ)
+
+
+def cure_for(told: str) -> str:
+    """The cure for what a program has printed, as far as it is known."""
+    return next((cure for word, cure in _CURES if word in told), "mend the cause and give the same command again")
+
+
+def end_of(output: str) -> str:
+    """The last lines of ``output``, of pip's repeated trials to connect only the last."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    trials = [line for line in lines if line.startswith("WARNING: Retrying")]
+    told = [line for line in lines if line not in trials[:-1]]
+    return "\n".join(f"  {line[:WIDTH]}" for line in told[-TAIL:])

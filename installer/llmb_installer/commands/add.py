@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb-install add: one or more workloads more, by the answers that the folder was made by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from llmb_installer.options import DRY_RUN, FORMAT, INSTALLED, YES
+
+
+@click.command("add")
+@click.argument("workloads", nargs=-1, required=True)
+@INSTALLED
+@YES
+@DRY_RUN
+@FORMAT
+def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
+    """Install WORKLOADS as well."""
+    import os
+    from dataclasses import replace
+
+    from llmb.config import find_install, load_config
+    from llmb.names import find_workload
+    from llmb_installer import flow
+    from llmb_installer.install import carry_out
+
+    folder = find_install(install, os.environ, Path.cwd())
+    offered = flow.known()
+    keys = [find_workload(name, offered.workloads) for name in workloads]
+    asked = flow.recorded_answers(folder, offered)
+    if asked.workloads is None:
+        config, _ = load_config(folder, os.environ)
+        asked = replace(asked, workloads=config.workloads.installed or ())
+    asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
+    intent, notes = flow.intent_of(asked, offered)
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    carry_out(intent, yes=yes, dry_run=dry_run, fmt=fmt)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb-install doctor: what this machine and cluster have and lack, with the cures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmb_installer.options import FORMAT, INSTALLED
+
+if TYPE_CHECKING:
+    from llmb_installer.doctor import Examination
+
+
+@click.command("doctor")
+@INSTALLED
+@click.option(
+    "--cluster-type",
+    type=click.Choice(["local", "slurm", "runai"]),
+    help="For this one; else that of the installation.",
+)
+@click.option("--registries", is_flag=True, help="Ask the registries for the workloads' images as well.")
+@FORMAT
+def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
+    """Find what this machine and its cluster lack, and the cure."""
+    import os
+
+    from llmb import typed
+    from llmb.tables import to_json
+    from llmb_installer.detect.look import look
+    from llmb_installer.doctor import examine
+
+    detected = look(os.environ, Path.cwd(), install)
+    found = examine(detected, os.environ, cluster_type=cluster_type, ask_registries=registries)
+    if fmt == "json":
+        data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
+        click.echo(to_json(data), nl=False)
+    else:
+        click.echo(_text(found))
+    if found.lacking:
+        raise click.exceptions.Exit(1)
+
+
+def _text(found: Examination) -> str:
+    from llmb.tables import Column, render
+
+    columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
+    rows = [
+        {
+            "check": one.check, "state": one.state, "found": one.found,
+            "needed_by": ", ".join(one.needed_by) or None,
+        }
+        for one in found.findings
+    ]  # fmt: skip
+    where = f"{found.install}, cluster type {found.cluster_type}" if found.install else "no installation here"
+    lines = [where, render(columns, rows, "table").rstrip("\n")]
+    lines += [f"{one.check}: {one.found}\n  cure: {one.cure}" for one in found.findings if one.cure is not None]
+    if found.cluster_type is not None:
+        lacks = ", ".join(one.check for one in found.lacking)
+        lines.append(f"For cluster type {found.cluster_type}: {f'{lacks} missing' if lacks else 'nothing is missing'}.")
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb-install image: one container image as a squashfs file, by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmb_installer.options import FILE, FOLDER
+
+if TYPE_CHECKING:
+    from llmb_installer.images import BuildSettings
+
+
+@click.command("image")
+@click.argument("reference", metavar="REF")
+@click.option("-o", "--output", type=FILE, help="The file; else by its name in the image folder, or in this one.")
+@click.option("--arch", help="The nodes' architecture, x86_64 or aarch64; else the install directory's.")
+@click.option("--install", type=FOLDER, help="The install directory whose folder and architecture count.")
+@click.option("--check", is_flag=True, help="Build nothing: read all of the image there, and compare it.")
+@click.option("--update", is_flag=True, help="Build it again where the registry has another one by now.")
+@click.option(
+    "--builder", type=click.Choice(["auto", "stream", "enroot"]), default="auto",
+    help="stream: mksquashfs 4.5 or newer; enroot: enroot import; auto: the first that is here.",
+)  # fmt: skip
+@click.option("--via", type=click.Choice(["here", "srun"]), default="here", help="Where enroot runs.")
+@click.option("--srun-arg", "srun_args", multiple=True, metavar="ARG", help="An option for srun, as --partition=cpu.")
+@click.option(
+    "--compression", type=click.Choice(["zstd", "lz4", "gzip", "lzo", "xz"]), default="zstd", show_default=True,
+    help="How the image is compressed.",
+)  # fmt: skip
+@click.option("--level", type=int, help="The compression's level; zstd's is 3 where none is given.")
+@click.option("--processors", type=click.IntRange(1), help="How many processors to use; else all.")
+@click.option("--cache", type=FOLDER, help="The folder for layers on their way; else .layers beside the file.")
+@click.option("--keep-layers", is_flag=True, help="Leave the layers there.")
+@click.option("--keep-devices", "devices", is_flag=True, help="Keep device nodes: only root can unpack such an image.")
+@click.option("--insecure", "insecure", multiple=True, metavar="HOST", help="A registry that may be asked without TLS.")
+@click.option("--ca-bundle", type=FILE, help="Certificates to trust besides the system's.")
+def command(
+    reference: str, output: Path | None, arch: str | None, install: Path | None, check: bool, update: bool,
+    insecure: tuple[str, ...], ca_bundle: Path | None, **given: Any,
+) -> None:  # fmt: skip
+    """Build the container image REF as a squashfs file for enroot and pyxis.
+
+    An image that is there and whole is used as it is.
+
+    \b
+    llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
+    llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
+    """
+    from llmb_installer import images
+    from llmb_installer.registry import RegistrySettings
+
+    target, architecture = _place(reference, output, arch, install)
+    registry = RegistrySettings(insecure_registries=insecure, ca_bundle=ca_bundle)
+    settings = images.BuildSettings(registry=registry, **given)
+    if check:
+        _check(reference, architecture, target, settings)
+    else:
+        _build(reference, architecture, target, settings, update)
+
+
+def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
+    """The file and the architecture: as given, else an install directory's, else here. Raises UsageError."""
+    import os
+    import platform
+
+    from llmb.config import find_install, load_config
+    from llmb.errors import UsageError
+    from llmb.images import file_name, image_path
+
+    try:
+        config, _ = load_config(find_install(install, os.environ, Path.cwd()), os.environ)
+    except UsageError:
+        if install is not None:
+            raise
+        if arch is None:
+            click.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
+        return output or Path(file_name(reference)), arch or platform.machine()
+    return output or image_path(reference, config), arch or config.install.node_architecture
+
+
+def _build(reference: str, architecture: str, target: Path, settings: BuildSettings, update: bool) -> None:
+    import os
+
+    from llmb_installer import images
+    from llmb_installer.images.show import shown
+    from llmb_installer.registry.room import size
+
+    log = target.with_name(f".{target.name}.log")
+    with shown() as progress:
+        facts = images.build(
+            reference, architecture, target, settings, environ=os.environ, home=Path.home(), progress=progress,
+            log=log, update=update,
+        )  # fmt: skip
+    log.unlink(missing_ok=True)
+    told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
+    click.echo(f"{target}: {size(facts.size)}, {facts.architecture or 'architecture unknown'}, {told}")
+
+
+def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:
+    """Say what is wrong with the image there, and whether the registry has another one. Raises LlmbError."""
+    import os
+
+    from llmb.errors import LlmbError
+    from llmb_installer import images
+    from llmb_installer.registry import check_image
+
+    again = f"llmb-install image {reference} -o {target}"
+    if faults := images.check(target, deep=True):
+        raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"{again} builds it, or takes it over where it can")
+    facts = images.read_facts(target)
+    assert facts is not None, "a missing record is a fault"
+    click.echo(
+        f"{target} is whole: {facts.reference} for {facts.architecture or 'unknown machines'}, sha256 {facts.sha256}"
+    )
+    found = check_image(
+        reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry
+    )  # fmt: skip
+    if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
+        message = f"it is {facts.reference} for {facts.architecture}, not {found.reference}"
+        raise LlmbError(f"{message} for {found.manifest.architecture}", hint="name another file, or remove this one")
+    if images.changed(facts, found.manifest):
+        raise LlmbError(f"the registry has another image as {reference} by now", hint=f"{again} --update")
+    click.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")

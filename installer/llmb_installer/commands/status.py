@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb-install status: what an install directory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from llmb_installer.options import FORMAT, INSTALLED
+
+
+@click.command("status")
+@INSTALLED
+@FORMAT
+def command(install: Path | None, fmt: str) -> None:
+    """Show what is installed."""
+    import os
+
+    from llmb.config import find_install, load_config
+    from llmb.tables import to_json
+    from llmb_installer import record, show
+
+    folder = find_install(install, os.environ, Path.cwd())
+    config, _ = load_config(folder, os.environ)
+    found = record.load(folder)
+    installed = config.workloads.installed or ()
+    if fmt == "json":
+        data = {
+            "install": str(folder), "cluster_type": config.cluster_type, "gpu_type": config.gpu_type,
+            "workloads": list(installed), "steps": show.rows(folder, found),
+        }  # fmt: skip
+        click.echo(to_json(data), nl=False)
+        return
+    click.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
+    click.echo(f"workloads: {', '.join(installed or ('none named',))}")
+    for line in show.steps_text(folder, found):
+        click.echo(line)

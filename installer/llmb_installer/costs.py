@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan costs, asked before anything starts: bytes to fetch, bytes on each disk, and what stands in its way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmb.errors import Fault, LlmbError, PreflightError
+from llmb_installer.registry.room import size
+from llmb_installer.steps import Context, Estimate, Step
+from llmb_installer.steps.image import ImageStep, check_all
+
+RESERVE = 50_000_000  # bytes that stay free for logs and records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A file system that the plan writes to: a folder on it, the bytes needed there and those free."""
+
+    folder: Path
+    needed: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What each step to do costs, by its key; the disks; and all that is known to stand in the way."""
+
+    estimates: Mapping[str, Estimate]
+    disks: tuple[Disk, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def fetch(self) -> int:
+        """Bytes to fetch, as far as they are known."""
+        return sum(estimate.fetch or 0 for estimate in self.estimates.values())
+
+    def require(self) -> None:
+        """Raise PreflightError with every fault, if there is one."""
+        if self.faults:
+            raise PreflightError([*self.faults])
+
+
+def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
+    """Ask every step what it costs, several at a time; nothing is changed."""
+    images = [step for step in steps if isinstance(step, ImageStep)]
+    others = [step for step in steps if not isinstance(step, ImageStep)]
+    found, faults = check_all(images, context) if images else ([], [])
+    estimates = {step.key: estimate for step, estimate in found}
+    with ThreadPoolExecutor(4) as pool:
+        for step, answer in zip(others, pool.map(lambda step: _check(step, context), others), strict=True):
+            if isinstance(answer, Fault):
+                faults.append(answer)
+            else:
+                estimates[step.key] = answer
+    disks = _disks(steps, estimates, install)
+    return Costs(estimates=estimates, disks=disks, faults=(*faults, *_too_small(disks)))
+
+
+def _check(step: Step, context: Context) -> Estimate | Fault:
+    try:
+        return step.check(context)
+    except LlmbError as error:
+        return Fault(place=step.key, message=error.message, hint=error.hint)
+
+
+def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Path) -> tuple[Disk, ...]:
+    """The file systems, each with the bytes of all steps that write to it."""
+    needed: dict[int, int] = {}
+    folders: dict[int, Path] = {}
+    for step in steps:
+        folder = existing(step.path or install)
+        device = folder.stat().st_dev
+        folders.setdefault(device, step.path.parent if step.path is not None else install)
+        needed[device] = needed.get(device, 0) + ((estimates[step.key].disk or 0) if step.key in estimates else 0)
+    return tuple(
+        Disk(folder=folders[device], needed=total, free=shutil.disk_usage(existing(folders[device])).free)
+        for device, total in needed.items()
+    )
+
+
+def existing(path: Path) -> Path:
+    """The nearest folder of ``path`` that is there."""
+    return next(parent for parent in (path, *path.parents) if parent.is_dir())
+
+
+def _too_small(disks: Sequence[Disk]) -> list[Fault]:
+    hint = "free space there, or choose another folder: --install DIR, image_folder in the answers"
+    return [
+        Fault(
+            place=str(disk.folder),
+            message=f"{size(disk.needed)} are needed and {size(disk.free)} are free",
+            hint=hint,
+        )
+        for disk in disks
+        if disk.needed and disk.needed + RESERVE > disk.free
+    ]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor finds: one thing that is there or lacks, which cluster types need it, and the cure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LOCAL, SLURM, RUNAI = "local", "slurm", "runai"
+ALL = (LOCAL, SLURM, RUNAI)
+
+State = Literal["ok", "missing", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at; ``found`` says what there is, ``cure`` what to do where it is not as it should be.
+
+    ``needed_by``: the cluster types that cannot do without it; a ``missing`` one ends the command with 1 for those.
+    """
+
+    check: str
+    state: State
+    found: str
+    needed_by: tuple[str, ...] = ()
+    cure: str | None = None
+
+
+def finding(check: str, fault: str | None, found: str, needed_by: tuple[str, ...], cure: str | None) -> Finding:
+    """What ``found`` says where there is no ``fault``; else the fault, missing where a cluster type needs it."""
+    if fault is None:
+        return Finding(check=check, state="ok", found=found, needed_by=needed_by)
+    return Finding(
+        check=check, state="missing" if needed_by else "warning", found=fault, needed_by=needed_by, cure=cure
+    )

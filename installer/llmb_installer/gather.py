@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers the answers from their layers: the file, the command line, and the questions where there is a terminal."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from llmb import files, yamlfile
+from llmb.errors import UsageError
+from llmb.yamlfile import Document
+from llmb_installer import flow, show
+from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
+from llmb_installer.answers.layers import nested
+from llmb_installer.apply import context_for
+from llmb_installer.costs import find_costs
+from llmb_installer.plan import Intent, look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """What is to be installed, and notes for the user; ``agreed``: she has seen the plan and said yes to it."""
+
+    intent: Intent
+    notes: tuple[str, ...]
+    agreed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What the user chose to do with the installation in ``install`` that is there; the commands of that name do it."""
+
+    action: Literal["remove", "repair"]
+    install: Path
+    workloads: tuple[str, ...] = ()
+
+
+def layers(file: Path | None, install: Path | None = None, settings: Sequence[str] = ()) -> Document:
+    """The answers of ``file``, over them ``settings`` (``slurm.account=team``), over them ``--install``.
+
+    Raises UsageError for a setting that is none.
+    """
+    document = yamlfile.load(file) if file is not None else NOTHING
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {setting} is not of the form KEY=VALUE", hint="as in --set slurm.account=team")
+        option = f"--set {key.strip()}"
+        document = with_layer(document, nested(key.strip(), _value(value, option)), option)
+    return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
+
+
+def _value(text: str, option: str) -> Any:
+    """What YAML makes of ``text``, but for numbers with a point, which are versions (2.10); nothing is null."""
+    value = yamlfile.parse(f"value: {text}", name=option).data["value"]
+    return text.strip() if isinstance(value, float) else value
+
+
+def gather(
+    answers_file: Path | None, install: Path | None, settings: Sequence[str], *, terminal: bool, dry_run: bool
+) -> Gathered | Change:
+    """What the answers ask for here; what is missing is asked where there is a ``terminal``.
+
+    Nothing is written but secrets that are typed. Raises InputFaults that name all that is missing, LlmbError.
+    """
+    offered = flow.known()
+    document = layers(answers_file, install, settings)
+    if not terminal or not missing(document.data):
+        intent, notes = _intent(document, offered)
+        return Gathered(intent=intent, notes=tuple(notes))
+    from llmb_installer.detect.look import look as look_around
+    from llmb_installer.wizard import ask
+
+    click.echo("Looking at this machine and its cluster ...", err=True)
+    detected = look_around(os.environ, Path.cwd(), install)
+    asked = ask(
+        document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
+    )
+    if asked.action != "install":
+        return Change(action=asked.action, install=Path(asked.document.data["install"]), workloads=asked.workloads)
+    intent, notes = _intent(asked.document, offered)
+    return Gathered(intent=intent, notes=tuple(notes), agreed=True)
+
+
+def _intent(document: Document, offered: flow.Known) -> tuple[Intent, list[str]]:
+    return flow.intent_of(read_answers(document, known=offered.workloads), offered)
+
+
+def _show_plan(document: Document, offered: flow.Known) -> None:
+    """Print the plan of the answers. Raises LlmbError for what stands in its way."""
+    intent, notes = _intent(document, offered)
+    plan = look(intent)
+    for note in notes:
+        click.echo(f"note: {note}")
+    costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
+    click.echo(show.plan_text(plan, costs))
+    costs.require()
+
+
+def record_answers(intent: Intent, path: Path) -> None:
+    """Write the answers in effect, a file that gives the same installation again."""
+    files.write_text(path, to_yaml(intent.asked))

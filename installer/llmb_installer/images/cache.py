@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of an image on their way: fetched side by side, each checked, those of an interrupted build used again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmb_installer.images.scan import Layer, Names, read_names
+from llmb_installer.images.settings import BuildSettings, Progress
+
+if TYPE_CHECKING:
+    from llmb_installer.registry.client import Registry
+    from llmb_installer.registry.manifests import Descriptor, Manifest
+
+_CONNECTIONS = 6
+
+
+def cache_folder(target: Path, settings: BuildSettings) -> Path:
+    """The folder for the layers of the image ``target``, its own: the lock of ``target`` is its lock too."""
+    folder = settings.cache or target.parent / ".layers"
+    return folder / f"{target.name}-{hashlib.sha256(str(target).encode()).hexdigest()[:8]}"
+
+
+def missing_bytes(manifest: Manifest, folder: Path) -> int:
+    """The bytes that are still to be fetched, by what is in ``folder`` at first sight."""
+    layers = {layer.digest: layer for layer in manifest.layers}.values()
+    return sum(layer.size for layer in layers if not _path(folder, layer).exists())
+
+
+@contextlib.contextmanager
+def layers_of(
+    registry: Registry, manifest: Manifest, folder: Path, progress: Progress
+) -> Iterator[list[tuple[Layer, Names]]]:
+    """The layers of an image, the lowest first, with the names in them; their files are open in the context.
+
+    Each is read while others are still on their way, the largest ones first. Raises LlmbError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {layer.digest: layer for layer in manifest.layers}
+    stop = threading.Event()
+    with contextlib.ExitStack() as files:
+        with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="layer") as pool:
+            labels = _labels(manifest)
+            begun = {
+                layer.digest: pool.submit(_get, registry, manifest, layer, folder, labels[layer.digest], progress, stop)
+                for layer in sorted(wanted.values(), key=lambda layer: -layer.size)
+            }
+            try:
+                done, _ = wait(begun.values(), return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            finally:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+        names = {digest: future.result() for digest, future in begun.items()}
+        opened = [files.enter_context(_path(folder, layer).open("rb")) for layer in manifest.layers]
+        yield [
+            (Layer(label=labels[layer.digest], file=file, size=layer.size), names[layer.digest])
+            for layer, file in zip(manifest.layers, opened, strict=True)
+        ]
+
+
+def forget(folder: Path) -> None:
+    """Remove the layers, and the folder above where it was the last."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+
+
+def _labels(manifest: Manifest) -> dict[str, str]:
+    count = len(manifest.layers)
+    pairs = enumerate((layer.digest for layer in manifest.layers), 1)
+    return {digest: f"layer {number} of {count} ({digest[:19]}) of {manifest.reference}" for number, digest in pairs}
+
+
+def _get(
+    registry: Registry, manifest: Manifest, layer: Descriptor, folder: Path, label: str, progress: Progress,
+    stop: threading.Event,
+) -> Names:  # fmt: skip
+    """Have one layer in ``folder``, and read the names in it."""
+    path = _path(folder, layer)
+    registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
+    with path.open("rb") as file:
+        return read_names(Layer(label=label, file=file, size=layer.size), stop.is_set)
+
+
+def _path(folder: Path, layer: Descriptor) -> Path:
+    return folder / layer.digest.replace(":", "-")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One tar stream of a whole image from its layers: each file once, under all of its names, as it is in the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from llmb.errors import LlmbError
+from llmb.shell import StoppedError
+from llmb_installer.images.inflate import Ahead
+from llmb_installer.images.scan import Layer, fault
+from llmb_installer.images.tarheader import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, attributes, header, padded
+from llmb_installer.images.tarstream import Stream, entries
+
+Write = Callable[[bytes | memoryview], object]
+_INFLATING = 3  # layers at a time: the one that is written and those after it
+_ZEROS = bytes(1 << 20)
+_END = bytes(2 * BLOCK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """A file that no layer holds, and that the image shall have."""
+
+    names: tuple[bytes, ...]
+    content: bytes
+    mode: int = 0o644
+
+
+def write_image(
+    layers: Sequence[Layer], chosen: Sequence[dict[int, list[bytes]]], folders: Sequence[bytes],
+    added: Sequence[Added], *, mtime: int, write: Write, advance: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Write the tar of an image: of each layer, the lowest first, the entries that are ``chosen`` for it.
+
+    ``folders`` are those that no layer describes. ``advance`` is told how much of the layers' own bytes is done, and
+    may raise StoppedError. Raises LlmbError for a layer that is damaged, OSError when ``write`` fails.
+    """
+    for path in folders:
+        write(header(path, FOLDER, 0, Attributes(mtime=mtime)))
+    with _inflating(layers) as open_layers:
+        for layer, pieces, names in zip(layers, open_layers, chosen, strict=True):
+            counted = _Counted(layer, pieces, advance)
+            try:
+                _write_layer(Stream(counted, write), names)
+            except StoppedError:
+                raise
+            except LlmbError as error:
+                raise fault(layer.label, error) from error
+            counted.finish()
+    for file in added:
+        _write_added(file, mtime, write)
+    write(_END)
+
+
+class _Counted:
+    """The pieces of a layer, told to ``advance`` by how far its file has been read."""
+
+    def __init__(self, layer: Layer, pieces: Iterable[bytes], advance: Callable[[int], None]) -> None:
+        self._layer, self._pieces, self._advance = layer, pieces, advance
+        self._told = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self._tell(min(self._layer.file.tell(), self._layer.size))
+            yield piece
+
+    def finish(self) -> None:
+        """All of the layer is done, also what nobody needed."""
+        self._tell(self._layer.size)
+
+    def _tell(self, done: int) -> None:
+        self._advance(done - self._told)
+        self._told = done
+
+
+@contextlib.contextmanager
+def _inflating(layers: Sequence[Layer]) -> Iterator[Iterator[Ahead]]:
+    """The layers in order, some of them inflated ahead; all threads have ended afterwards."""
+    running: list[Ahead] = []
+
+    def start() -> Iterator[Ahead]:
+        for index in range(len(layers)):
+            while len(running) < min(len(layers), index + _INFLATING):
+                running.append(Ahead(layers[len(running)].file))
+            yield running[index]
+            running[index].close()
+
+    try:
+        yield start()
+    finally:
+        for ahead in running:
+            ahead.close()
+
+
+def _write_layer(stream: Stream, chosen: dict[int, list[bytes]]) -> None:
+    left = len(chosen)
+    for index, (entry, block) in enumerate(entries(stream)):
+        names = chosen.get(index)
+        body = entry.size + -entry.size % BLOCK
+        if names is None:
+            stream.skip(body + BLOCK if entry.plain else body)
+            continue
+        if entry.plain and len(names) == 1 and entry.name.removeprefix(b"./").removesuffix(b"/") == names[0]:
+            stream.keep(body + BLOCK)
+        else:
+            _write_entry(stream, entry, block, names)
+        left -= 1
+        if not left:
+            break
+    stream.flush()
+
+
+def _write_entry(stream: Stream, entry: Entry, block: bytes, names: list[bytes]) -> None:
+    """Write an entry anew: it has another name or several, or says something outside of its one header block."""
+    given = attributes(block, entry.pax)
+    if entry.plain:
+        stream.skip(BLOCK)
+    body = entry.size + -entry.size % BLOCK
+    if entry.sparse is None:
+        stream.put(header(names[0], entry.type, entry.size, given, entry.link))
+        stream.keep(body)
+    else:
+        stream.put(header(names[0], entry.type, entry.real_size, given))
+        _expand(stream, entry, entry.sparse)
+    for name in names[1:]:
+        stream.put(header(name, HARD, 0, Attributes(mode=given.mode, mtime=given.mtime), names[0]))
+
+
+def _expand(stream: Stream, entry: Entry, parts: list[tuple[int, int]]) -> None:
+    """Write a sparse file in full; mksquashfs finds its zeros again."""
+    at = taken = 0
+    for offset, length in parts:
+        _zeros(stream, offset - at)
+        stream.keep(length)
+        at, taken = offset + length, taken + length
+    _zeros(stream, entry.real_size - at + -entry.real_size % BLOCK)
+    stream.skip(entry.size + -entry.size % BLOCK - taken)
+
+
+def _zeros(stream: Stream, count: int) -> None:
+    while count > 0:
+        stream.put(_ZEROS[:count])
+        count -= len(_ZEROS)
+
+
+def _write_added(file: Added, mtime: int, write: Write) -> None:
+    given = Attributes(mode=file.mode, mtime=mtime)
+    write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
+    for name in file.names[1:]:
+        write(header(name, HARD, 0, given, file.names[0]))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes workloads out of an install directory, with what no other workload uses; never what they have measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmb import locks
+from llmb_installer import config, record
+from llmb_installer.answers import Answers, to_yaml
+from llmb_installer.plan import Intent, own_config
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps.kinds import kind_of
+from llmb_installer.steps.programs import ProgramsStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What goes: the workloads, and the keys of steps that were for them alone; ``kept`` are for others as well.
+
+    The programs of compute nodes always stay: runs that were submitted before may still need them.
+    """
+
+    workloads: tuple[str, ...]
+    steps: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def plan_removal(found: InstallRecord, workloads: Collection[str]) -> Removal:
+    """What goes when these workloads do."""
+    own = {key: done for key, done in found.steps.items() if set(done.workloads) & set(workloads)}
+    alone = [key for key, done in own.items() if set(done.workloads) <= set(workloads)]
+    gone = tuple(key for key in alone if not key.startswith(f"{ProgramsStep.kind} "))
+    kept = tuple(key for key in own if key not in gone)
+    return Removal(workloads=tuple(workloads), steps=gone, kept=kept)
+
+
+def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Removal:
+    """Take ``workloads`` out; ``intent`` is what stays, by the answers ``asked``. Raises LlmbError.
+
+    First nothing leads to them any more, then they go, each noted at once: a removal that was cut can be given again.
+    """
+    install = intent.site.install
+    with locks.hold(install / record.FOLDER, "install"):
+        found = record.load(install)
+        removal = plan_removal(found, workloads)
+        own = own_config(intent, intent.workloads)
+        change = config.plan_config(found.config, config.read_config(install), own)
+        if change.changed:
+            config.write_config(install, change)
+        record.save_answers(install, to_yaml(asked))
+        found = replace(found, config=own)
+        for key in removal.steps:
+            _take_away(key, found, install)
+            found = found.without(key)
+            record.save(install, found)
+        gone = set(workloads)
+        steps = {
+            key: replace(done, workloads=tuple(other for other in done.workloads if other not in gone))
+            for key, done in found.steps.items()
+        }
+        record.save(install, replace(found, steps=steps))
+    return removal
+
+
+def _take_away(key: str, found: InstallRecord, install: Path) -> None:
+    kind, name = kind_of(key)
+    kind.remove(name, found.steps[key].facts, install)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which module knows the recorded steps of which kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmb.errors import LlmbError
+from llmb_installer.record import InstallRecord, StepRecord
+from llmb_installer.steps import asset, image, programs, repo, task, venv
+from llmb_installer.steps.base import Kind, Step
+
+KINDS: dict[str, Kind] = {
+    "venv": venv, "image": image, "repo": repo, "asset": asset, "task": task, "programs": programs,
+}  # fmt: skip
+
+
+def kind_of(key: str) -> tuple[Kind, str]:
+    """The kind of the recorded step ``key``, and the step's name. Raises LlmbError for a kind from another version."""
+    word, _, name = key.partition(" ")
+    if word not in KINDS:
+        raise LlmbError(f"the record holds '{key}', which this version does not know", hint="use a newer llmb-install")
+    return KINDS[word], name
+
+
+def is_there(key: str, done: StepRecord, install: Path) -> bool:
+    """Whether what the recorded step made is still there, by a glance."""
+    kind, name = kind_of(key)
+    return kind.is_there(name, done.facts, install)
+
+
+def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:
+    """Whether the record holds the step with this content, and what it made is still there. Starts no process."""
+    done = record.steps.get(step.key)
+    return done is not None and done.digest == step.digest and is_there(step.key, done, install)

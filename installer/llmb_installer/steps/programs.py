@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step that copies the programs that compute nodes run into the install directory."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from llmb import programs
+from llmb_installer.steps.base import Context, Estimate, Facts, Step
+
+NAME = "of compute nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramsStep(Step):
+    """Stage the installed programs, whose content is ``content`` (a sha256 in hex), into ``install``."""
+
+    kind: ClassVar[str] = "programs"
+    install: Path
+    content: str
+
+    @property
+    def name(self) -> str:
+        """There is one such step."""
+        return NAME
+
+    @property
+    def title(self) -> str:
+        """What they are."""
+        return f"The programs that compute nodes run ({self.content[:12]})"
+
+    @property
+    def path(self) -> Path:
+        """The folder of this content alone."""
+        return programs.path(self.install, self.content)
+
+    def check(self, context: Context) -> Estimate:
+        """Next to nothing."""
+        return Estimate(fetch=0, disk=0)
+
+    def build(self, context: Context) -> Facts:
+        """Copy them, unless they are there and whole."""
+        facts = {"digest": self.content}
+        if verify(NAME, facts, self.install, deep=True):
+            shutil.rmtree(self.path, ignore_errors=True)
+        programs.stage(self.install)
+        return facts
+
+
+def is_there(name: str, facts: Facts, install: Path) -> bool:
+    """Whether their folder is there."""
+    return programs.path(install, str(facts.get("digest"))).is_dir()
+
+
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+    """Whether they are there with the content that names their folder: a few small files, read in any case."""
+    folder, total = programs.path(install, str(facts.get("digest"))), hashlib.sha256()
+    if not folder.is_dir():
+        return [f"{folder} is missing"]
+    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder / programs.PACKAGE).as_posix()):
+        text = path.read_text(encoding="utf-8")
+        total.update(f"{path.relative_to(folder).as_posix()}\0{len(text)}\0{text}\0".encode())
+    return [] if total.hexdigest() == facts.get("digest") else [f"{folder} was changed"]
+
+
+def remove(name: str, facts: Facts, install: Path) -> None:
+    """Nothing: runs of earlier days may still wait for theirs, and they are small."""
+
+
+def describe(name: str, facts: Facts) -> str:
+    """Their content's name."""
+    return f"programs {str(facts.get('digest'))[:12]}"

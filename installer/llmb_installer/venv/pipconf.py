@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads pip's configuration, its files and variables, and says the same to uv, which does not read them.
+
+Source: pip's documentation, "Configuration" (order of files: global, user, site; variables over all; the section of a
+command over [global]), and uv's, "Environment variables" and "Compatibility with pip".
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_FALSE = ("", "0", "false", "no", "off", "n", "f")
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """pip's settings as ``pip install`` sees them, by their names: ``index-url``."""
+    found: dict[str, str] = {}
+    for path in _files(environ):
+        parser = configparser.RawConfigParser()
+        parser.read(path, encoding="utf-8")
+        for section in ("global", "install"):
+            if parser.has_section(section):
+                found |= {_name(key): value for key, value in parser.items(section)}
+    given = {_name(key.removeprefix("PIP_")): value for key, value in environ.items() if key.startswith("PIP_")}
+    return {**found, **given}
+
+
+def _name(key: str) -> str:
+    return key.lower().replace("_", "-")
+
+
+def _files(environ: Mapping[str, str]) -> Iterator[Path]:
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return
+    home = Path(environ.get("HOME", "~")).expanduser()
+    for folder in reversed((environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")):
+        yield Path(folder) / "pip" / "pip.conf"
+    yield Path("/etc/pip.conf")
+    yield home / ".pip" / "pip.conf"
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+    yield Path(sys.prefix) / "pip.conf"
+    if named:
+        yield Path(named)
+
+
+def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """uv's variables for pip's settings; those that the user has set for uv stay.
+
+    In variables and not in arguments, since an index's URL may hold a password.
+    """
+    pip = settings(environ)
+    found = {
+        "UV_DEFAULT_INDEX": pip.get("index-url", ""),
+        "UV_INDEX": " ".join(pip.get("extra-index-url", "").split()),
+        "UV_FIND_LINKS": ",".join(pip.get("find-links", "").split()),
+        "UV_INSECURE_HOST": " ".join(pip.get("trusted-host", "").split()),
+        "UV_HTTP_TIMEOUT": pip.get("timeout", pip.get("default-timeout", "")),
+        "UV_NO_CACHE": "1" if _is_true(pip.get("no-cache-dir", "")) else "",
+        "UV_CONSTRAINT": " ".join(pip.get("constraint", "").split()),
+        "SSL_CERT_FILE": pip.get("cert", ""),
+        "SSL_CLIENT_CERT": pip.get("client-cert", ""),
+        "ALL_PROXY": pip.get("proxy", ""),
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # as pip does: the best version, whichever index has it
+        "UV_LINK_MODE": "copy",  # a hard link into the cache would let a change here spoil every later environment
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+    }
+    return {name: value for name, value in found.items() if value and not environ.get(name)}
+
+
+def no_index(environ: Mapping[str, str]) -> bool:
+    """Whether pip is to ask no index at all; uv has no variable for it."""
+    return _is_true(settings(environ).get("no-index", ""))
+
+
+def _is_true(value: str) -> bool:
+    return value.strip().lower() not in _FALSE
+
+
+def for_pip(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
+    """The environment for pip: as it is, and where all comes from a wheelhouse, without any configuration."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    if offline:
+        kept = {name: value for name, value in kept.items() if not name.startswith("PIP_")}
+        kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+    return {**kept, "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def for_uv(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
+    """The environment for uv: pip's settings as its variables, and where all comes from a wheelhouse, none."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
+    if not offline:
+        return {**kept, **uv_variables(environ)}
+    kept = {name: value for name, value in kept.items() if not name.startswith("UV_") or name == "UV_CACHE_DIR"}
+    fixed = ("UV_LINK_MODE", "UV_PYTHON_DOWNLOADS", "UV_NO_PROGRESS", "UV_NO_CACHE")
+    own = {name: value for name, value in uv_variables(environ).items() if name in fixed}
+    return {**kept, **own, "UV_NO_CONFIG": "1", "UV_OFFLINE": "1"}

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions about a Slurm cluster: partitions and their GPUs, account, containers, where to build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmb.clusters.slurm.partitions import Partition
+from llmb.gpus import known_types
+from llmb_installer.detect.gpu_names import likeliest
+from llmb_installer.detect.slurm import GpuKind
+from llmb_installer.wizard.question import Option, Question, View
+
+
+def _is_slurm(view: View) -> bool:
+    return view.kind == "slurm"
+
+
+def _has_gpus(partition: Partition) -> bool:
+    return any(nodes.gpus for nodes in partition.nodes)
+
+
+def _candidates(view: View) -> list[Partition]:
+    """The partitions that GPU jobs may go to: those with GPUs; every one where Slurm counts no GPUs."""
+    found = [partition for partition in view.slurm.partitions.values() if partition.available == "up"]
+    return [partition for partition in found if _has_gpus(partition)] or found
+
+
+def _partition_options(view: View) -> list[Option]:
+    candidates = _candidates(view)
+    return [Option(partition.name, f"{partition.name}: {_told(view, partition)}") for partition in candidates]
+
+
+def _told(view: View, partition: Partition) -> str:
+    kinds = view.slurm.gpu_kinds(partition.name)
+    nodes = sum(nodes.count for nodes in partition.nodes)
+    gpus = ", ".join(f"{_nodes(kind.nodes)} of {kind.per_node} {kind.gres_type or 'GPUs'}" for kind in kinds)
+    return (gpus or _nodes(nodes)) + (", Slurm's default" if partition.is_default else "")
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
+def _default_partition(view: View) -> str | None:
+    """Slurm's own default where it has GPUs, else the partition with the most of them."""
+    found = _candidates(view)
+    if not found:
+        return None
+    usual = next((partition for partition in found if partition.is_default), None)
+    return (usual or max(found, key=lambda one: sum(kind.nodes for kind in view.slurm.gpu_kinds(one.name)))).name
+
+
+def _partition_layer(view: View, value: Any) -> dict[str, Any]:
+    kinds = view.slurm.gpu_kinds(str(value))
+    gres = {"gres": min(kind.per_node for kind in kinds)} if kinds else {}
+    return {"slurm": {"gpu": {"partition": value or None, **gres}}}
+
+
+def _others(view: View) -> list[GpuKind]:
+    """GPUs of other types than the default one, the partition with the most nodes for each."""
+    best: dict[str, GpuKind] = {}
+    for kind in view.slurm.gpu_kinds():
+        if kind.gpu_type is None or kind.gpu_type == view.at("gpu_type"):
+            continue
+        if view.slurm.partitions[kind.partition].available != "up":
+            continue
+        if kind.gpu_type not in best or kind.nodes > best[kind.gpu_type].nodes:
+            best[kind.gpu_type] = kind
+    return [*best.values()]
+
+
+def _other_options(view: View) -> list[Option]:
+    options = []
+    for kind in _others(view):
+        unknown = "" if kind.gpu_type in known_types() else f", with the configurations of {likeliest(kind.gres_type)}"
+        title = f"{kind.gpu_type}: {_nodes(kind.nodes)} of {kind.per_node} in {kind.partition}{unknown}"
+        options.append(Option(kind.gpu_type, title))
+    return options
+
+
+def _others_layer(view: View, value: Any) -> dict[str, Any]:
+    chosen = {kind.gpu_type: kind for kind in _others(view) if kind.gpu_type in value}
+    return {"gpu_types": {str(name): _own(view, kind) for name, kind in chosen.items()}}
+
+
+def _own(view: View, kind: GpuKind) -> dict[str, Any]:
+    """The entry of gpu_types; in a partition of several kinds GRES has to name its own."""
+    alone = len(view.slurm.gpu_kinds(kind.partition)) == 1
+    like = {} if kind.gpu_type in known_types() else {"like": likeliest(kind.gres_type)}
+    gres = kind.per_node if alone else f"{kind.gres_type}:{kind.per_node}"
+    return {**like, "partition": kind.partition, "gres": gres, "gpus_per_node": kind.per_node}
+
+
+def _cpu_options(view: View) -> list[Option]:
+    found = [one for one in view.slurm.partitions.values() if one.available == "up" and not _has_gpus(one)]
+    return [*(Option(one.name, f"{one.name}: {_told(view, one)}") for one in found), Option("", "none of its own")]
+
+
+def _default_cpu(view: View) -> str:
+    names = [option.value for option in _cpu_options(view)]
+    return str(view.slurm.default_partition if view.slurm.default_partition in names else names[0])
+
+
+def _may_have_pyxis(view: View) -> bool:
+    return view.slurm.pyxis or bool(view.slurm.fault)
+
+
+def _default_container(view: View) -> str:
+    return "pyxis" if view.slurm.pyxis and view.at("gpu_type") != "cpu" else "none"
+
+
+def _default_mpi(view: View) -> str:
+    """Nothing where Slurm has what llmb takes by itself (pmix in containers), else the nearest that it has."""
+    kinds = view.slurm.mpi
+    if view.at("slurm.container") == "none" or not kinds or "pmix" in kinds:
+        return ""
+    return next((kind for kind in (*(k for k in kinds if k.startswith("pmix")), "pmi2") if kind in kinds), "")
+
+
+def _method_options(view: View) -> list[Option]:
+    here = view.detected.machine.architecture
+    other = (
+        "" if here == view.at("node_architecture") else f"the nodes are {view.at('node_architecture')}, this is {here}"
+    )
+    return [
+        Option("here", "here: on this machine", other if not view.uses_images else ""),
+        Option("srun", "srun: on a compute node, and wait"),
+        Option("sbatch", "sbatch: in jobs of their own, where only those are allowed"),
+    ]
+
+
+def _default_method(view: View) -> str:
+    return "here" if view.detected.machine.architecture == view.at("node_architecture") else "srun"
+
+
+PARTITION = Question(
+    key="slurm.gpu.partition", also=("slurm.partition",), label="GPU partition", text="Partition for GPU jobs:",
+    kind="one", options=_partition_options, default=_default_partition, layer=_partition_layer,
+    applies=lambda view: _is_slurm(view) and bool(_candidates(view)), clear=lambda view: len(_candidates(view)) == 1,
+)  # fmt: skip
+NAMED_PARTITION = Question(
+    key="slurm.partition", also=("slurm.gpu.partition",), label="partition", text="Partition (none: Slurm's default):",
+    kind="text", default=lambda _: "", layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
+    applies=lambda view: _is_slurm(view) and not _candidates(view), empty="Slurm's default",
+)  # fmt: skip
+OTHERS = Question(
+    key="gpu_types", label="other GPU types", text="Other GPUs of this cluster to use as well:", kind="many",
+    options=_other_options, default=lambda view: [kind.gpu_type for kind in _others(view)], layer=_others_layer,
+    value=lambda answer: [*(answer or {})],
+    applies=lambda view: _is_slurm(view) and bool(_others(view)),
+)  # fmt: skip
+ACCOUNT = Question(
+    key="slurm.account", also=("slurm.gpu.account",), label="account", text="Account for the jobs:", kind="one",
+    options=lambda view: [Option(name, name) for name in view.slurm.accounts],
+    default=lambda view: view.slurm.accounts[0], applies=lambda view: _is_slurm(view) and bool(view.slurm.accounts),
+    clear=lambda view: len(view.slurm.accounts) == 1,
+)  # fmt: skip
+NAMED_ACCOUNT = Question(
+    key="slurm.account", also=("slurm.gpu.account",), label="account", text="Account for the jobs (none: leave empty):",
+    kind="text", default=lambda _: "", layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
+    applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
+    clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
+)  # fmt: skip
+CPU_PARTITION = Question(
+    key="slurm.cpu.partition", also=("slurm.cpu",), label="CPU partition", text="Partition for jobs without GPUs:",
+    kind="one", options=_cpu_options, default=_default_cpu, clear=lambda _: True,
+    layer=lambda _, value: {"slurm": {"cpu": {"partition": value or None, "gres": None}}},
+    value=lambda answer: answer.get("partition") or "" if isinstance(answer, dict) else answer or "",
+    applies=lambda view: _is_slurm(view) and len(_cpu_options(view)) > 1,
+)  # fmt: skip
+CONTAINER = Question(
+    key="slurm.container", label="containers", text="What do the ranks run in?", kind="one",
+    options=lambda view: [
+        Option("pyxis", "pyxis: a container image", "" if _may_have_pyxis(view) else "srun has no --container-image"),
+        Option("none", "none: an environment of Python"),
+    ],
+    default=_default_container, applies=_is_slurm, clear=lambda view: not _may_have_pyxis(view),
+)  # fmt: skip
+MPI = Question(
+    key="slurm.mpi", label="srun --mpi", text="Kind of MPI for srun (none: llmb's own choice):", kind="text",
+    default=_default_mpi, applies=_is_slurm, clear=lambda _: True, empty="llmb's own choice",
+    layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
+)  # fmt: skip
+METHOD = Question(
+    key="method", label="fetch and build", text="Where are images and environments fetched and built?", kind="one",
+    options=_method_options, default=_default_method, applies=_is_slurm,
+)  # fmt: skip

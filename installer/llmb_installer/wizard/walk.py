@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of the questions, and the walk through them: what is given or clear is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llmb_installer.answers.layers import joined
+from llmb_installer.wizard import common, runai, slurm
+from llmb_installer.wizard.question import Question, View
+
+QUESTIONS: tuple[Question, ...] = (
+    common.CLUSTER_TYPE,
+    common.FOLDER,
+    runai.BASE_URL,
+    runai.PROJECT,
+    runai.PVC,
+    runai.APP_ID,
+    slurm.PARTITION,
+    slurm.NAMED_PARTITION,
+    common.GPU_TYPE,
+    common.LIKE,
+    slurm.OTHERS,
+    slurm.ACCOUNT,
+    slurm.NAMED_ACCOUNT,
+    slurm.CPU_PARTITION,
+    common.ARCHITECTURE,
+    slurm.CONTAINER,
+    slurm.MPI,
+    slurm.METHOD,
+    common.VENV_TYPE,
+    common.WORKLOADS,
+    common.NAME,
+)
+
+Prompt = Callable[[Question, View, Any], Any]
+
+
+def walk(base: View, chosen: dict[str, Any], prompt: Prompt, earlier: dict[str, Any]) -> dict[str, Any]:
+    """The layer of answers over ``base``: asks by ``prompt`` what neither it nor ``chosen`` tells.
+
+    What is asked goes into ``chosen``, so that a second walk, after a change, asks only what has become open or no
+    longer fits. ``earlier`` holds values of a walk that was cut off: they are defaults.
+    """
+    view, layer = base, dict[str, Any]()
+    for question in QUESTIONS:
+        if not question.applies(view):
+            continue
+        if question.key not in chosen and question.is_given(base):
+            continue
+        value = value_of(question, view, chosen, earlier, prompt)
+        own = question.answers(view, value)
+        view, layer = view.over(own), joined(layer, own)
+    return layer
+
+
+def value_of(question: Question, view: View, chosen: dict[str, Any], earlier: dict[str, Any], prompt: Prompt) -> Any:
+    """The value of a question: chosen before, or clear, or asked now."""
+    if question.key in chosen and question.fault(view, chosen[question.key]) is None:
+        return chosen[question.key]
+    if question.key not in chosen and question.clear(view):
+        return question.default(view)
+    chosen[question.key] = prompt(question, view, suggested(question, view, earlier))
+    return chosen[question.key]
+
+
+def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
+    """What stands there when a question comes up."""
+    before = earlier.get(question.key)
+    if before is not None and question.fault(view, before) is None:
+        return before
+    return question.default(view)
+
+
+def standing(base: View, chosen: dict[str, Any]) -> list[tuple[Question, View, Any]]:
+    """Every question that applies, with the view that it is asked from and its value now; for the review."""
+    view, found = base, []
+    for question in QUESTIONS:
+        if not question.applies(view):
+            continue
+        if question.key not in chosen and question.is_given(base):
+            answer = next(view.at(key) for key in (question.key, *question.also) if view.says(key))
+            found.append((question, view, question.value(answer)))
+            continue
+        value = chosen[question.key] if question.key in chosen else question.default(view)
+        found.append((question, view, value))
+        view = view.over(question.answers(view, value))
+    return found

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of llmb-install image as its user gives it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb_installer.testing.images import Layer, SampleImage, file, make_index
+from llmb_installer.testing.registry import RealRegistry
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def reference(registry: RealRegistry) -> str:
+    layer = Layer(entries=(file("f", b"1"),))
+    made = [SampleImage(layers=(layer,), architecture=name) for name in ("amd64", "arm64")]
+    registry.push("public/command", "1.0", make_index(made))
+    return registry.reference("public/command", "1.0")
+
+
+def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: Path) -> None:
+    done = image_command(reference, "--arch", "aarch64")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0].startswith("fetching 1 layer, ")
+    assert done.stdout.startswith("public+command+1.0.sqsh: 4.1 kB, arm64, sha256:")
+    seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
+    assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
+    again = image_command(reference, "--arch", "aarch64")
+    assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
+
+
+def test_the_install_directory_says_where_and_for_what(
+    image_command: Run, reference: str, cluster: Callable[..., Path]
+) -> None:
+    folder = cluster("slurm", install={"node_architecture": "aarch64"})
+    done = image_command(reference, "--install", folder)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((folder / "images" / "public+command+1.0.sqsh.json").read_text())
+    assert record["architecture"] == "arm64"
+
+
+def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path: Path) -> None:
+    words = (reference, "-o", "x.sqsh", "--arch", "x86_64")
+    missing = image_command(*words, "--check")
+    assert (missing.returncode, missing.stderr.splitlines()[0]) == (1, "error: x.sqsh: it is not there")
+    assert not (tmp_path / "x.sqsh").exists()
+    image_command(*words)
+    whole = image_command(*words, "--check")
+    assert whole.returncode == 0, whole.stderr
+    assert "x.sqsh is whole: " in whole.stdout
+    assert f"the registry has the same one as {reference}" in whole.stdout
+    other = image_command(reference, "-o", "x.sqsh", "--arch", "aarch64", "--check")
+    assert other.returncode == 1
+    assert "for amd64, not" in other.stderr
+    with (tmp_path / "x.sqsh").open("r+b") as stream:
+        stream.write(b"HSQS")
+    broken = image_command(*words, "--check")
+    assert broken.returncode == 1
+    assert "error: x.sqsh: it is not a squashfs image" in broken.stderr
+    assert f"hint: llmb-install image {reference} -o x.sqsh builds it" in broken.stderr
+
+
+def test_check_tells_that_the_tag_has_moved(image_command: Run, registry: RealRegistry) -> None:
+    moving = registry.reference("public/command-moves", "1")
+    for content in (b"1", b"2"):
+        image = SampleImage(layers=(Layer(entries=(file("f", content),)),))
+        registry.push("public/command-moves", "1", make_index([image]))
+        image_command(moving, "-o", "x.sqsh", "--arch", "x86_64")
+    told = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
+    assert told.returncode == 1
+    assert "the registry has another image as" in told.stderr
+    assert "-o x.sqsh --update" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("Not A Reference",), 2, "is not the reference of an image"),
+        (("a/b:1", "--compression", "best"), 2, "'best' is not one of"),
+        (("127.0.0.1:9/a:1", "--arch", "x86_64"), 1, "127.0.0.1:9"),
+    ],
+)
+def test_wrong_usage(image_command: Run, words: tuple[str, ...], code: int, told: str) -> None:
+    done = image_command(*words)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of building by enroot: its command line, and that its exit code is not believed.
+
+The stand-in knows the documented command line of enroot import and srun, and what enroot 3 does wrong: a missing
+architecture is a warning, and a file that is there an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.errors import LlmbError
+from llmb_installer import images
+from llmb_installer.images import BuildSettings, ImageFacts, check
+from llmb_installer.images.enroot import import_argv, uri
+from llmb_installer.registry.reference import Reference
+from llmb_installer.testing.images import Layer, SampleImage, file, make_index
+from llmb_installer.testing.registry import RealRegistry
+
+_ARM = bytes.fromhex("7f454c46020101000000000000000000") + b"\x02\x00\xb7\x00" + bytes(44)
+_ENROOT = """#!/bin/bash
+set -euo pipefail
+if [[ $1 == version ]]; then echo "${FAKE_VERSION:-3.4.1}"; exit; fi
+[[ $1 == import && $2 == -a && $4 == -o && $# == 6 ]] || { echo "Usage: enroot import" >&2; exit 1; }
+printf '%s\\n' "$@" > "$FAKE_SEEN"
+env | grep -E '^(ENROOT_|TMPDIR=)' | sort >> "$FAKE_SEEN"
+[[ -z ${ENROOT_CACHE_PATH:-} || ( -d $ENROOT_CACHE_PATH && -d $ENROOT_TEMP_PATH ) ]] || exit 1
+[[ ! -e $5 ]] || { echo "[ERROR] File already exists: $5" >&2; exit 1; }
+case ${FAKE_FAULT:-} in
+    fails) echo "[ERROR] URL https://x/v2/ returned error code: 401 Unauthorized" >&2; exit 1 ;;
+    cut) head -c 120 "$FAKE_IMAGE" > "$5" ;;
+    silent) : ;;
+    *) cp "$FAKE_IMAGE" "$5" ;;
+esac
+"""
+_SRUN = """#!/bin/bash
+printf '%s\\n' "$@" > "$FAKE_SEEN.srun"
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, squashed: Callable[..., Path]) -> dict[str, str]:
+    """An enroot and a srun on PATH, the images that it imports, and the environment for both."""
+    (tmp_path / "bin").mkdir()
+    for name, text in (("enroot", _ENROOT), ("srun", _SRUN)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    intel = SampleImage(layers=(Layer(entries=(file("usr/bin/bash", _ARM[:18] + b"\x3e" + _ARM[19:]),)),))
+    arm = SampleImage(layers=(Layer(entries=(file("usr/bin/bash", _ARM),)),))
+    squashed(arm, "arm.sqsh")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    image = squashed(intel, "intel.sqsh")
+    return {**os.environ, "PATH": path, "FAKE_IMAGE": str(image), "FAKE_SEEN": str(tmp_path / "seen")}
+
+
+@pytest.fixture
+def build(
+    stand_in: dict[str, str], registry: RealRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., ImageFacts]:
+    """Builds an image of the registry by enroot; the first are further variables, keywords BuildSettings."""
+    image = SampleImage(layers=(Layer(entries=(file("a", b"1"),)),))
+    registry.push("public/enroot", "1", make_index([image]))
+    monkeypatch.setenv("PATH", stand_in["PATH"])
+
+    def run(variables: dict[str, str] | None = None, **settings: Any) -> ImageFacts:
+        return images.build(
+            registry.reference("public/enroot", "1"), "x86_64", tmp_path / "x.sqsh",
+            BuildSettings(builder="enroot", **settings), environ={**stand_in, **(variables or {})}, home=tmp_path,
+            progress=images.Silent(), log=tmp_path / "log",
+        )  # fmt: skip
+
+    return run
+
+
+def test_what_it_is_asked(build: Callable[..., ImageFacts], registry: RealRegistry, tmp_path: Path) -> None:
+    facts = build()
+    assert (facts.builder, facts.architecture) == ("enroot", "amd64")
+    assert facts.digest is not None
+    assert check(tmp_path / "x.sqsh", deep=True) == []
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert seen[:3] == ["import", "-a", "x86_64"]
+    assert seen[5] == f"docker://{registry.host}#public/enroot:1"
+    assert "ENROOT_SQUASH_OPTIONS=-comp zstd -Xcompression-level 3 -b 1M" in seen
+    assert "ENROOT_ALLOW_HTTP=yes" in seen, "this registry is on loopback without TLS"
+    assert not any(line.startswith(("ENROOT_CACHE_PATH", "ENROOT_TEMP_PATH")) for line in seen), "as the site has it"
+    assert not [*tmp_path.glob(".*.part")]
+
+
+def test_a_folder_for_its_files(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
+    build(cache=tmp_path / "cache")
+    seen = (tmp_path / "seen").read_text()
+    for name in ("ENROOT_CACHE_PATH", "ENROOT_TEMP_PATH"):
+        assert f"{name}={tmp_path}/cache/x.sqsh-" in seen
+    assert not (tmp_path / "cache").exists(), "they go with the layers"
+
+
+def test_on_a_node(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
+    build(via="srun", srun_args=("--partition=cpu", "--account=us"))
+    seen = (tmp_path / "seen.srun").read_text().splitlines()
+    assert seen[:7] == [
+        "--nodes=1", "--ntasks=1", "--job-name=llmb-image", "--partition=cpu", "--account=us", "enroot", "import",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"FAKE_FAULT": "fails"}, "enroot import ended with exit code 1:\n  [ERROR] URL https://x/v2/ returned error"),
+        ({"FAKE_FAULT": "cut"}, "enroot import reports success, but of its image it is cut: 120 of"),
+        ({"FAKE_FAULT": "silent"}, "enroot import reports success, but of its image it is not there"),
+        ({"FAKE_IMAGE": "arm.sqsh"}, "enroot import wrote an image for arm64, not for amd64"),
+    ],
+)
+def test_its_exit_code_is_not_believed(
+    build: Callable[..., ImageFacts], tmp_path: Path, variables: dict[str, str], told: str
+) -> None:
+    with pytest.raises(LlmbError) as raised:
+        build({name: str(tmp_path / value) if value.endswith("sqsh") else value for name, value in variables.items()})
+    assert raised.value.message.startswith(told)
+    assert raised.value.hint
+    assert not (tmp_path / "x.sqsh").exists()
+    assert not [*tmp_path.glob(".*.part")]
+    assert build().size > 0, "nothing is in the way of the next attempt"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("nvcr.io/nvidia/nemo:25.04.01", "docker://nvcr.io#nvidia/nemo:25.04.01"),
+        ("nvcr.io#nvidia/nemo:25.04.01", "docker://nvcr.io#nvidia/nemo:25.04.01"),
+        ("ubuntu:22.04", "docker://library/ubuntu:22.04"),
+        (f"nvcr.io/nvidia/nemo@sha256:{'a' * 64}", f"docker://nvcr.io#nvidia/nemo@sha256:{'a' * 64}"),
+    ],
+)
+def test_the_spelling_that_every_version_reads(text: str, found: str) -> None:
+    assert uri(Reference.parse(text)) == found
+
+
+@pytest.mark.parametrize(("architecture", "name"), [("amd64", "x86_64"), ("arm64", "aarch64")])
+def test_the_architecture_is_always_said(architecture: str, name: str) -> None:
+    argv = import_argv(Reference.parse("a/b:1"), architecture, Path("/x"), BuildSettings())
+    assert argv[:4] == ["enroot", "import", "-a", name]
+
+
+def test_a_real_enroot(registry: RealRegistry, tmp_path: Path) -> None:
+    """Where one is on PATH: it imports from our registry what our own stream would."""
+    if shutil.which("enroot") is None:
+        pytest.skip("not here: enroot")
+    entries = (file("etc/motd", b"hello"), file("bin/tool", b"tool", mode=0o755))
+    registry.push(
+        "public/real", "1", make_index([SampleImage(layers=(Layer(entries=entries),), config={"Env": ["A=1"]})])
+    )
+    for builder in ("enroot", "stream"):
+        images.build(
+            registry.reference("public/real", "1"), "x86_64", tmp_path / f"{builder}.sqsh",
+            BuildSettings(builder=builder), environ=os.environ, home=tmp_path, progress=images.Silent(),
+            log=tmp_path / "log",
+        )  # fmt: skip
+    for name in ("etc/motd", "bin/tool", "etc/environment"):
+        both = [
+            subprocess.run(
+                ["unsquashfs", "-cat", f"{builder}.sqsh", name], cwd=tmp_path, capture_output=True, check=True
+            )
+            for builder in ("enroot", "stream")
+        ]
+        assert both[0].stdout == both[1].stdout

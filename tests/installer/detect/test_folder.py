@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is said of folders, this machine, Run:ai's variables and an installation that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import InputFaults
+from llmb_installer.detect.folder import file_system_of, find_folder, is_shared
+from llmb_installer.detect.installed import find_installed
+from llmb_installer.detect.look import Detected, look
+from llmb_installer.detect.machine import MachineFound, find_machine
+from llmb_installer.detect.runai import RunaiFound, find_runai, read_mount
+from llmb_installer.detect.slurm import SlurmFound
+
+MOUNTS = [
+    ("/", "overlay"), ("/lustre", "lustre"), ("/lustre/own", "xfs"), ("/home", "autofs"), ("/home", "nfs4"),
+    ("/data", "fuse.mystery"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "shared"),
+    [
+        ("/lustre/me/llmb", "lustre", True), ("/lustre/own/x", "xfs", False), ("/lustrex", "overlay", False),
+        ("/home/me", "nfs4", True), ("/data", "fuse.mystery", None),
+    ],
+)  # fmt: skip
+def test_file_systems(path: str, kind: str, shared: bool | None) -> None:
+    assert file_system_of(Path(path), MOUNTS) == kind
+    assert is_shared(kind) is shared
+
+
+def test_a_folder_to_be_made(tmp_path: Path) -> None:
+    found = find_folder(tmp_path / "a" / "b")
+    assert (found.nearest, found.writable) == (tmp_path, True)
+    assert found.free > 0
+    (tmp_path / "file").touch()
+    assert not find_folder(tmp_path / "file").writable
+
+
+def test_pythons_and_tools_of_a_machine(tmp_path: Path) -> None:
+    for name in ("python3.12", "python3.9", "python3.11-config", "python3", "uv"):
+        (tmp_path / name).touch(mode=0o755)
+    (tmp_path / "python3.11").touch(mode=0o644)
+    found = find_machine({"PATH": str(tmp_path)})
+    assert found.pythons == {"3.12": str(tmp_path / "python3.12")}
+    assert found.venv_types == ("uv", "venv")
+    (tmp_path / "conda").touch(mode=0o755)
+    (tmp_path / "uv").unlink()
+    assert find_machine({"PATH": str(tmp_path)}).venv_types == ("venv", "conda")
+
+
+def test_runai_by_its_variables() -> None:
+    found = find_runai(
+        {"BASE_URL": "https://h/api/v1", "PROJECT_NAME": "p", "CUSTOM_MOUNT": "w:/w:c", "APP_SECRET": "s3cret"}
+    )
+    assert (found.pvc, found.has_secret, found.is_there) == (("w", "/w", "c"), True, True)
+    assert "s3cret" not in repr(found)
+    assert not find_runai({}).is_there
+
+
+@pytest.mark.parametrize("text", ["", "w:/w", "w:w:c", "w::c", "a:/b:c:d"])
+def test_what_is_no_mount(text: str) -> None:
+    assert read_mount(text) is None
+
+
+def detected(**fields: object) -> Detected:
+    machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
+    return Detected(home=Path("/"), cwd=Path("/"), machine=machine, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, "local"),
+        ({"slurm": SlurmFound()}, "slurm"),
+        ({"slurm": SlurmFound(fault="Slurm does not answer")}, "slurm"),
+        ({"slurm": SlurmFound(fault="sinfo: Could not establish a configuration source")}, "local"),
+        ({"runai": RunaiFound(base_url="https://h/api/v1")}, "runai"),
+    ],
+)
+def test_the_likely_cluster_type(fields: dict[str, object], kind: str) -> None:
+    assert detected(**fields).cluster_type == kind
+
+
+def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None:
+    folder = cluster(
+        cluster_name="big", slurm={"account": "a", "gpu": {"partition": "p", "gres": 8}, "cpu": {"gres": None}},
+        workloads={"installed": ["pretrain_nemotron4"]},
+    )  # fmt: skip
+    (folder / "sub").mkdir()
+    found = find_installed(None, {}, folder / "sub")
+    assert found is not None
+    answers = found.answers()
+    assert answers["slurm"]["gpu"] == {"partition": "p", "gres": 8}
+    assert (answers["install"], answers["workloads"]) == (str(folder), ["pretrain_nemotron4"])
+    assert "runai" not in answers
+    assert look({"PATH": ""}, folder).installed == found
+
+
+def test_its_answers_are_below_its_configuration(cluster: Callable[..., Path]) -> None:
+    folder = cluster(gpu_type="h100", slurm={"account": "changed"})
+    (folder / ".llmb").mkdir()
+    made_from = "method: sbatch\nversions: {torch: 2.9.0}\nslurm: {account: first}\ngpu_type: a100\n"
+    (folder / ".llmb" / "answers.yaml").write_text(made_from)
+    found = find_installed(folder, {}, folder)
+    assert found is not None
+    answers = found.answers()
+    assert (answers["method"], answers["gpu_type"], answers["slurm"]["account"]) == ("sbatch", "h100", "changed")
+
+
+def test_no_installation(tmp_path: Path) -> None:
+    assert find_installed(None, {}, tmp_path) is None
+    assert find_installed(tmp_path, {"LLMB_INSTALL": "/gone"}, tmp_path) is None
+
+
+def test_a_faulty_configuration_is_said(cluster: Callable[..., Path]) -> None:
+    folder = cluster(gpu_type="h1000")
+    with pytest.raises(InputFaults, match="'h1000' is not known"):
+        find_installed(None, {"LLMB_INSTALL": str(folder)}, Path("/"))

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is done to an install directory later: verify, repair, add, remove; and of a failure beside others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.needs import HubAsset, Repo, Task, Venv
+from llmb_installer.testing.hub import SmallHub
+
+SMALL, OTHER = Venv(name="small", requirements=("small==1",)), Venv(name="other", requirements=("other==1",))
+
+
+def version(site: Any, package: str) -> str:
+    """What the environment itself says of its package."""
+    python = site.install / "venvs" / package / "bin" / "python"
+    argv = [python, "-c", f"import {package}; print({package}.__version__)"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def module(site: Any, package: str) -> Path:
+    (found,) = (site.install / "venvs" / package).glob(f"lib/python3*/site-packages/{package}.py")
+    return Path(found)
+
+
+@pytest.fixture
+def both(site: Any) -> Any:
+    """Two workloads that share one environment, and one of them has another one too."""
+    site.workload("pretrain_a", SMALL)
+    site.workload("pretrain_b", SMALL, OTHER)
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+def test_what_is_whole(both: Any) -> None:
+    done = both.run("verify", "--install", both.install)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{both.install} is whole" in done.stdout
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_changed_file(both: Any, deep: bool) -> None:
+    """Only reading it finds it out; its repair builds that environment alone, of the very same packages."""
+    path = module(both, "small")
+    path.write_text("__version__ = 'mended by hand'\n")
+    lock = (both.install / ".llmb/locks/small.txt").read_text()
+    other = (both.install / "venvs/other").readlink()
+    done = both.run("verify", "--install", both.install, *(["--deep"] if deep else []))
+    assert done.returncode == (1 if deep else 0)
+    if not deep:
+        return
+    assert "error: venv small: 1 file changed: " in done.stderr
+    assert f"hint: llmb-install verify --deep --repair --install {both.install}" in done.stderr
+    done = both.run("verify", "--deep", "--repair", "--yes", "--install", both.install)
+    assert done.returncode == 0, done.stderr
+    assert version(both, "small") == "1"
+    assert (both.install / ".llmb/locks/small.txt").read_text() == lock
+    assert (both.install / "venvs/other").readlink() == other
+
+
+def test_a_missing_file(both: Any) -> None:
+    module(both, "small").unlink()
+    done = both.run("verify", "--install", both.install)
+    assert done.returncode == 1
+    assert "error: venv small: 1 file missing: lib/python3" in done.stderr
+
+
+def test_a_missing_environment_is_built_again(both: Any) -> None:
+    (both.install / "venvs" / "small").unlink()
+    assert both.run("verify", "--install", both.install).returncode == 1
+    status = both.run("status", "--format", "json", "--install", both.install)
+    there = {row["step"]: row["there"] for row in json.loads(status.stdout)["steps"]}
+    assert there == {"venv small": False, "venv other": True, "programs of compute nodes": True}
+    assert both.run().returncode == 0
+    assert version(both, "small") == "1"
+    assert both.leftovers() == []
+
+
+def test_a_python_that_is_gone(both: Any) -> None:
+    """Its repair does not take what is there for whole, though every package is."""
+    (both.install / "venvs" / "small" / "bin" / "python").unlink()
+    assert both.run("verify", "--install", both.install).returncode == 1
+    done = both.run("verify", "--repair", "--yes", "--install", both.install)
+    assert done.returncode == 0, done.stderr
+    assert version(both, "small") == "1"
+
+
+def test_a_configuration_that_cannot_be_read(both: Any) -> None:
+    path = both.install / "cluster_config.yaml"
+    path.write_text(path.read_text().replace("gpu_type: cpu", "gpu_type: cpx"))
+    done = both.run("verify", "--install", both.install)
+    assert done.returncode == 1
+    assert "'cpx' is not known" in done.stderr
+
+
+def test_removed_with_what_nobody_else_uses(both: Any) -> None:
+    runs = both.install / "workloads" / "pretrain_b" / "experiments" / "x"
+    runs.mkdir(parents=True)
+    shown = both.run("remove", "pretrain_b", "--dry-run", "--install", both.install)
+    assert shown.returncode == 0
+    assert (both.install / "venvs" / "other").exists()
+    refused = both.run("remove", "pretrain_b", "--install", both.install)
+    assert refused.returncode == 2
+    assert "give --yes" in refused.stderr
+    done = both.run("remove", "b", "--yes", "--install", both.install)
+    assert done.returncode == 0, done.stderr
+    assert "venv other: removed, no other workload uses it" in done.stdout
+    assert "venv small: stays, for pretrain_a" in done.stdout
+    assert [path.name for path in (both.install / "venvs").glob("[!.]*")] == ["small"]
+    assert both.leftovers() == []
+    assert runs.is_dir()
+    config = yaml.safe_load((both.install / "cluster_config.yaml").read_text())
+    assert config["workloads"]["installed"] == ["pretrain_a"]
+    assert both.run("verify", "--install", both.install).returncode == 0
+
+    added = both.run("add", "pretrain_b", "--yes", "--install", both.install)
+    assert added.returncode == 0, added.stderr
+    assert version(both, "other") == "1"
+    config = yaml.safe_load((both.install / "cluster_config.yaml").read_text())
+    assert set(config["workloads"]["installed"]) == {"pretrain_a", "pretrain_b"}
+    assert both.run("add", "pretrain_b", "--yes", "--install", both.install).stdout.startswith("Nothing to do: ")
+
+
+def test_the_last_one_removed(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    assert site.run().returncode == 0
+    done = site.run("remove", "pretrain_a", "--yes", "--install", site.install)
+    assert done.returncode == 0, done.stderr
+    assert "Installed now: nothing" in done.stdout
+    assert [*(site.install / "venvs").iterdir()] == []
+    again = site.run("add", "pretrain_a", "--yes", "--install", site.install)
+    assert again.returncode == 0, again.stderr
+    assert version(site, "small") == "1"
+
+
+def test_a_failure_stops_only_what_depends_on_it(site: Any) -> None:
+    """One workload's package is nowhere: its task is not run, the other workload is ready, and the end says so."""
+    note = site.folder / "ran"
+    site.workload("pretrain_good", SMALL, Task(name="good", argv=("touch", str(note))))
+    bad = Venv(name="bad", requirements=("nowhere==1",))
+    site.workload("pretrain_bad", bad, Task(name="after-bad", argv=("touch", str(note.with_name("never")))))
+    done = site.run()
+    assert done.returncode == 1
+    assert "error: venv bad: uv's choice of packages failed with exit code 1:" in done.stderr
+    assert f"all of its output: {site.install}/.llmb/logs/venv-bad.log" in done.stderr
+    assert "1 workload: pretrain_good" in done.stdout
+    assert "Not ready: pretrain_bad, which needs venv bad, task after-bad" in done.stdout
+    assert note.exists()
+    assert not note.with_name("never").exists()
+    config = yaml.safe_load((site.install / "cluster_config.yaml").read_text())
+    assert config["workloads"]["installed"] == ["pretrain_good"]
+
+    note.unlink()
+    site.workload("pretrain_bad", OTHER, Task(name="after-bad", argv=("touch", str(note.with_name("now")))))
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert note.with_name("now").exists()
+    assert not note.exists(), "a task that is done is not run again"
+
+
+def test_a_task_that_fails(site: Any) -> None:
+    site.workload("pretrain_a", SMALL, Task(name="breaks", argv=("sh", "-c", "echo no good; exit 7")))
+    done = site.run()
+    assert done.returncode == 1
+    assert "error: task breaks: breaks failed with exit code 7:\n  no good\n" in done.stderr
+    assert "Installed" not in done.stdout
+
+
+def test_a_plan_as_data(site: Any, hub: SmallHub) -> None:
+    hub.add("team/model", "tokenizer.json", b"x" * 1234)
+    asset = HubAsset(repository="team/model", files=("tokenizer.json",))
+    site.workload("pretrain_a", SMALL, asset, Task(name="last", argv=("true",)))
+    done = site.run("--config", site.answers(), "--dry-run", "--format", "json", HF_ENDPOINT=hub.url)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    steps = {step["step"]: step for step in plan["steps"]}
+    assert steps["asset team/model@main"]["fetch_bytes"] == 1234
+    assert steps["task last"]["after"] == ["venv small", "asset team/model@main"]
+    assert {step["state"] for step in steps.values()} == {"todo"}
+    assert plan["disks"][0]["needed_bytes"] == 1234
+    assert plan["faults"] == []
+    assert not site.install.exists()
+
+
+def test_what_stands_in_the_way_is_told_before_anything_starts(site: Any, hub: SmallHub) -> None:
+    """Every fault at once, in a dry run too."""
+    site.workload("pretrain_a", SMALL, HubAsset(repository="team/none", files=("x",)))
+    site.workload("pretrain_b", OTHER, Repo(url="https://host/repo", commit="main"))
+    done = site.run(HF_ENDPOINT=hub.url)
+    assert done.returncode == 1
+    assert "error: asset team/none@main: " in done.stderr
+    assert "error: repo repo-main: 'main' is not a whole commit" in done.stderr
+    assert not site.install.exists()

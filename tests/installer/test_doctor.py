@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the doctor: what it finds on machines and clusters of every kind, and when it ends with 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.clusters.slurm.partitions import read
+from llmb.config.schema import SlurmConfig, SlurmOptions
+from llmb.workload import Workload
+from llmb_installer.detect.look import Detected
+from llmb_installer.detect.machine import MachineFound
+from llmb_installer.detect.runai import RunaiFound
+from llmb_installer.detect.slurm import COMMANDS, SlurmFound
+from llmb_installer.doctor import Finding, examine, folders, machine, registries, runai, slurm
+
+GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"
+BIG = SlurmFound(
+    cluster="big", version="23.11.4", partitions=read(GPUS), commands=COMMANDS, accounting=True, accounts=("team",),
+    pyxis=True, mpi=("pmix",),
+)  # fmt: skip
+Install = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def by_check(found: Any) -> dict[str, Finding]:
+    return {one.check: one for one in found}
+
+
+def test_a_slurm_cluster_that_has_all() -> None:
+    own = SlurmConfig(account="team", mpi="pmix", gpu=SlurmOptions({"partition": "batch", "gres": 8}))
+    assert {one.state for one in slurm.findings(BIG, own)} == {"ok"}
+
+
+def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
+    bare = SlurmFound(
+        cluster="b", commands=COMMANDS, partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"),
+        accounting=True, accounts=("other",), mpi=("pmi2",),
+    )  # fmt: skip
+    own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "work,gone", "gres": 8}))
+    found = by_check(slurm.findings(bare, own))
+    missing = {check: one.cure for check, one in found.items() if one.state == "missing"}
+    assert {*missing} == {"gpu partition", "GPUs (GRES)", "account", "pyxis", "srun --mpi"}
+    assert "work" in str(missing["gpu partition"])
+    assert "other" in str(missing["account"])
+    assert all(found[check].needed_by == ("slurm",) for check in missing)
+    assert "pmi2" in found["srun --mpi"].found
+
+
+def test_a_cluster_without_accounting_is_no_fault() -> None:
+    found = by_check(slurm.findings(SlurmFound(cluster="b", commands=COMMANDS, partitions=read(GPUS)), None))
+    assert found["accounting"].state == "warning"
+    assert found["pyxis"].state == "warning", "nothing is configured that wants it"
+
+
+def test_no_slurm_and_a_silent_one() -> None:
+    assert [one.state for one in slurm.findings(None, None)] == ["missing"]
+    silent = SlurmFound(commands=COMMANDS, fault="Slurm does not answer", cure="ask later")
+    found = by_check(slurm.findings(silent, None))
+    assert (found["Slurm answers"].state, found["Slurm answers"].cure) == ("missing", "ask later")
+
+
+def test_runai_by_its_variables(home: Path) -> None:
+    found = by_check(runai.findings(RunaiFound(base_url="https://h/api/v1"), None, {}))
+    missing = [check for check, one in found.items() if one.state == "missing"]
+    assert missing == ["project", "volume", "APP_SECRET"]
+    seen = RunaiFound(base_url="u", project="p", pvc=("w", "/w", "c"), pvc_folder=home / "gone")
+    found = by_check(runai.findings(seen, None, {"APP_SECRET": "s3cret"}))
+    assert [check for check, one in found.items() if one.state == "missing"] == ["volume, seen here"]
+    assert "s3cret" not in repr(found)
+
+
+def test_secrets_that_others_can_read(home: Path) -> None:
+    path = home / ".config" / "llmb" / "secrets"
+    path.parent.mkdir(parents=True)
+    path.write_text("HF_TOKEN=hf_abc\n")
+    path.chmod(0o644)
+    found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
+    assert (found.state, found.cure) == ("missing", f"chmod 600 {path}")
+    path.chmod(0o600)
+    found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
+    assert found.found == f"{path}, mode 600: HF_TOKEN"
+
+
+def test_folders(tmp_path: Path, home: Path) -> None:
+    found = by_check(folders.findings(tmp_path / "new", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
+    assert found["install folder"].state == "ok"
+    (tmp_path / "file").touch()
+    found = by_check(folders.findings(tmp_path / "file", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
+    assert found["install folder"].state == "missing"
+    assert (found["temporary files"].state, found["temporary files"].needed_by) == (
+        "missing", ("local", "slurm", "runai")
+    )  # fmt: skip
+
+
+def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    here = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
+    environ = {"HOME": str(home), "PIP_CONFIG_FILE": str(tmp_path / "gone"), "PIP_INDEX_URL": "https://me:pass@host/"}
+    found = by_check(machine.findings(here, environ, containers=True))
+    missing = {check: one.needed_by for check, one in found.items() if one.state == "missing"}
+    assert missing == {"Python": ("local",), "mksquashfs": ("slurm",), "enroot": ("slurm",)}
+    assert all(one.cure for one in found.values() if one.state != "ok")
+    assert found["pip's configuration"].found == "PIP_CONFIG_FILE, PIP_INDEX_URL"
+    assert "pass" not in repr(found), "the values may hold passwords"
+    (tmp_path / "enroot").write_text("#!/bin/sh\necho 3.5.0\n")
+    (tmp_path / "enroot").chmod(0o755)
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'no devices were found'; exit 6\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    found = by_check(machine.findings(here, environ, containers=True))
+    assert found["enroot"].found == "3.5.0"
+    assert found["mksquashfs"].state == "ok"
+    assert (found["GPU driver"].state, found["GPU driver"].found) == ("warning", "no devices were found")
+
+
+def test_registries_are_asked_for_each_image_once(home: Path, workloads: dict[str, Workload]) -> None:
+    """Port 1 of this machine, where nobody listens."""
+    moved = {key: replace(workload, image="127.0.0.1:1/nemo:1") for key, workload in workloads.items()}
+    found = list(registries.findings(moved, "x86_64", {}, home))
+    assert [(one.state, one.needed_by) for one in found] == [("missing", ("slurm", "runai"))]
+    assert "127.0.0.1:1" in found[0].found
+    assert found[0].cure
+
+
+def test_only_the_configured_type_counts(tmp_path: Path, home: Path) -> None:
+    here = MachineFound(architecture="x86_64", pythons={"3.12": "p"}, venv_types=("uv", "venv"))
+    detected = Detected(home=home, cwd=tmp_path, machine=here)
+    every = examine(detected, os.environ)
+    assert (every.cluster_type, every.lacking) == (None, ())
+    assert {"Slurm's commands", "APP_SECRET"} <= {*by_check(every.findings)}
+    asked = examine(detected, os.environ, cluster_type="slurm")
+    assert [one.check for one in asked.lacking] == ["Slurm's commands"]
+    assert "APP_SECRET" not in by_check(asked.findings)
+    assert examine(detected, os.environ, cluster_type="local").lacking == ()
+
+
+@pytest.mark.parametrize(("kind", "code"), [("local", 0), ("runai", 1)])
+def test_the_command(run_install: Install, cluster: Callable[..., Path], kind: str, code: int) -> None:
+    folder = cluster(kind, "cpu" if kind == "local" else "h100")
+    done = run_install("doctor", "--install", folder, "--format", "json")
+    assert (done.returncode, done.stderr) == (code, "")
+    data = json.loads(done.stdout)
+    assert data["cluster_type"] == kind
+    assert bool(data["lacking"]) == bool(code)
+    table = run_install("doctor", "--install", folder)
+    assert table.returncode == code
+    assert ("nothing is missing" in table.stdout) == (code == 0)
+    assert ("cure: export APP_SECRET" in table.stdout) == (code == 1)
+
+
+def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install) -> None:
+    done = run_install("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "Run:ai's API" in done.stdout
+    assert run_install("doctor", "--cluster-type", "runai").returncode == 1

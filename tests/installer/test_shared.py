@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of an installation that its users can only read: their runs go to a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from llmb import programs
+
+JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
+User = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def as_user(home: Path, tmp_path: Path) -> User:
+    """Runs a program as a user whom permissions stop: root too, without root's powers."""
+    powerless: list[str] = []
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            pytest.skip("nothing is read-only for root, and there is no setpriv (util-linux) to be less")
+        powerless = [setpriv, "--bounding-set=-all", "--inh-caps=-all", "--"]
+
+    def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).with_name(name)
+        environ = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state")}
+        return subprocess.run(
+            [*powerless, str(program), *map(str, arguments)], env=environ, cwd=home, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def shared(cluster: Callable[..., Path]) -> Iterator[Path]:
+    """An administrator's installation, its programs staged, with a stand-in for the environment's Python."""
+    names = {"installed": ["pretrain_nemotron4"]}
+    folder = cluster("local", "cpu", workloads=names)
+    python = folder / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho trained\n")
+    python.chmod(0o755)
+    config = folder / "cluster_config.yaml"
+    config.write_text(config.read_text() + f"  config: {{pretrain_nemotron4: {{venv_path: {folder}/venv}}}}\n")
+    programs.stage(folder)
+    everything = [folder, *folder.rglob("*")]
+    for path in everything:
+        path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
+    yield folder
+    for path in everything:
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+
+
+def own_runs(home: Path) -> Path:
+    config = home / ".config" / "llmb" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"experiments_root: {home}/runs\n")
+    return home / "runs"
+
+
+def test_a_user_runs_jobs_of_her_own(as_user: User, shared: Path, home: Path) -> None:
+    runs, before = own_runs(home), sorted(shared.rglob("*"))
+    done = as_user("llmb-run", *JOB, "--install", shared, "--wait")
+    assert "COMPLETED" in done.stderr, done.stderr
+    listed = as_user("llmb-run", "jobs", "--format", "json", "--install", shared)
+    assert json.loads(listed.stdout)[0]["state"] == "COMPLETED", listed.stdout
+    logs = [path.read_text() for path in runs.rglob("log-*.out")]
+    assert len(logs) == 1
+    assert "trained" in logs[0]
+    assert sorted(shared.rglob("*")) == before
+
+
+def test_without_a_folder_of_her_own_she_is_told(as_user: User, shared: Path) -> None:
+    done = as_user("llmb-run", *JOB, "--install", shared)
+    assert done.returncode == 1
+    assert "is not writable" in done.stderr
+    assert "experiments_root in ~/.config/llmb/config.yaml" in done.stderr
+
+
+def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, home: Path) -> None:
+    lacking = as_user("llmb-install", "doctor", "--install", shared, "--format", "json")
+    assert lacking.returncode == 1
+    assert json.loads(lacking.stdout)["lacking"] == ["install folder"]
+    runs = own_runs(home)
+    well = as_user("llmb-install", "doctor", "--install", shared)
+    assert well.returncode == 0, well.stdout
+    assert f"your runs go to {runs}" in well.stdout
+
+
+def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.yaml"
+    answers.write_text(f"cluster_type: local\ninstall: {shared}\ngpu_type: cpu\nvenv_type: venv\n")
+    done = as_user("llmb-install", "--config", answers, "--yes")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert str(shared) in done.stderr

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real terminal for the conversation, and a real Slurm for it to ask."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+
+# The conversation alone: what comes of it is written down, and nothing is fetched.
+_TALK = """\
+import os, sys
+from pathlib import Path
+from llmb.errors import LlmbError, describe
+from llmb.loader import load_plugins
+from llmb_installer.answers import read_answers, to_yaml
+from llmb_installer.detect.look import look
+from llmb_installer.gather import layers
+from llmb_installer.wizard import ask
+
+plugins = load_plugins()
+file = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+
+def show(document):
+    if document.data.get("cluster_name") == "impossible":
+        raise LlmbError("this cannot be installed", hint="choose another name")
+    print("THE PLAN")
+
+try:
+    asked = ask(layers(file), look(os.environ, Path.cwd()), plugins, show, os.environ)
+except LlmbError as error:
+    sys.exit(describe(error))
+Path("answers.yaml").write_text(to_yaml(read_answers(asked.document, known=plugins.workloads())))
+print("AGREED", asked.action, *asked.workloads)
+"""
+ENTER, DOWN = "\r", "\x1b[B"
+
+
+class Terminal:
+    """A program in a terminal, and the keys that its user presses once she has read what she waits for."""
+
+    def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
+        self.child = pexpect.spawn(
+            argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=90, dimensions=(60, 220)
+        )  # fmt: skip
+        self.folder = folder
+
+    def reads(self, text: str, *keys: str) -> Terminal:
+        """Wait for ``text``, then press ``keys``."""
+        self.child.expect_exact(text)
+        for key in keys:
+            self.child.send(key)
+        return self
+
+    def chooses(self, text: str, choice: str) -> Terminal:
+        """Wait for the question ``text`` and its list, go down to the line with ``choice``, and take it."""
+        self.child.expect_exact(text)
+        for _ in range(40):
+            self.child.expect(r"» ([^\r\n]*)")
+            shown = self.child.after
+            if choice in str(shown):
+                self.child.send(ENTER)
+                return self
+            self.child.send(DOWN)
+        raise AssertionError(f"{choice} is not there")
+
+    def ends(self) -> int:
+        """Wait for the end; the exit code."""
+        self.child.expect(pexpect.EOF)
+        self.child.close()
+        assert self.child.exitstatus is not None
+        return self.child.exitstatus
+
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
+    """Opens terminals in a folder of their own; keywords are variables."""
+    opened: list[Terminal] = []
+    folder = tmp_path / "work"
+    folder.mkdir()
+    path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])
+
+    def open_terminal(*argv: str | Path, **variables: str) -> Terminal:
+        # Without it, what is typed ahead of the terminal's answer to a question of its own is lost.
+        environ = {"PATH": path, "HOME": str(home), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **variables}
+        opened.append(Terminal([str(word) for word in argv], environ, folder))
+        return opened[-1]
+
+    yield open_terminal
+    for one in opened:
+        one.child.close(force=True)
+
+
+@pytest.fixture
+def talk(terminal: Open, tmp_path: Path) -> Open:
+    """Begins the conversation alone, over an answers file if one is named."""
+    script = tmp_path / "talk.py"
+    script.write_text(_TALK)
+
+    def begin(*files: Path, **variables: str) -> Terminal:
+        return terminal(sys.executable, script, *files, **variables)
+
+    return begin
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmKit]:
+    """Two nodes with accounting."""
+    if missing := missing_packages(accounting=True):
+        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+    with SlurmKit(Shape(nodes=2)) as kit:
+        kit.run("sacctmgr", "--immediate", "add", "account", "second")
+        kit.run("sacctmgr", "--immediate", "add", "user", kit.place.user, "account=second")
+        yield kit

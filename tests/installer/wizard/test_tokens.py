@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of which secrets are asked for, and that none is asked for twice or without need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb import secrets
+from llmb.loader import load_plugins
+from llmb.yamlfile import parse
+from llmb_installer.wizard import prompts, tokens
+from llmb_installer.wizard.tokens import Tokens
+
+SLURM = "cluster_type: slurm\ninstall: /x\ngpu_type: h100\nnode_architecture: x86_64\n"
+PVC = "pvc: {name: n, path: /p, claim: c}"
+RUNAI = f"cluster_type: runai\ninstall: /x\ngpu_type: h100\nrunai: {{base_url: u, project: p, {PVC}}}\n"
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked for, in place of the terminal; the answer is ``value``, to OTHER_KEY Enter alone."""
+    asked: list[str] = []
+
+    def hidden(text: str) -> str:
+        asked.append(text)
+        return "" if "OTHER_KEY" in text else "value"
+
+    monkeypatch.setattr(prompts, "hidden", hidden)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (SLURM, {}),
+        (SLURM + "tokenizer: hub\nworkloads: [llama3.1]\n", {"HF_TOKEN": ["pretrain_llama3.1"]}),
+        (RUNAI, {"APP_SECRET": ["Run:ai"]}),
+        (SLURM.replace("h100", "h1000"), {}),
+    ],
+    ids=["nothing gated", "a gated tokenizer", "runai", "answers that the plan will refuse"],
+)
+def test_what_the_answers_need(text: str, names: dict[str, Sequence[str]]) -> None:
+    assert tokens.needed(parse(text, name="a.yaml"), load_plugins()) == names
+
+
+def test_only_what_is_nowhere_is_asked(home: Path, typed: list[str]) -> None:
+    secrets.save({"HF_TOKEN": "kept"})
+    names: dict[str, Any] = {"HF_TOKEN": ["a"], "APP_SECRET": ["Run:ai"], "NGC_API_KEY": ["a", "b"], "OTHER_KEY": ["c"]}
+    found = tokens.ask(names, {"NGC_API_KEY": "x"}, Tokens())
+    assert [text.partition(",")[0] for text in typed] == ["APP_SECRET", "OTHER_KEY"]
+    assert found.known == {"HF_TOKEN": "in ~/.config/llmb/secrets", "NGC_API_KEY": "from the environment"}
+    assert (found.typed, found.left_out) == ({"APP_SECRET": "value"}, ("OTHER_KEY",))
+    again = tokens.ask(names, {"NGC_API_KEY": "x"}, found)
+    assert len(typed) == 2, "a second round asks for nothing that was answered, or left out"
+    assert again == found
+    assert secrets.names() == ["HF_TOKEN"], "nothing is kept before the last yes"

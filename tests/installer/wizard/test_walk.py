@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is asked, and what comes of the answers, without a terminal: clusters of every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.clusters.slurm.partitions import read
+from llmb.workload import Workload
+from llmb.yamlfile import Document
+from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
+from llmb_installer.detect.look import Detected
+from llmb_installer.detect.machine import MachineFound
+from llmb_installer.detect.runai import RunaiFound
+from llmb_installer.detect.slurm import SlurmFound, read_nodes
+from llmb_installer.wizard.question import Question, View
+from llmb_installer.wizard.review import SECRETS
+from llmb_installer.wizard.tokens import Tokens
+from llmb_installer.wizard.walk import QUESTIONS, standing, suggested, walk
+
+SINFO = """\
+batch*|up|4:00:00|1-64|120|idle|gpu:h100:8(S:0-1)|h[001-120]|none
+debug|up|1:00:00|1-2|2|idle|gpu:h100:8(S:0-1)|h[001-002]|none
+new|up|1-00:00:00|1-infinite|16|mixed|gpu:nvidia_h200:8|x[01-16]|none
+rack|up|infinite|1-infinite|18|idle|gpu:gb200:4(S:0,1)|g[01-18]|none
+cpu|up|infinite|1-infinite|40|idle|(null)|c[01-40]|none
+old|down|infinite|1-infinite|4|idle|gpu:a100:8|a[1-4]|none
+"""
+NODES = "NodeName=h001 Arch=x86_64 Partitions=batch,debug\nNodeName=g01 Arch=aarch64 Partitions=rack\n"
+BIG = SlurmFound(
+    cluster="big", partitions=read(SINFO), nodes=tuple(read_nodes(NODES)), accounting=True, accounts=("team", "other"),
+    pyxis=True, mpi=("pmix", "pmi2"),
+)  # fmt: skip
+RUNAI = RunaiFound(base_url="https://h/api/v1", project="p", pvc=("w", "/w", "c"), app_id="me")
+
+
+def seen(tmp_path: Path, **fields: Any) -> Detected:
+    machine = fields.pop("machine", MachineFound(architecture="x86_64", pythons={}, venv_types=("uv", "venv")))
+    return Detected(home=tmp_path, cwd=tmp_path, machine=machine, **fields)
+
+
+class Prompt:
+    """Answers what it was told, takes the default of the rest, and remembers what it was asked."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = {key.replace("__", "."): value for key, value in values.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, question: Question, view: View, default: Any) -> Any:
+        self.asked.append(question.key)
+        value = self.values.get(question.key, default)
+        assert question.fault(view, value) is None, (question.key, value, question.options(view))
+        return value
+
+
+def run(
+    detected: Detected,
+    workloads: dict[str, Workload],
+    prompt: Prompt,
+    given: Document = NOTHING,
+    chosen: dict[str, Any] | None = None,
+) -> Answers:
+    base = View(detected=detected, workloads=workloads, data=given.data)
+    layer = walk(base, {} if chosen is None else chosen, prompt, {})
+    return read_answers(with_layer(given, layer, "your answers"), known=workloads)
+
+
+def test_slurm_with_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    prompt = Prompt()
+    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    assert prompt.asked == [
+        "cluster_type", "install", "slurm.gpu.partition", "gpu_types", "slurm.account", "slurm.container", "method",
+        "workloads",
+    ]  # fmt: skip
+    assert answers.slurm is not None
+    assert answers.slurm.gpu.given == {"partition": "batch", "gres": 8}
+    assert answers.slurm.cpu.given == {"partition": "cpu", "gres": None}
+    assert (answers.slurm.account, answers.slurm.container, answers.slurm.mpi) == ("team", "pyxis", None)
+    assert (answers.gpu_type, answers.node_architecture, answers.cluster_name) == ("h100", "x86_64", "big")
+    own = {name: (kind.like, kind.partition, kind.gres) for name, kind in answers.gpu_types.items()}
+    assert own == {"h200": ("h100", "new", 8), "gb200": (None, "rack", 4)}
+    assert answers.workloads == tuple(workloads)
+
+
+def test_at_most_twelve_questions(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    bare = MachineFound(architecture="x86_64", pythons={}, venv_types=("uv", "venv", "conda"))
+    silent = SlurmFound(fault="Slurm does not answer")
+    for fields in ({"slurm": BIG}, {"slurm": silent}, {"runai": RUNAI}, {}):
+        prompt = Prompt(slurm__container="none", runai__pvc="w:/w:c")
+        run(seen(tmp_path, machine=bare, **fields), workloads, prompt)
+        assert len(prompt.asked) <= 12, prompt.asked
+
+
+def test_another_partition_brings_other_gpus(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    prompt = Prompt(slurm__gpu__partition="new", gpu_types=["gb200"])
+    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    assert "like" in prompt.asked
+    assert "node_architecture" in prompt.asked, "no node of it says what it is"
+    assert answers.gpu_type == "h200"
+    assert answers.gpu_types["h200"].like == "h100"
+    assert {*answers.gpu_types} == {"h200", "gb200"}
+
+
+def test_one_partition_of_two_kinds(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    mixed = SlurmFound(
+        cluster="m",
+        partitions=read(
+            "all*|up|infinite|1-infinite|4|idle|gpu:H100-SXM5:8|a[1-4]|none\n"
+            "all*|up|infinite|1-infinite|4|idle|gpu:a100:4|b[1-4]|none\n"
+        ),
+    )
+    prompt = Prompt(gpu_type="a100")
+    answers = run(seen(tmp_path, slurm=mixed), workloads, prompt)
+    assert "slurm.gpu.partition" not in prompt.asked
+    assert answers.slurm is not None
+    assert answers.slurm.gpu.given == {"partition": "all", "gres": "a100:4"}
+    assert answers.gpu_types["h100"].gres == "H100-SXM5:8"
+
+
+def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    plain = SlurmFound(
+        cluster="p", partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"), mpi=("pmi2",)
+    )
+    prompt = Prompt()
+    answers = run(seen(tmp_path, slurm=plain), workloads, prompt)
+    assert prompt.asked == [
+        "cluster_type", "install", "gpu_type", "node_architecture", "method", "venv_type", "workloads"
+    ]  # fmt: skip
+    assert answers.slurm is not None
+    assert answers.slurm.gpu.given == {"partition": "work"}
+    assert (answers.slurm.account, answers.slurm.container) == (None, "none")
+
+
+@pytest.mark.parametrize(("kinds", "mpi"), [(("pmix_v5", "pmi2"), "pmix_v5"), (("pmi2",), "pmi2"), ((), None)])
+def test_mpi_where_there_is_no_pmix(
+    tmp_path: Path, workloads: dict[str, Workload], kinds: tuple[str, ...], mpi: str | None
+) -> None:
+    slurm = SlurmFound(cluster="c", partitions=read(SINFO), pyxis=True, mpi=kinds)
+    answers = run(seen(tmp_path, slurm=slurm), workloads, Prompt())
+    assert answers.slurm is not None
+    assert answers.slurm.mpi == mpi
+
+
+def test_nodes_of_another_architecture_are_built_for_there(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    prompt = Prompt(slurm__gpu__partition="rack", slurm__container="none", gpu_types=[])
+    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    assert (answers.node_architecture, answers.method) == ("aarch64", "srun")
+    method = next(question for question in QUESTIONS if question.key == "method")
+    view = View(
+        detected=seen(tmp_path, slurm=BIG), workloads=workloads,
+        data={"cluster_type": "slurm", "node_architecture": "aarch64", "slurm": {"container": "none"}},
+    )  # fmt: skip
+    assert method.fault(view, "here") is not None
+
+
+def test_runai_takes_its_variables(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    prompt = Prompt()
+    answers = run(seen(tmp_path, runai=RUNAI), workloads, prompt)
+    assert prompt.asked[2:6] == ["runai.base_url", "runai.project", "runai.pvc", "runai.app_id"]
+    assert answers.runai is not None
+    assert (answers.runai.pvc.path, answers.runai.app_id, answers.gpu_type) == ("/w", "me", "h100")
+    assert answers.slurm is None
+
+
+def test_this_machine(tmp_path: Path, workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    prompt = Prompt(workloads=["pretrain_llama3.1"])
+    answers = run(seen(tmp_path), workloads, prompt)
+    assert prompt.asked == ["cluster_type", "install", "venv_type", "workloads"]
+    assert (answers.gpu_type, answers.workloads, answers.venv_type) == ("cpu", ("pretrain_llama3.1",), "uv")
+
+
+def test_what_is_given_is_not_asked(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    given = with_layer(
+        NOTHING,
+        {"cluster_type": "slurm", "slurm": {"partition": "debug", "account": None}, "gpu_types": {}, "method": "here"},
+        "a.yaml",
+    )
+    prompt = Prompt()
+    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt, given)
+    assert not {"cluster_type", "slurm.gpu.partition", "slurm.account", "gpu_types", "method"} & {*prompt.asked}
+    assert answers.slurm is not None
+    assert (answers.slurm.partition, answers.slurm.account, answers.gpu_types) == ("debug", None, {})
+
+
+def test_a_change_asks_only_what_it_opens(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    detected, chosen = seen(tmp_path, slurm=BIG, runai=RUNAI), dict[str, Any]()
+    run(detected, workloads, Prompt(), chosen=chosen)
+    chosen["slurm.container"] = "none"
+    second = Prompt()
+    run(detected, workloads, second, chosen=chosen)
+    assert second.asked == ["venv_type"]
+    chosen["cluster_type"] = "runai"
+    third = Prompt()
+    answers = run(detected, workloads, third, chosen=chosen)
+    assert third.asked == ["runai.base_url", "runai.project", "runai.pvc", "runai.app_id", "gpu_type"]
+    assert answers.slurm is None
+
+
+def test_a_given_answer_can_be_changed_at_the_review(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    given = with_layer(NOTHING, {"cluster_type": "local", "install": str(tmp_path), "gpu_type": "h100"}, "a.yaml")
+    base = View(detected=seen(tmp_path), workloads=workloads, data=given.data)
+    rows = {question.key: value for question, _, value in standing(base, {})}
+    assert (rows["gpu_type"], rows["install"]) == ("h100", str(tmp_path))
+    assert run(seen(tmp_path), workloads, Prompt(), given, {"gpu_type": "cpu"}).gpu_type == "cpu"
+
+
+def test_the_review_shows_what_an_installation_says(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    pvc = {"name": "w", "path": "/w", "claim": "c"}
+    data = {"cluster_type": "runai", "runai": {"base_url": "https://h/api", "project": "p", "pvc": pvc}}
+    base = View(detected=seen(tmp_path), workloads=workloads, data=data)
+    rows = {question.key: value for question, _, value in standing(base, {})}
+    assert rows["runai.pvc"] == "w:/w:c"
+    own = {"gb200": {"partition": "rack", "gres": 4}}
+    data = {"cluster_type": "slurm", "gpu_type": "h100", "gpu_types": own, "slurm": {"cpu": {"gres": None}}}
+    base = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads, data=data)
+    rows = {question.key: (value, question.shown(view, value)) for question, view, value in standing(base, {})}
+    assert rows["gpu_types"] == (["gb200"], "gb200")
+    assert rows["slurm.cpu.partition"] == ("", "none")
+
+
+def test_every_question_that_applies_is_in_the_review(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    chosen: dict[str, Any] = {}
+    prompt = Prompt()
+    run(seen(tmp_path, slurm=BIG), workloads, prompt, chosen=chosen)
+    base = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads)
+    keys = [question.key for question, _, _ in standing(base, chosen)]
+    assert {*prompt.asked} < {*keys}
+    assert {"gpu_type", "slurm.cpu.partition", "node_architecture", "slurm.mpi", "cluster_name"} < {*keys}
+    assert all(question.shown(view, value) for question, view, value in standing(base, chosen))
+
+
+def test_an_earlier_answer_is_the_default(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    view = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads, data={"cluster_type": "slurm"})
+    partition = next(question for question in QUESTIONS if question.key == "slurm.gpu.partition")
+    assert suggested(partition, view, {}) == "batch"
+    assert suggested(partition, view, {partition.key: "debug"}) == "debug"
+    assert suggested(partition, view, {partition.key: "gone"}) == "batch"
+
+
+def test_an_empty_folder_is_the_default(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    empty, home = tmp_path / "empty", tmp_path / "home"
+    empty.mkdir()
+    machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
+    folder = next(question for question in QUESTIONS if question.key == "install")
+
+    def default(cwd: Path) -> Any:
+        detected = Detected(home=home, cwd=cwd, machine=machine)
+        return folder.default(View(detected=detected, workloads=workloads, data={"cluster_type": "local"}))
+
+    assert default(empty) == str(empty)
+    assert default(tmp_path) == str(home / "llmb")
+    named = Detected(home=home, cwd=empty, machine=machine, named=tmp_path / "named")
+    view = View(detected=named, workloads=workloads, data={"cluster_type": "local"})
+    assert folder.default(view) == str(tmp_path / "named"), "LLMB_INSTALL names it"
+
+
+def test_a_folder_of_another_cluster_type_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    (tmp_path / "cluster_config.yaml").write_text("cluster_type: slurm\n")
+    folder = next(question for question in QUESTIONS if question.key == "install")
+    view = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "local"})
+    assert "another cluster type" in str(folder.fault(view, str(tmp_path)))
+    assert "write the folder out" in str(folder.fault(view, "$HOME/x"))
+    assert folder.fault(view, str(tmp_path / "new")) is None
+    slurm = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "slurm"})
+    assert "an installation is there" in str(folder.note(slurm, str(tmp_path)))
+
+
+def test_a_workload_without_a_size_for_the_gpus_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    question = next(question for question in QUESTIONS if question.key == "workloads")
+    view = View(
+        detected=seen(tmp_path), workloads=workloads,
+        data={"cluster_type": "slurm", "gpu_type": "a100", "slurm": {"container": "pyxis"}},
+    )  # fmt: skip
+    options = {option.value: option for option in question.options(view)}
+    assert options["pretrain_nemotronh"].refused == "nothing for a100"
+    assert "340b on a100" in options["pretrain_nemotron4"].title
+    assert question.default(view) == ["pretrain_nemotron4"]
+
+
+def test_secrets_are_told_by_name_alone() -> None:
+    tokens = Tokens(known={"A_TOKEN": "from the environment"}, typed={"HF_TOKEN": "hf_secret"}, left_out=("X_KEY",))
+    assert [line.partition(":")[0] for line in tokens.lines()] == ["A_TOKEN", "HF_TOKEN", "X_KEY"]
+    assert "hf_secret" not in repr(tokens) + "".join(tokens.lines()) + SECRETS

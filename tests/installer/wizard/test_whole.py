@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the whole way: from an empty folder, by the questions, to a cluster that llmb-run can plan for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.testing.slurm import SlurmKit
+from llmb_installer.images.settings import BuildSettings
+from llmb_installer.images.squash import squash_fault
+from llmb_installer.testing.images import Layer, SampleImage, file, make_index
+from llmb_installer.testing.registry import RealRegistry, missing_packages
+
+pytestmark = pytest.mark.slow
+
+ENTER = "\r"
+INSTALL = Path(sys.executable).with_name("llmb-install")
+JOB = ("single", "-w", "nemotron4", "-s", "15b", "--dtype", "fp8", "--scale", "16", "--dry-run", "--format", "json")
+Open = Callable[..., Any]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The option by which a registry of this machine stands for nvcr.io; its image is for both architectures."""
+    if missing := missing_packages():
+        pytest.skip(f"no real registry here: apt-get install --no-install-recommends {' '.join(missing)}")
+    images = [
+        SampleImage(layers=(Layer(entries=(file("etc/hello", b"x"),)),), architecture=a) for a in ("amd64", "arm64")
+    ]
+    with RealRegistry(tmp_path_factory.mktemp("registry")) as registry:
+        registry.push("nvidia/nemo", "25.04.01", make_index(images))
+        yield f"images.registry_mirrors={{nvcr.io: '{registry.host}'}}"
+
+
+def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path: Path, llmb_run: Command) -> None:
+    """A real Slurm whose srun says that it has pyxis."""
+    if (fault := squash_fault(BuildSettings())) is not None:
+        pytest.skip(f"no images can be built here: {fault.message}")
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(f'#!/bin/sh\n[ "$1" = --help ] && echo --container-image || exec {shutil.which("srun")} "$@"\n')
+    srun.chmod(0o755)
+    path = f"{srun.parent}:{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin"
+    user = terminal(INSTALL, "--set", mirror, PATH=path, **slurm.environ)
+    user.reads("What runs the jobs?", ENTER).reads("Install folder:", ENTER).reads("Partition for GPU jobs:", ENTER)
+    user.reads("Account for the jobs:", ENTER).reads("ranks run in?", ENTER).reads("fetched and built?", ENTER)
+    user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
+    user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Go ahead?", ENTER).reads("Installed in")
+    assert user.ends() == 0
+    assert (user.folder / "images" / "nvidia+nemo+25.04.01.sqsh").is_file()
+    config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
+    assert (config["cluster_name"], config["slurm"]["container"]) == ("kit", "pyxis")
+    planned = llmb_run(*JOB, "--install", user.folder)
+    assert planned.returncode == 0, planned.stderr
+    script = json.loads(planned.stdout)["jobs"][0]["script"]
+    assert f"--container-image={user.folder}/images/nvidia+nemo+25.04.01.sqsh" in script.replace("'", "")
+    assert "#SBATCH --account=benchmarks" in script
+
+
+def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
+    user = terminal(
+        INSTALL, "--set", mirror, BASE_URL="https://host/api/v1", PROJECT_NAME="team", CUSTOM_MOUNT="w:/work:claim",
+        APP_ID="me", APP_SECRET="x", PATH=f"{Path(sys.executable).parent}:/bin",
+    )  # fmt: skip
+    user.chooses("What runs the jobs?", "runai").reads("Install folder:", ENTER).reads("Run:ai's API", ENTER)
+    user.reads("Project", ENTER).reads("name:path:claim", ENTER).reads("signs in", ENTER).reads("Which GPUs?", ENTER)
+    user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
+    user.reads("used by its reference").reads("Go ahead?", ENTER).reads("Installed in")
+    assert user.ends() == 0
+    config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
+    assert config["runai"]["pvc"] == {"name": "w", "path": "/work", "claim": "claim"}
+    planned = llmb_run(*JOB, "--install", user.folder)
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["jobs"][0]["image"] == "nvcr.io/nvidia/nemo:25.04.01"

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identifying oneself: only when asked, only to who asked, and in words that name whose credentials failed."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.errors import LlmbError, PreflightError
+from llmb_installer.registry import ImageFaultError, Reference, Registry, RegistrySettings, check_image, check_images
+from llmb_installer.testing.images import Made
+from llmb_installer.testing.scripted import ScriptedRegistry, Status
+
+USERS = {"me": "good"}
+
+
+def log_in(home: Path, host: str, user: str = "me", secret: str = "good", **more: str) -> None:
+    (home / ".docker").mkdir()
+    entry: dict[str, Any] = {"username": user, "password": secret, **more}
+    (home / ".docker" / "config.json").write_text(json.dumps({"auths": {host: entry}}))
+
+
+def read(registry: Registry, text: str) -> str:
+    return registry.manifest(Reference.parse(text), "amd64").digest
+
+
+@pytest.fixture(params=[True, False], ids=["bearer", "basic"])
+def guarded(request: pytest.FixtureRequest, scripted: ScriptedRegistry) -> ScriptedRegistry:
+    scripted.passwords, scripted.bearer = USERS, request.param
+    return scripted
+
+
+def test_with_credentials(guarded: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    log_in(home, guarded.host)
+    text = guarded.add("team/tool", "1", made)
+    assert read(client(guarded.host), text) == made.digest
+    assert "authorization" not in guarded.asked("/manifests/")[0].headers
+
+
+def test_nothing_is_sent_unasked(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    log_in(home, scripted.host)
+    read(client(scripted.host), scripted.add("team/tool", "1", made))
+    assert [request for request in scripted.requests if "authorization" in request.headers] == []
+
+
+def test_without_credentials(guarded: ScriptedRegistry, made: Made, client: Any) -> None:
+    text = guarded.add("team/tool", "1", made)
+    with pytest.raises(ImageFaultError, match="wants credentials for team/tool, and none were found") as caught:
+        read(client(guarded.host), text)
+    assert caught.value.kind == "no_credentials"
+    for word in (f"docker login {guarded.host}", "_PASSWORD", "~/.docker/config.json", "enroot/.credentials"):
+        assert word in (caught.value.hint or "")
+
+
+def test_wrong_credentials_are_sent_once(guarded: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    log_in(home, guarded.host, secret="wrong-secret")
+    text = guarded.add("team/tool", "1", made)
+    registry = client(guarded.host)
+    for _ in range(3):
+        with pytest.raises(ImageFaultError) as caught:
+            read(registry, text)
+        assert caught.value.kind == "refused"
+        assert f"{guarded.host} refuses the credentials of 'me' from ~/.docker/config.json" in caught.value.message
+        assert "wrong-secret" not in f"{caught.value} {caught.value.hint}"
+    assert len([request for request in guarded.requests if "authorization" in request.headers]) == 1
+
+
+def test_wrong_credentials_are_sent_once_for_all_images(guarded: ScriptedRegistry, made: Made, home: Path) -> None:
+    log_in(home, guarded.host, secret="wrong-secret")
+    wanted = [(guarded.add(f"team/tool{number}", "1", made), "amd64") for number in range(12)]
+    with pytest.raises(PreflightError) as caught:
+        check_images(wanted, environ={}, home=home)
+    [fault] = caught.value.faults
+    assert "team/tool11:1" in fault.message
+    assert len([request for request in guarded.requests if "authorization" in request.headers]) == 1
+
+
+def test_a_mirror_is_asked_for_a_token_by_its_own_names(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    scripted.add("hub/team/tool", "1", made)
+    settings = RegistrySettings(registry_mirrors={"docker.io": f"{scripted.host}/hub"})
+    check_image("team/tool:1", "amd64", environ={}, home=home, settings=settings)
+    assert "scope=repository%3Ahub%2Fteam%2Ftool%3Apull" in scripted.asked("/token")[0].path
+
+
+def test_the_right_password_without_the_right(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords = USERS
+    log_in(home, scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/manifests/", Status(401, {"WWW-Authenticate": "Basic"}), Status(403))
+    with pytest.raises(ImageFaultError, match="is not there, or may not be read by 'me' from ~/") as caught:
+        read(client(scripted.host), text)
+    assert caught.value.kind == "refused"
+
+
+def test_a_token_is_kept_for_its_repository(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    registry = client(scripted.host)
+    texts = [scripted.add(name, "1", made) for name in ("team/tool", "team/other")]
+    for text in [*texts, *texts]:
+        read(registry, text)
+    scopes = [request.path.partition("scope=")[2] for request in scripted.asked("/token")]
+    assert scopes == ["repository%3Ateam%2Ftool%3Apull", "repository%3Ateam%2Fother%3Apull"]
+
+
+def test_a_token_that_runs_out_is_renewed_once(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    registry = client(scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    read(registry, text)
+    scripted.revoke_tokens()
+    with ThreadPoolExecutor(4) as pool:
+        assert {*pool.map(lambda _: read(registry, text), range(8))} == {made.digest}
+    assert len(scripted.asked("/token")) == 2
+
+
+def test_an_identity_token_goes_by_oauth2(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host, identitytoken="refresh")
+    text = scripted.add("team/tool", "1", made)
+    scripted.refresh_tokens = {"refresh"}
+    assert read(client(scripted.host), text) == made.digest
+    assert "authorization" not in scripted.asked("/token")[0].headers
+
+
+def test_a_token_without_the_right(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    challenge = {"WWW-Authenticate": f'Bearer realm="http://{scripted.host}/token",service="x"'}
+    scripted.next("/manifests/", Status(401, challenge), Status(401, challenge))
+    with pytest.raises(ImageFaultError, match="is not there, or may not be read by 'me' from ~/") as caught:
+        read(client(scripted.host), text)
+    assert caught.value.kind == "refused"
+
+
+def test_forbidden_without_a_question(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/manifests/", Status(403))
+    with pytest.raises(ImageFaultError, match=r"forbids team/tool without asking who wants it \(HTTP 403\)"):
+        read(client(scripted.host), text)
+
+
+def test_no_secret_goes_to_a_token_server_without_tls(
+    scripted: ScriptedRegistry, made: Made, client: Any, home: Path
+) -> None:
+    log_in(home, scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/manifests/", Status(401, {"WWW-Authenticate": 'Bearer realm="http://tokens.example/t"'}))
+    with pytest.raises(ImageFaultError, match=r"sends to http://tokens\.example/t for a token.* without TLS"):
+        read(client(scripted.host), text)
+
+
+@pytest.mark.parametrize("challenge", [{}, {"WWW-Authenticate": "Negotiate"}])
+def test_a_question_that_is_not_known(
+    scripted: ScriptedRegistry, made: Made, client: Any, challenge: dict[str, str]
+) -> None:
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/manifests/", Status(401, challenge))
+    with pytest.raises(ImageFaultError, match="wants credentials in a way that is not known"):
+        read(client(scripted.host), text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Status(200, {}, b"{}"), "gives no token"),
+        (Status(200, {}, b"<html>"), "is not JSON"),
+        (Status(404), "the token server .* answers HTTP 404"),
+    ],
+)
+def test_a_token_server_that_gives_none(
+    scripted: ScriptedRegistry, made: Made, client: Any, home: Path, answer: Status, message: str
+) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/token", answer)
+    with pytest.raises(ImageFaultError, match=message):
+        read(client(scripted.host), text)
+
+
+def test_a_busy_token_server_is_asked_again(
+    scripted: ScriptedRegistry, made: Made, client: Any, home: Path, slept: list[float]
+) -> None:
+    scripted.passwords, scripted.bearer = USERS, True
+    log_in(home, scripted.host)
+    text = scripted.add("team/tool", "1", made)
+    scripted.next("/token", Status(429, {"Retry-After": "7"}))
+    assert read(client(scripted.host), text) == made.digest
+    assert sum(slept) == 7.0
+
+
+def test_a_damaged_credentials_file_is_told(scripted: ScriptedRegistry, made: Made, client: Any, home: Path) -> None:
+    scripted.passwords = USERS
+    text = scripted.add("team/tool", "1", made)
+    (home / ".docker").mkdir()
+    (home / ".docker" / "config.json").write_text("{")
+    with pytest.raises(LlmbError, match=r"config.json cannot be read"):
+        read(client(scripted.host), text)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WWW-Authenticate headers as registries send them."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmb_installer.registry.challenge import Challenge, read_challenges
+
+BEARER = Challenge(scheme="bearer", realm="https://a/t", service="s", scope="repository:x/y:pull,push")
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        (['Bearer realm="https://a/t",service="s",scope="repository:x/y:pull,push"'], [BEARER]),
+        (['bearer realm="https://a/t", service=s, scope="repository:x/y:pull,push", error="invalid_token"'], [BEARER]),
+        (['Basic realm="one, Bearer two"'], [Challenge(scheme="basic", realm="one, Bearer two")]),
+        (["Basic"], [Challenge(scheme="basic")]),
+        (
+            ['Basic realm="x", Bearer realm="https://a/t",service="s",scope="repository:x/y:pull,push"'],
+            [Challenge(scheme="basic", realm="x"), BEARER],
+        ),
+        (["Negotiate", 'Basic realm="x"'], [Challenge(scheme="negotiate"), Challenge(scheme="basic", realm="x")]),
+        ([], []),
+        ([""], []),
+    ],
+)
+def test_headers(headers: list[str], found: list[Challenge]) -> None:
+    assert read_challenges(headers) == found

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kit itself: the images that it makes are images to others, and its registries end with all that they started."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb_installer.testing import images
+from llmb_installer.testing.images import Entry, Kind, Layer, Made, SampleImage
+from llmb_installer.testing.registry import Access, RealRegistry
+
+
+def entries(layer: Layer) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(images.tar_of(layer))) as archive:
+        return {member.name: member for member in archive}
+
+
+def test_entries_stand_as_they_were_given() -> None:
+    layer = Layer(
+        entries=(
+            images.folder("a", mode=0o700),
+            images.file("../out", b"x", mode=0o4755, pax={"SCHILY.xattr.user.k": "v"}),
+            images.symlink("l", "/etc/passwd"),
+            images.hardlink("h", "nowhere"),
+            images.whiteout("a/b"),
+            images.whiteout("top"),
+            images.opaque("a"),
+            Entry(name="null", type=tarfile.CHRTYPE, device=(1, 3), uid=5, gid=6),
+        )
+    )
+    found = entries(layer)
+    assert [*found] == ["a", "../out", "l", "h", "a/.wh.b", ".wh.top", "a/.wh..wh..opq", "null"]
+    assert (found["../out"].mode, found["../out"].pax_headers["SCHILY.xattr.user.k"]) == (0o4755, "v")
+    assert (found["l"].linkname, found["h"].linkname) == ("/etc/passwd", "nowhere")
+    assert (found["null"].devmajor, found["null"].devminor, found["null"].uid) == (1, 3, 5)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
+def test_the_same_content_is_the_same_image(compression: images.Compression) -> None:
+    image = SampleImage(layers=(Layer(entries=(images.file("a", b"x" * 1000),), compression=compression),))
+    assert images.make(image) == images.make(image)
+
+
+def test_others_can_read_the_images(
+    real: Callable[[Access], RealRegistry], index: tuple[Kind, Made], tmp_path: Path
+) -> None:
+    if shutil.which("skopeo") is None:
+        pytest.skip("no skopeo here: apt-get install --no-install-recommends skopeo")
+    kind, made = index
+    source = f"docker://{real('open').reference('team/tool', kind)}"
+    argv = ["skopeo", "--override-arch", "arm64", "copy", "--src-tls-verify=false", source, f"dir:{tmp_path}/kept"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for digest, blob in made.children[1].blobs.items():
+        assert (tmp_path / "kept" / digest.removeprefix("sha256:")).read_bytes() == blob
+
+
+def test_a_registry_ends_with_its_context(real: Callable[[Access], RealRegistry], tmp_path: Path) -> None:
+    real("open")  # skips where there is none
+    with RealRegistry(tmp_path / "r") as registry:
+        process = registry.process
+        assert process is not None
+        assert process.poll() is None
+    assert process.poll() is not None

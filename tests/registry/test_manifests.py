@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests and indexes: the right image for an architecture, and what is no image says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmb_installer.registry import ImageFaultError, Reference, architecture_name
+from llmb_installer.registry.manifests import Listed, choose, read_index, read_manifest
+from llmb_installer.testing.images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
+from llmb_installer.testing.scripted import ScriptedRegistry, Wrong
+
+REFERENCE = Reference.parse("registry.example/team/tool:1")
+DIGEST = f"sha256:{'0' * 64}"
+
+
+def listed(*platforms: str) -> tuple[Listed, ...]:
+    """An index of images ``os/architecture/variant``, the size of each its number."""
+    data = []
+    for number, platform in enumerate(platforms):
+        words = dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False))
+        data.append({"mediaType": MANIFESTS["oci"], "digest": DIGEST, "size": number, "platform": words})
+    found = read_index({"manifests": data}, REFERENCE)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("platforms", "architecture", "chosen"),
+    [
+        (["linux/amd64", "linux/arm64/v8"], "amd64", 0),
+        (["linux/amd64", "linux/arm64/v8"], "arm64", 1),
+        (["windows/amd64", "linux/amd64"], "amd64", 1),
+        (["linux/amd64/v3", "linux/amd64"], "amd64", 1),
+        (["linux/arm64/v9", "linux/arm64/v8"], "arm64", 1),
+        (["linux/arm64/v9"], "arm64", 0),
+        (["linux/amd64", "unknown/unknown"], "amd64", 0),
+        (["/amd64"], "amd64", 0),
+    ],
+)
+def test_the_architecture_is_chosen(platforms: list[str], architecture: str, chosen: int) -> None:
+    assert choose(listed(*platforms), architecture, REFERENCE).size == chosen
+
+
+def test_an_architecture_that_is_not_there() -> None:
+    with pytest.raises(ImageFaultError, match=r"tool:1 is not there for arm64; it is for amd64, ppc64le$") as caught:
+        choose(listed("linux/ppc64le", "linux/amd64", "unknown/unknown"), "arm64", REFERENCE)
+    assert caught.value.kind == "architecture"
+
+
+def test_names_of_architectures() -> None:
+    assert [architecture_name(name) for name in ("x86_64", "aarch64", "amd64", "ppc64le")] == [
+        "amd64", "arm64", "amd64", "ppc64le",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"schemaVersion": 1, "fsLayers": []}, r"old format \(schema 1\)"),
+        ({"schemaVersion": 2}, "has no manifest of a container image"),
+        (
+            {"config": {"mediaType": "application/vnd.cncf.helm.config.v1+json"}, "layers": []},
+            "but application/vnd.cncf",
+        ),
+        (
+            {"config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "md5:1"}, "layers": []},
+            "without a sha256 digest and a size",
+        ),
+    ],
+)
+def test_what_is_no_image(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ImageFaultError, match=message) as caught:
+        read_manifest(data, REFERENCE)
+    assert caught.value.kind == "unusable"
+
+
+def test_a_layer_that_comes_twice_is_fetched_once(scripted: ScriptedRegistry, client: Any) -> None:
+    layer = Layer(tar=b"x" * 1000, compression="none")
+    made = make(SampleImage(layers=(layer, layer)))
+    manifest = client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", made)), "amd64")
+    assert manifest.compressed_bytes == 1000 + manifest.config.size
+    assert len(manifest.layers) == 2
+
+
+def test_a_single_image_is_asked_for_its_architecture(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
+    reference = Reference.parse(scripted.add("a/b", "1", made))
+    registry = client(scripted.host)
+    assert registry.manifest(reference, "x86_64").index_digest is None
+    with pytest.raises(ImageFaultError, match="is not there for arm64; it is for amd64"):
+        registry.manifest(reference, "aarch64")
+
+
+def test_an_index_within_an_index(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
+    inner = make_index([SampleImage(layers=())], kind="oci")
+    reference = Reference.parse(scripted.add("a/b", "1", index_of(inner)))
+    found = client(scripted.host).manifest(reference, "amd64")
+    assert found.digest == inner.children[0].digest
+    assert found.index_digest == index_of(inner).digest
+
+
+def test_indexes_without_end(scripted: ScriptedRegistry, client: Any) -> None:
+    index = make_index([SampleImage(layers=())], kind="oci")
+    for _ in range(3):
+        index = index_of(index)
+    with pytest.raises(ImageFaultError, match="is an index of indexes of indexes"):
+        client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", index)), "amd64")
+
+
+def index_of(inner: Made) -> Made:
+    entry = {
+        "mediaType": inner.media_type, "digest": inner.digest, "size": len(inner.manifest),
+        "platform": {"os": "linux", "architecture": "amd64"},
+    }  # fmt: skip
+    content = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
+    return Made(media_type=INDEXES["oci"], manifest=content, children=(inner,))
+
+
+@pytest.mark.parametrize("part", ["/manifests/sha256:", "/blobs/"])
+def test_what_differs_from_its_digest_is_asked_for_again(
+    scripted: ScriptedRegistry, made: Made, client: Any, part: str
+) -> None:
+    reference = Reference.parse(scripted.add("a/b", "1", made).rpartition(":")[0] + f"@{made.digest}")
+    scripted.next(part, Wrong())
+    assert client(scripted.host).manifest(reference, "amd64").digest == digest_of(made.manifest)
+    scripted.next(part, *[Wrong()] * 6)
+    with pytest.raises(ImageFaultError, match="is not what its digest says") as caught:
+        client(scripted.host).manifest(reference, "amd64")
+    assert caught.value.kind == "damaged"
+
+
+def test_a_page_in_place_of_a_manifest(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
+    portal = replace(made, manifest=b"<html>Welcome to the guest network</html>")
+    with pytest.raises(ImageFaultError, match="is not JSON") as caught:
+        client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", portal)), "amd64")
+    assert caught.value.kind == "damaged"

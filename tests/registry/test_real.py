@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Against a real registry: open, behind passwords, behind tokens over TLS; docker's and OCI's forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from llmb_installer.registry import ImageFaultError, Reference, Registry, RegistrySettings, check_image
+from llmb_installer.testing.images import Kind, Made
+from llmb_installer.testing.registry import PASSWORD, USER, Access, RealRegistry
+
+Real = Callable[[Access], RealRegistry]
+
+
+@pytest.fixture(params=["open", "basic", "token"])
+def registry(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
+    """Each kind of registry."""
+    return real(request.param)
+
+
+@pytest.fixture(params=["basic", "token"])
+def guarded(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
+    """Each kind of registry that wants credentials."""
+    return real(request.param)
+
+
+def kind_of_fault(registry: RealRegistry, repository: str, tag: str, home: Path, **environ: str) -> tuple[str, str]:
+    reference = registry.reference(repository, tag)
+    with pytest.raises(ImageFaultError) as caught:
+        check_image(reference, "amd64", environ=environ, home=home, settings=registry.settings)
+    return caught.value.kind, caught.value.message
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_an_image_is_found_and_fetched(
+    registry: RealRegistry, index: tuple[Kind, Made], home: Path, tmp_path: Path, architecture: str
+) -> None:
+    kind, made = index
+    wanted = made.children[architecture == "aarch64"]
+    reference = registry.reference("team/tool", kind)
+    checked = check_image(reference, architecture, environ=registry.login(), home=home, settings=registry.settings)
+    manifest = checked.manifest
+    assert (manifest.digest, manifest.index_digest) == (wanted.digest, made.digest)
+    assert [layer.digest for layer in manifest.layers] == [layer["digest"] for layer in wanted.layers]
+    assert checked.compressed_bytes == sum(len(blob) for blob in wanted.blobs.values())
+    assert checked.disk_bytes > 2 * checked.compressed_bytes
+    gained: list[int] = []
+    with Registry(registry.host, environ=registry.login(), home=home, settings=registry.settings) as client:
+        blobs = [(layer, tmp_path / layer.digest) for layer in manifest.layers]
+        for layer, path in blobs:
+            client.fetch_blob("team/tool", layer, path, gained.append)
+        assert client.config(manifest)["config"] == {"Env": [f"ARCH={manifest.architecture}"]}
+    for layer, path in blobs:
+        assert path.read_bytes() == wanted.blobs[layer.digest]
+    assert sum(gained) == sum(layer.size for layer in manifest.layers)
+
+
+def test_by_digest(registry: RealRegistry, index: tuple[Kind, Made], home: Path) -> None:
+    _, made = index
+    for digest in (made.digest, made.children[0].digest):
+        text = f"{registry.host}/team/tool@{digest}"
+        checked = check_image(text, "amd64", environ=registry.login(), home=home, settings=registry.settings)
+        assert checked.manifest.digest == made.children[0].digest
+
+
+def test_a_part_is_gone_on_with(
+    registry: RealRegistry, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = Reference.parse(registry.reference("team/tool", "docker"))
+    answers: list[httpx.Response] = []
+
+    def ask(*question: Any) -> httpx.Response:
+        answers.append(really_ask(*question))
+        return answers[-1]
+
+    with Registry(registry.host, environ=registry.login(), home=home, settings=registry.settings) as client:
+        really_ask = client.open
+        monkeypatch.setattr(client, "open", ask)
+        layer = client.manifest(reference, "amd64").layers[0]
+        client.fetch_blob("team/tool", layer, tmp_path / "whole", lambda _: None)
+        content = (tmp_path / "whole").read_bytes()
+        (tmp_path / "blob.part").write_bytes(content[:70_000])
+        client.fetch_blob("team/tool", layer, tmp_path / "blob", lambda _: None)
+    assert (tmp_path / "blob").read_bytes() == content
+    assert answers[-1].status_code == 206
+    assert answers[-1].headers["Content-Range"] == f"bytes 70000-{layer.size - 1}/{layer.size}"
+
+
+def test_what_does_not_exist(registry: RealRegistry, home: Path) -> None:
+    login = registry.login()
+    assert kind_of_fault(registry, "team/tool", "dockr", home, **login)[0] == "not_there"
+    kind, message = kind_of_fault(registry, "team/nothing", "1", home, **login)
+    assert (kind, message) == ("not_there", f"{registry.host} has no repository team/nothing")
+
+
+def test_the_nearest_tag_is_named(registry: RealRegistry, home: Path) -> None:
+    with pytest.raises(ImageFaultError, match="team/tool has no tag dockr") as caught:
+        check_image(
+            registry.reference("team/tool", "dockr"), "amd64",
+            environ=registry.login(), home=home, settings=registry.settings,
+        )  # fmt: skip
+    assert caught.value.hint == "did you mean 'docker'?"
+
+
+def test_another_architecture(registry: RealRegistry, home: Path) -> None:
+    kind, message = kind_of_fault(registry, "team/single", "1.0", home, **registry.login())
+    assert kind == "architecture"
+    assert message.endswith("is not there for amd64; it is for arm64")
+
+
+def test_without_credentials(guarded: RealRegistry, home: Path) -> None:
+    assert kind_of_fault(guarded, "team/tool", "docker", home)[0] == "no_credentials"
+
+
+def test_with_wrong_ones(guarded: RealRegistry, home: Path) -> None:
+    kind, message = kind_of_fault(guarded, "team/tool", "docker", home, **guarded.login(password="guess"))
+    assert kind == "refused"
+    assert f"{guarded.host} refuses the credentials of '{USER}' from the variable REGISTRY_" in message
+    assert "guess" not in message
+
+
+def test_credentials_of_docker_and_enroot(guarded: RealRegistry, home: Path) -> None:
+    reference = guarded.reference("team/tool", "docker")
+    files = {
+        ".docker/config.json": json.dumps({"auths": {guarded.host: {"username": USER, "password": PASSWORD}}}),
+        ".config/enroot/.credentials": f"machine 127.0.0.1 login {USER} password {PASSWORD}",
+    }
+    for name, text in files.items():
+        path = home / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        assert (
+            str(check_image(reference, "amd64", environ={}, home=home, settings=guarded.settings).reference)
+            == reference
+        )
+        path.unlink()
+
+
+def test_the_public_part_needs_none(real: Real, home: Path) -> None:
+    registry = real("token")
+    reference = registry.reference("public/tool", "oci")
+    assert (
+        str(check_image(reference, "amd64", environ={}, home=home, settings=registry.settings).reference) == reference
+    )
+    assert registry.tokens is not None
+    assert registry.tokens.asked[-1].user is None
+
+
+def test_a_certificate_that_is_not_trusted(real: Real, home: Path) -> None:
+    registry = real("token")
+    reference = registry.reference("public/tool", "oci")
+    with pytest.raises(ImageFaultError, match="its certificate is not trusted") as caught:
+        check_image(reference, "amd64", environ={}, home=home)
+    assert caught.value.kind == "unreachable"
+    assert "ca_bundle" in (caught.value.hint or "")
+    assert registry.certificate is not None
+    trusted = {"SSL_CERT_FILE": str(registry.certificate.path)}
+    assert str(check_image(reference, "amd64", environ=trusted, home=home).reference) == reference
+
+
+def test_a_mirror_is_asked_in_place_of_its_registry(real: Real, index: tuple[Kind, Made], home: Path) -> None:
+    registry, (kind, made) = real("open"), index
+    registry.push("hub/library/tool", kind, made)
+    settings = RegistrySettings(registry_mirrors={"docker.io": f"{registry.host}/hub", "nvcr.io": registry.host})
+    for text in (f"tool:{kind}", f"nvcr.io/team/tool:{kind}"):
+        checked = check_image(text, "amd64", environ={}, home=home, settings=settings)
+        assert checked.manifest.index_digest == made.digest
+        assert checked.reference == Reference.parse(text)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that an environment is made on a node of a real Slurm, by srun and by sbatch, where the answers say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.needs import Needs, Venv
+from llmb.shell import StoppedError
+from llmb.testing.slurm import SlurmKit
+from llmb_installer.runner import Sbatch
+from llmb_installer.testing.plugins import write_plugin
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A folder with one small wheel."""
+    folder, info = tmp_path / "wheels", "small-1.dist-info"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "small-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("small.py", "__version__ = '1'\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in archive.namelist()))
+    return folder
+
+
+@pytest.fixture
+def install(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
+    """Runs llmb-install for a workload with one environment, with further answers."""
+    write_plugin(tmp_path / "plugins", "pretrain_a", Needs(needs=(Venv(name="small", requirements=("small==1",)),)))
+    program = str(Path(sys.executable).with_name("llmb-install"))
+    environ = {**os.environ, **kit.environ, "PYTHONPATH": str(tmp_path / "plugins")}
+
+    def run(**answers: Any) -> subprocess.CompletedProcess[str]:
+        slurm = {"container": "none", "partition": "gpu", "gpu": {"gres": 8}}
+        data = {
+            "cluster_type": "slurm", "install": str(tmp_path / "install"), "gpu_type": "h100", "venv_type": "venv",
+            "workloads": ["pretrain_a"], "wheelhouse": str(wheel), "python": sys.executable,
+            "node_architecture": os.uname().machine, "slurm": slurm, **answers,
+        }  # fmt: skip
+        path = tmp_path / "answers.yaml"
+        path.write_text(yaml.safe_dump(data))
+        return subprocess.run(
+            [program, "--config", path, "--yes"], env=environ, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
+    done = install(method="srun")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "install" / ".llmb" / "install.json").read_text())
+    facts = record["steps"]["venv small"]["facts"]
+    assert facts["where"] == "srun --partition=gpu"
+    assert facts["packages"]["small"] == "1"
+    python = tmp_path / "install" / "venvs" / "small" / "bin" / "python"
+    said = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
+    assert said.stdout == b"1\n"
+
+
+@pytest.mark.parametrize("method", ["srun", "sbatch"])
+def test_a_partition_that_is_not_there(install: Any, method: str) -> None:
+    done = install(method=method, slurm={"container": "none", "partition": "nowhere"})
+    assert done.returncode == 1
+    assert "error: venv small: " in done.stderr
+    assert "nvalid partition" in done.stderr
+    assert "hint: set slurm.partition in the answers" in done.stderr
+
+
+def test_a_node_by_sbatch(kit: SlurmKit, tmp_path: Path) -> None:
+    """What a program prints comes back, into the log or as an answer, with its exit code."""
+    runner = Sbatch(options=("--partition=gpu",), folder=tmp_path / "jobs")
+    environ, stop = {**os.environ, **kit.environ}, threading.Event()
+    argv = ["bash", "-c", "echo here; echo $SLURM_JOB_PARTITION; exit 3"]
+    assert runner.run(argv, tmp_path / "log", env=environ, cwd=None, stop=stop) == 3
+    assert (tmp_path / "log").read_text() == "here\ngpu\n"
+    answer = runner.read(["echo", "two words"], env=environ)
+    assert (answer.code, answer.out) == (0, "two words\n")
+
+
+def test_an_interrupted_job_is_cancelled(kit: SlurmKit, tmp_path: Path) -> None:
+    runner = Sbatch(options=("--partition=gpu",), folder=tmp_path / "jobs")
+    stop, ended = threading.Event(), []
+
+    def run() -> None:
+        try:
+            environ = {**os.environ, **kit.environ}
+            runner.run(["sleep", "600"], tmp_path / "log", env=environ, cwd=None, stop=stop)
+        except StoppedError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: kit.run("squeue", "--noheader"))
+    stop.set()
+    thread.join()
+    assert len(ended) == 1
+    wait_for(lambda: not kit.run("squeue", "--noheader"))
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import math
 import types
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from llmb_workloads.errors import RefusedError
@@ -23,6 +25,16 @@ def read_object(kind: type[T], raw: object, place: str) -> T:
     hints = get_type_hints(kind)
     _check_keys(set(raw), set(hints), place)
     return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints})
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; raises RefusedError when it cannot be read or is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RefusedError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
+    except ValueError as error:
+        raise RefusedError(str(path), f"is not JSON ({error})", "mend the file") from error
 
 
 def shown(raw: object) -> str:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmb_workloads.errors import RefusedError
-from llmb_workloads.fields import read_object
+from llmb_workloads.fields import read_json, read_object
 from llmb_workloads.limits import check_recipe
 
 
@@ -96,10 +94,4 @@ def parse_recipe(raw: object) -> Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RefusedError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
-    except ValueError as error:
-        raise RefusedError(str(path), f"is not JSON ({error})", "mend the file") from error
-    return parse_recipe(raw)
+    return parse_recipe(read_json(path))

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmb import modes
-from llmb.errors import UsageError
+from llmb.errors import Fault, InputFaults, UsageError
 from llmb.gpus import CPU
 from llmb.job import Job
 from llmb.model import ModelShape
@@ -24,12 +24,14 @@ class Place:
     """The part of a cluster that a job's numbers depend on.
 
     ``gpu_type``: the cluster's name for it; ``rows``: the known type whose rows it takes; ``one_machine``: all ranks
-    run on this machine, whatever its node size.
+    run on this machine, whatever its node size; ``requested``: the GPUs of a node that the scheduler is asked for,
+    None where nothing says so.
     """
 
     gpu_type: str
     rows: str
     gpus_per_node: int
+    requested: int | None = None
     one_machine: bool = False
     needs_image: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,10 @@ class Wish:
 def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, list[str]]:
     """The job for one wish, and warnings about it. Raises UsageError; ``force`` lifts tested scales, nothing else."""
     size, label = wish.workload.sizes[wish.size], f"{wish.workload.key} {wish.size}"
-    row, warnings = _row(wish, size, place, label, force=force)
+    try:
+        row, warnings = _row(wish, size, place, label, force=force)
+    except UsageError as error:
+        raise _with_others(error, wish, size, place, label) from error
     if wish.switches is not NOTHING:
         modes.check_model(wish.switches, size, wish.dtype, label)
         modes.check_container(wish.switches, label, container=place.needs_image)
@@ -62,7 +67,24 @@ def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, li
         place = replace(place, gpus_per_node=wish.switches.gpus_per_node or place.gpus_per_node)
     job = _settle(wish, size, row, place)
     check_splits(job, size)
+    modes.check_ranks(wish.switches if wish.profile else NOTHING, wish.scale, label)
     return job, warnings
+
+
+def _with_others(error: UsageError, wish: Wish, size: Size, place: Place, label: str) -> UsageError:
+    """The error that no row applies, with what is wrong whichever row would."""
+    faults = [Fault(message=error.message, hint=error.hint)]
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: _mode(wish, label),
+        lambda: modes.check_container(wish.switches, label, container=place.needs_image),
+        lambda: modes.check_ranks(wish.switches if wish.profile else NOTHING, wish.scale, label),
+    )
+    for check in checks:
+        try:
+            check()
+        except UsageError as other:
+            faults.append(Fault(message=other.message, hint=other.hint))
+    return InputFaults(faults) if len(faults) > 1 else error
 
 
 def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> Row | None:
@@ -163,6 +185,12 @@ def _nodes(wish: Wish, size: Size, place: Place) -> tuple[int, int]:
             hint = f"take fewer; --gpus-per-node {wish.scale}, where this machine has as many"
             raise UsageError(message, hint=hint)
         return 1, wish.scale
+    if place.requested is not None and place.rows != CPU and place.gpus_per_node > place.requested:
+        message = (
+            f"{place.gpus_per_node} ranks on each node, and the cluster's gres asks for {place.requested} GPUs there"
+        )
+        hint = f"take at most {place.requested}, or set 'gres' in cluster_config.yaml to what a node has"
+        raise UsageError(f"{wish.workload.key} {wish.size}: gpus_per_node: {message}", hint=hint)
     if wish.scale % place.gpus_per_node == 0:
         return wish.scale // place.gpus_per_node, place.gpus_per_node
     if not size.whole_nodes and wish.scale < place.gpus_per_node:

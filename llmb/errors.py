@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -44,6 +46,17 @@ class InputFaults(UsageError):
     def __init__(self, faults: list[Fault], *, hint: str | None = None) -> None:
         super().__init__("\n".join(str(fault) for fault in faults), hint=hint)
         self.faults = faults
+
+
+@contextmanager
+def collected(faults: list[Fault]) -> Iterator[None]:
+    """Add what a UsageError within says to ``faults``, so that what comes after it is looked at too."""
+    try:
+        yield
+    except InputFaults as error:
+        faults += error.faults
+    except UsageError as error:
+        faults.append(Fault(message=error.message, hint=error.hint))
 
 
 class PreflightError(LlmbError):

@@ -99,6 +99,16 @@ def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
         raise UsageError(f"{label} has no tokenizer on the model hub", hint="leave 'tokenizer' out")
 
 
+def check_ranks(switches: Switches, scale: int, label: str) -> None:
+    """Raise UsageError for a profile of ranks that a job of ``scale`` GPUs does not have."""
+    if switches.profile_ranks is None:
+        return
+    last = max(last or 0 for _, last in rank_ranges(switches.profile_ranks))
+    if last >= scale:
+        message = f"{label}: profile_ranks '{switches.profile_ranks}': a job of {scale} GPUs has no rank {last}"
+        raise UsageError(message, hint=f"its last rank is {scale - 1}; all means every one")
+
+
 def check_container(switches: Switches, label: str, *, container: bool) -> None:
     """Raise UsageError for an image or mounts where ranks start outside of containers."""
     for name, value in (("image", switches.image), ("mounts", switches.mounts)):

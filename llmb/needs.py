@@ -41,11 +41,13 @@ class Repo:
 class HubAsset:
     """Files of a model hub's repository (a tokenizer) at ``revision``, a branch, tag or commit.
 
-    ``secret`` names the token that a gated one asks for.
+    ``optional``: files that are fetched where the repository has them. ``secret`` names the token that a gated one asks
+    for.
     """
 
     repository: str
     files: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     secret: str | None = None
     revision: str = "main"
 

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.configure import Place, Wish, configure
-from llmb.errors import Fault, UsageError
+from llmb.errors import Fault, InputFaults, UsageError
 from llmb.job import Job, JobRequest
 from llmb.modes import TRACE_VARIABLES
 from llmb.names import find_size, find_workload, find_workload_and_size, no_size
-from llmb.secrets import SECRETS_FILE, is_secret_name
 from llmb.switches import NOTHING, PROFILE_DETAILS, Switches, merged
+from llmb.typed import KeyFaultError
+from llmb.variables import check_name
 from llmb.workload import Workload
 
 
@@ -25,7 +27,7 @@ class Plan:
     ``places`` has where each job stands, in the order of ``jobs``.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job, ...] = ()
     places: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -59,23 +61,22 @@ def make_plan(
     profiled = {request.header for request in requests if request.profile or request.add_profile}
     for request in requests:
         is_sound = not request.faulty
-        try:
-            _check_env({**request.env, **extra.env})
-            _check_profile(request, profiled)
-        except UsageError as error:
-            faults[_fault(error, request.place)] = None
+        wrong = [*_env_faults({**request.env, **extra.env}, request.place), *_profile_faults(request, profiled)]
+        if wrong:
+            faults |= dict.fromkeys(wrong)
             is_sound = False
         try:
             found = resolve(request, workloads, gpu_type)
         except UsageError as error:
-            faults[_fault(error, request.header or request.place)] = None
+            faults |= dict.fromkeys(_faults(error, request.header or request.place))
             continue
         place = place_of(config, gpu_type, found[0].key)
+        warnings |= dict.fromkeys(_twice(request))
         for wish, repeats in _wishes(request, *found, place, extra):
             try:
                 job, unusual = configure(wish, place, force=extra.force)
             except UsageError as error:
-                faults[_fault(error, request.place)] = None
+                faults |= dict.fromkeys(_faults(error, request.place))
                 continue
             if not is_sound:
                 continue
@@ -122,6 +123,7 @@ def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
         gpu_type=gpu_type,
         rows=config.rows_for(gpu_type),
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
+        requested=config.requested_gpus(gpu_type),
         one_machine=local,
         needs_image=not local and not bare,
         environment={**config.environment, **config.workloads.of(workload).environment},
@@ -150,21 +152,34 @@ def _wishes(
                 yield replace(wish, profile=True), 1
 
 
-def _check_env(env: Mapping[str, str]) -> None:
+def _env_faults(env: Mapping[str, str], place: str) -> Iterator[Fault]:
     for name in env:
-        if is_secret_name(name):
-            raise UsageError(
-                f"{name} looks like a secret; a job's environment is written into its script and record",
-                hint=f"export it, or keep it in {SECRETS_FILE}: llmb passes it on by name",
-            )
+        try:
+            check_name(name)
+        except KeyFaultError as error:
+            yield Fault(place=place, message=str(error), hint=error.hint)
 
 
-def _check_profile(request: JobRequest, profiled: Collection[str]) -> None:
+def _twice(request: JobRequest) -> Iterator[str]:
+    """A word on each scale or dtype that is said more than once: its jobs are meant to be repeats, or a slip."""
+    where = f"{request.place}: " if request.place else ""
+    for what, values in (("scale", request.scales), ("dtype", request.dtypes)):
+        if len(set(values)) == len(values):
+            continue
+        for value, times in Counter(values).items():
+            if times > 1:
+                yield f"{where}{what} {value} stands {times} times, and so do its jobs; repeats is for that"
+
+
+def _profile_faults(request: JobRequest, profiled: Collection[str]) -> Iterator[Fault]:
     """A section may say for all its tasks how to profile, and profile some of them."""
     if request.switches.names_profile and request.header not in profiled:
         said = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
-        raise UsageError(f"'{said}' is said of a profile, and nothing is profiled", hint="add profile: true")
+        message = f"'{said}' is said of a profile, and nothing is profiled"
+        yield Fault(place=request.place, message=message, hint="add profile: true")
 
 
-def _fault(error: UsageError, place: str) -> Fault:
-    return Fault(place=place, message=error.message, hint=error.hint)
+def _faults(error: UsageError, place: str) -> list[Fault]:
+    if isinstance(error, InputFaults):
+        return [replace(fault, place=place) for fault in error.faults]
+    return [Fault(place=place, message=error.message, hint=error.hint)]

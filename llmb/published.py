@@ -125,7 +125,7 @@ class Table:
                     gbs=batch, seq_length=self.seq_length, num_layers=self.layers, step_time_s=seconds,
                     tokens_per_second=self.tokens_per_second.get(text),
                     days_per_1t_tokens=self.days_per_1t_tokens.get(text), days_digits=0 if whole_days else 2,
-                    mfu=None if percent is None else percent / 100,
+                    mfu=None if percent is None else round(percent / 100, 9),
                     model_flops=None if percent is None else self.model_flops,
                     flops_convention=None if percent is None else self.flops_convention,
                     peak_tflops=None if percent is None else self.peak_tflops,

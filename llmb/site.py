@@ -14,7 +14,9 @@ class Site:
 
     ``gpu_type``: the type whose rows apply (a type that is ``like`` another has become that one); ``container``: ranks
     start inside an image; ``venv``: the installed environment of this workload, None where there is none;
-    ``environment``: the cluster's and the workload's variables, merged; ``settings``: versions chosen at installation.
+    ``venvs``: by their names, where it has several; ``assets``: the folders of what is installed of a model hub's
+    repositories, by the hub's names; ``environment``: the cluster's and the workload's variables, merged; ``settings``:
+    versions chosen at installation.
     """
 
     cluster_type: str
@@ -24,5 +26,7 @@ class Site:
     install: Path
     container: bool = False
     venv: Path | None = None
+    venvs: Mapping[str, Path] = field(default_factory=dict)
+    assets: Mapping[str, Path] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)

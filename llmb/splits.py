@@ -11,7 +11,8 @@ from llmb.workload import Size
 def divide(number: int, by: int, what: str, divisor: str) -> int:
     """``number`` / ``by``. Raises UsageError unless it is whole; ``what`` and ``divisor`` are for its message."""
     if number % by:
-        raise UsageError(f"{what} is not a multiple of {divisor} = {by}", hint="change the scale or --set one of them")
+        hint = "change the scale or one of them: --set NAME=N, in a list params"
+        raise UsageError(f"{what} is not a multiple of {divisor} = {by}", hint=hint)
     return number // by
 
 

@@ -33,6 +33,7 @@ class Prepared:
 
 def site_of(config: ClusterConfig, job: Job) -> Site:
     """The cluster as a hook sees it for this job."""
+    own = config.workloads.of(job.workload)
     return Site(
         cluster_type=config.cluster_type,
         gpu_type=config.rows_for(job.gpu_type),
@@ -40,7 +41,9 @@ def site_of(config: ClusterConfig, job: Job) -> Site:
         node_architecture=config.install.node_architecture,
         install=config.llmb_install,
         container=job.image is not None,
-        venv=config.workloads.of(job.workload).venv_path,
+        venv=own.venv_path,
+        venvs=own.venvs,
+        assets=own.assets,
         environment=job.env,
     )
 

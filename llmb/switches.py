@@ -87,6 +87,19 @@ def parse_clock(text: str) -> int:
     return seconds
 
 
+def parse_image(text: str) -> str:
+    """A container image: a reference with a registry, a path or a tag, or the path of a .sqsh. Raises ValueError."""
+    plain = text.strip()
+    is_path = plain.startswith(("/", ".", "~")) or plain.endswith(".sqsh")
+    parts = r"(docker://)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d+)?([/#][A-Za-z0-9][A-Za-z0-9._-]*)*(:[\w.-]+)?(@\w+:\w+)?"
+    sound = plain.endswith(".sqsh") if is_path else re.search("[/:#@]", plain) and re.fullmatch(parts, plain)
+    if not sound:
+        raise ValueError(
+            f"'{text}' is not an image: write a reference, nvcr.io/nvidia/nemo:25.09, or the path of a .sqsh"
+        )
+    return plain
+
+
 def parse_mount(text: str) -> str:
     """``/a:/b[:ro]``, or ``/a`` for the same place inside, as pyxis reads it. Raises ValueError."""
     parts = text.strip().split(":")

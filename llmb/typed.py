@@ -37,7 +37,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     A field takes the data under its own name with the type of its hint: scalars, ``Literal``, ``X | None``,
     ``tuple[X, ...]`` (one X stands for a tuple of one), mappings with text keys, dataclasses, and classes with a
     ``parse(value)`` class method that raises ValueError. ``Annotated[X, check]`` reads X and calls ``check(value)``,
-    which raises ValueError for a value of the right type that is not allowed.
+    which raises ValueError for a value of the right type that is not allowed; so it does with a mapping's keys.
     """
     reader = _Reader(document)
     result = reader.convert(cls, _at(document, path), path)
@@ -113,7 +113,8 @@ class _Reader:
             item_hint = typing.get_args(hint)[0]
             return tuple(self.convert(item_hint, item, (*path, index)) for index, item in enumerate(items))
         if origin in (dict, Mapping):
-            return self.table(typing.get_args(hint)[1], value, path)
+            key_hint, value_hint = typing.get_args(hint)
+            return self.table(key_hint, value_hint, value, path)
         if hasattr(hint, "parse"):
             return self.parsed(hint, value, path)
         if dataclasses.is_dataclass(hint):
@@ -128,7 +129,7 @@ class _Reader:
             for check in arguments[1:] if isinstance(result, base) and len(self.faults) == before else ():
                 check(result)
         except ValueError as error:
-            self.fault(path, str(error))
+            self.wrong(path, error)
         return result
 
     def union(self, hints: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
@@ -144,14 +145,23 @@ class _Reader:
             self.fault(path, f"'{value}' is not one of {', '.join(choices)}", suggest(str(value), choices))
         return value
 
-    def table(self, hint: Any, value: Any, path: KeyPath) -> dict[str, Any]:
+    def table(self, key_hint: Any, hint: Any, value: Any, path: KeyPath) -> dict[str, Any]:
         if not isinstance(value, dict):
             self.fault(path, "must be a mapping of names to values")
             return {}
         for key in value:
             if type(key) not in (str, int):  # YAML takes no for false, and 25.10 for 25.1
                 self.fault((*path, key), f"'{key}' must be a name", "put it in quotes")
+            elif typing.get_origin(key_hint) is Annotated:
+                self.check_key(typing.get_args(key_hint)[1:], str(key), (*path, key))
         return {str(key): self.convert(hint, item, (*path, key)) for key, item in value.items()}
+
+    def check_key(self, checks: tuple[Any, ...], key: str, path: KeyPath) -> None:
+        try:
+            for check in checks:
+                check(key)
+        except ValueError as error:
+            self.wrong(path, error)
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
         try:

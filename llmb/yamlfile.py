@@ -18,6 +18,17 @@ KeyPath = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """In a document's outermost mapping the key of what stands under a ``key`` that was there before, by its line."""
+
+    key: Hashable
+    line: int
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """Plain data (dict, list, scalars) with the file it came from and the 1-based line of each key path.
 
@@ -51,7 +62,8 @@ def load(path: Path, *, name: str | None = None, strict: bool = True) -> Documen
 def parse(text: str, *, name: str, strict: bool = True) -> Document:
     """The document in ``text``; an empty one is an empty mapping. Raises InputFaults with places.
 
-    With ``strict`` False a key that stands twice is left to the caller in ``faults``; the last value counts.
+    With ``strict`` False a key that stands twice is left to the caller in ``faults``: the last value counts. In the
+    outermost mapping the first one does, and the further ones stand under ``Again``, to be looked through as well.
     """
     try:
         return _parse(text, name, strict)
@@ -138,6 +150,7 @@ class _Walk:
                 first = self.lines[(*path, key)]
                 message = f"'{key}' stands twice (first in line {first})"
                 self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint="join the two"))
+                key = key if path else Again(key=key, line=line)
             if id(key_node) in own:
                 seen.add(key)
             self.lines[(*path, key)] = line

@@ -119,7 +119,10 @@ def _build_all(plan: Plan, workers: int) -> Results:
                 return step.build(_of_step(context, step, progress))
 
         done = [step.key for step in plan.done]
-        return schedule.carry_out(plan.todo, done, work, note, workers=workers, stop=stop)
+        return schedule.carry_out(
+            plan.todo, done, work, note, workers=workers, stop=stop,
+            on_stop=lambda: display.say("Stopping what is under way, which takes a few seconds ..."),
+        )  # fmt: skip
 
 
 def _of_step(context: Context, step: Step, progress: Progress) -> Context:

@@ -112,6 +112,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        click.echo(str(error.__cause__ or error) or "interrupted", err=True)  # click makes an Abort of Ctrl-C
+        said = str(error.__cause__ or error)  # click makes an Abort of Ctrl-C
+        click.echo(said or "interrupted; what is finished stays: the same command goes on from here", err=True)
         code = 130
     sys.exit(code)

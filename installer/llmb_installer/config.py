@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ import yaml
 
 from llmb import files, typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.errors import UsageError
+from llmb.errors import Fault, InputFaults, UsageError
 from llmb.site import Site
 from llmb_installer.answers import AUTO, Answers
 from llmb_installer.answers.read import without_nulls
-from llmb_installer.steps import VenvStep
+from llmb_installer.folder import repair_hint
+from llmb_installer.steps import AssetStep, Step, VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
 _ABSENT: Any = object()
@@ -34,13 +36,12 @@ class ConfigChange:
     kept: tuple[str, ...]
 
 
-def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[VenvStep]) -> dict[str, Any]:
+def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[Step]) -> dict[str, Any]:
     """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed.
 
     Only what says something is written: a section of another cluster type, or an option left open, is not.
     """
-    venvs = {workload: str(step.path) for step in reversed(tuple(steps)) for workload in step.workloads}
-    installed = list(workloads)
+    steps, installed = tuple(steps), list(workloads)
     return {
         "schema_version": 2,
         "cluster_type": answers.cluster_type,
@@ -61,7 +62,10 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         },
         "workloads": {
             "installed": installed,
-            "config": {key: _workload(venvs.get(key), answers.venv_type) for key in installed},
+            "config": {
+                key: _workload([step for step in steps if key in step.workloads], answers.venv_type)
+                for key in installed
+            },
         },
     }
 
@@ -75,9 +79,16 @@ def _said_of(answers: Answers, key: str) -> dict[str, Any]:
     return {key: value} if value not in (None, {}, []) else {}
 
 
-def _workload(venv: str | None, venv_type: str) -> dict[str, Any]:
-    made = venv_type if venv_type != AUTO else "venv"
-    found: dict[str, Any] = {"venv_path": venv, "venv_type": made} if venv is not None else {}
+def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
+    """What is installed for one workload: its environment, several by their names, files of a hub by repository."""
+    found: dict[str, Any] = {}
+    venvs = [step for step in steps if isinstance(step, VenvStep)]
+    if venvs:
+        found = {"venv_path": str(venvs[0].path), "venv_type": venv_type if venv_type != AUTO else "venv"}
+    if len(venvs) > 1:
+        found["venvs"] = {step.name: str(step.path) for step in venvs}
+    if assets := {step.need.repository: str(step.path) for step in steps if isinstance(step, AssetStep)}:
+        found["assets"] = assets
     return {**found, "environment": {}}
 
 
@@ -89,8 +100,12 @@ def read_config(install: Path) -> dict[str, Any]:
     path = install / CONFIG_FILE
     if not path.exists():
         return {}
-    document = yamlfile.load(path)
-    typed.read(ClusterConfig, document)
+    try:
+        document = yamlfile.load(path)
+        typed.read(ClusterConfig, document)
+    except UsageError as error:
+        faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
+        raise InputFaults(faults, hint=error.hint or f"mend it, or {repair_hint(install)}") from error
     data: dict[str, Any] = document.data
     return data
 
@@ -120,15 +135,26 @@ def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
             for key in dict.fromkeys([*now, *ours])
         }
         return {key: value for key, value in merged.items() if value is not _ABSENT}
-    if before in (now, ours):
-        return ours if now == before else now
-    if now != ours:
+    if now == before:
+        return ours
+    if now != ours and not (before is _ABSENT and ours is _ABSENT):
         kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
     return now
 
 
 def _said(name: str, value: Any) -> str:
     return f"no {name}" if value is _ABSENT else f"{name} {value!r}"
+
+
+def set_aside(install: Path) -> Path | None:
+    """Move the configuration away, to a name that is free; where it is now, None where there was none."""
+    path = install / CONFIG_FILE
+    if not path.exists():
+        return None
+    names = (path.with_name(f"{CONFIG_FILE}.broken{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    path.rename(aside)
+    return aside
 
 
 def write_config(install: Path, change: ConfigChange) -> str | None:

@@ -39,6 +39,9 @@ def known() -> Known:
 def intent_of(asked: Answers, offered: Known) -> tuple[Intent, list[str]]:
     """What the answers ask for here, and notes for the user. Raises LlmbError."""
     answers, found = settle(asked)
+    if asked.workloads == ():  # all were removed
+        site = site_of(answers, answers.gpu_type)
+        return Intent(answers=answers, asked=asked, site=site, workloads=(), steps=()), [*offered.notes, *found]
     intent, left_out = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
     return intent, [*offered.notes, *found, *left_out]
 
@@ -49,4 +52,4 @@ def recorded_answers(install: Path, offered: Known) -> Answers:
     if not path.is_file():
         message = f"{install} does not hold the answers that it was made by"
         raise LlmbError(message, hint="llmb-install --config answers.yaml writes them there")
-    return read_answers(yamlfile.load(path), install=install, known=offered.workloads)
+    return read_answers(yamlfile.load(path), install=install, known=offered.workloads, recorded=True)

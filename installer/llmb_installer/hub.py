@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,10 @@ ENDPOINT = "https://huggingface.co"
 ATTEMPTS = 6
 CHUNK = 1 << 20
 _PASSING = (408, 429, 500, 502, 503, 504)
+
+
+class NoSuchFileError(LlmbError):
+    """The repository has no file of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,14 @@ class Hub:
             etag = (_header(told, "X-Linked-Etag") or _header(told, "ETag") or "").removeprefix("W/").strip('"')
             size = int(_header(told, "X-Linked-Size") or answer.headers.get("Content-Length") or 0)
         return HubFile(url=self._url(commit, name), size=size, commit=commit, etag=etag)
+
+    def look_all(self) -> dict[str, HubFile]:
+        """All files of the need by their names, without the optional ones that are not there. Raises LlmbError."""
+        found = {name: self.look(name) for name in self.need.files}
+        for name in self.need.optional:
+            with suppress(NoSuchFileError):
+                found[name] = self.look(name)
+        return found
 
     def fetch(self, file: HubFile, path: Path) -> None:
         """Have the file at ``path``. Raises LlmbError when what came is not what the hub has said."""
@@ -157,7 +169,7 @@ class Hub:
             hint = f"accept the repository's terms at {where} with the account of the token {need.secret}"
             return LlmbError(f"{where} refuses the token {need.secret} ({code})", hint=hint)
         if code == 404:
-            return LlmbError(f"{answer.request.url}: there is no such file", hint="tell the plugin's maker")
+            return NoSuchFileError(f"{answer.request.url}: there is no such file", hint="tell the plugin's maker")
         return LlmbError(f"{answer.request.url}: the hub answers {code}", hint="give the same command again later")
 
 

@@ -26,7 +26,10 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
     if plan.is_empty and not (dry_run and fmt == "json"):
         if not dry_run:
             record.save_answers(plan.install, to_yaml(intent.asked))
-        click.echo("Nothing to do: all is as the answers say.")
+        kept = plan.config.kept
+        click.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
+        for sentence in kept:
+            click.echo(f"note: {sentence}", err=True)
         click.echo(show.summary(plan.install, plan.record, intent.workloads))
         return
     if not agreed:

@@ -44,9 +44,13 @@ def settle(answers: Answers) -> tuple[Answers, list[str]]:
         machine = "aarch64" if answers.gpu_type in _ARM else "x86_64"
         notes.append(f"node_architecture: {machine}, as usual for {answers.gpu_type}")
         return _on(answers, machine), notes
+    if answers.cluster_type == "slurm":
+        notes += _slurm_silent()
     if answers.cluster_type == "local":
         gpu = find_gpu(answers.gpu_type)
         notes += [gpu.note] if gpu.note else []
+        if answers.gpu_type not in (AUTO, CPU) and shutil.which("nvidia-smi") is None:
+            notes.append(f"gpu_type {answers.gpu_type}: this machine shows no GPU (there is no nvidia-smi)")
         here = platform.machine()
         answers = replace(answers, gpu_type=gpu.gpu_type)
         return (_on(answers, here) if answers.node_architecture == AUTO else answers), notes
@@ -57,6 +61,18 @@ def _on(answers: Answers, machine: str) -> Answers:
     if machine not in ARCHITECTURES:
         raise LlmbError(f"no workload is built for machines of type {machine}", hint=f"{' or '.join(ARCHITECTURES)}")
     return replace(answers, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
+
+
+def _slurm_silent() -> list[str]:
+    """A sentence where Slurm cannot be asked from here: what is installed may never start a job."""
+    if shutil.which("sinfo") is None:
+        said = "there is no sinfo here"
+    else:
+        asked = shell.run(["sinfo", "--noheader", "--format=%R"], timeout=ANSWER_WITHIN)
+        if asked.code == 0:
+            return []
+        said = next(iter((asked.err + asked.out).strip().splitlines()), f"sinfo ended with exit code {asked.code}")
+    return [f"Slurm does not answer here, so no job can be submitted: {said} (llmb-install doctor tells more)"]
 
 
 def _settle_slurm(answers: Answers) -> Answers:
@@ -75,18 +91,24 @@ def _settle_slurm(answers: Answers) -> Answers:
             faults.append(Fault(place="gpu_type", message=f"llmb has no configurations for {types[0]}", hint=hint))
         else:
             said = f"Slurm shows {', '.join(types)}" if types else found.fault or "Slurm shows no GPU type there"
-            faults.append(Fault(place="gpu_type", message=f"cannot be found out: {said}", hint="gpu_type: h100"))
+            hint = _hint("gpu_type: h100", found.fault)
+            faults.append(Fault(place="gpu_type", message=f"cannot be found out: {said}", hint=hint))
     if answers.node_architecture == AUTO:
         machine = found.architecture_of(partition)
         if machine is not None:
             answers = _on(answers, machine)
         else:
             said = found.fault or "no node there says what it is"
-            hint = f"node_architecture: {' or '.join(ARCHITECTURES)}"
+            hint = _hint(f"node_architecture: {' or '.join(ARCHITECTURES)}", found.fault)
             faults.append(Fault(place="node_architecture", message=f"cannot be found out: {said}", hint=hint))
     if faults:
         raise InputFaults(faults)
     return answers
+
+
+def _hint(answer: str, fault: str) -> str:
+    """How to give the answer; where Slurm itself could not be asked, also who explains that."""
+    return f"{answer} in the answers; llmb-install doctor tells why Slurm does not answer" if fault else answer
 
 
 def find_gpu(answer: str) -> FoundGpu:

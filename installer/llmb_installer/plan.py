@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmb.errors import LlmbError
+from llmb.needs import Needs
 from llmb.site import Site
+from llmb.workload import Workload
 from llmb_installer import config, record
 from llmb_installer.answers import Answers
 from llmb_installer.config import ConfigChange
+from llmb_installer.place import site_of
 from llmb_installer.record import InstallRecord
-from llmb_installer.steps import Step, VenvStep
+from llmb_installer.steps import Step
 from llmb_installer.steps.kinds import is_finished
 from llmb_installer.steps.make import Plugins, add_workload, programs_step
 
@@ -64,7 +67,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         if answers.workloads is not None and key not in answers.workloads:
             continue
         try:
-            steps = add_workload(steps, key, plugins.setup(workload, site), answers, site)
+            steps = add_workload(steps, key, _needs(plugins, workload, answers, site), answers, site)
         except LlmbError as error:
             if answers.workloads is not None:
                 raise
@@ -75,6 +78,13 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
     steps = (*steps, programs_step(site.install, tuple(keys)))
     return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), left_out
+
+
+def _needs(plugins: Plugins, workload: Workload, answers: Answers, site: Site) -> Needs | None:
+    """What ``workload`` needs for all GPU types of the answers together; None where nobody can say for any."""
+    others = [site_of(answers, name) for name in answers.gpu_types if name != answers.gpu_type]
+    found = [own for place in (site, *others) if (own := plugins.setup(workload, place)) is not None]
+    return Needs(needs=tuple(dict.fromkeys(need for own in found for need in own.needs))) if found else None
 
 
 def look(intent: Intent) -> Plan:
@@ -95,5 +105,4 @@ def look(intent: Intent) -> Plan:
 
 def own_config(intent: Intent, workloads: tuple[str, ...]) -> dict[str, object]:
     """The installer's part of cluster_config.yaml with ``workloads`` installed."""
-    venvs = [step for step in intent.steps if isinstance(step, VenvStep)]
-    return config.own_part(intent.answers, intent.site, workloads, venvs)
+    return config.own_part(intent.answers, intent.site, workloads, intent.steps)

@@ -17,11 +17,12 @@ SCHEMA_VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """A finished step: ``digest`` of the content that was asked for, the facts that its kind of step keeps, and the
-    workloads that it is for."""
+    workloads that it is for; ``damaged`` from the time its repair begins until it is whole again."""
 
     digest: str
     facts: dict[str, Any]
     workloads: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ class InstallRecord:
     def finished(self, key: str, step: StepRecord) -> InstallRecord:
         """The record with one more step."""
         return replace(self, steps={**self.steps, key: step})
+
+    def marked(self, key: str) -> InstallRecord:
+        """The record with a step that has to be built again."""
+        return self.finished(key, replace(self.steps[key], damaged=True))
 
     def without(self, key: str) -> InstallRecord:
         """The record without a step."""

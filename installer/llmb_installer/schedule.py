@@ -32,10 +32,12 @@ def carry_out(
     *,
     workers: int,
     stop: threading.Event,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> Results:
     """Call ``work`` for each step, ``done`` being the keys of steps that need none; ``on_built`` is called here.
 
-    Ctrl-C sets ``stop``, waits for what is under way, and is raised again; so is what is not an LlmbError.
+    Ctrl-C calls ``on_stop``, sets ``stop``, waits for what is under way, and is raised again; so is what is not an
+    LlmbError.
     """
     results, waiting = Results(), list(steps)
     going: dict[Future[Facts], Step] = {}
@@ -55,6 +57,8 @@ def carry_out(
             if raised is None and came():
                 raised = KeyboardInterrupt()
             if raised is not None:
+                if not stop.is_set():
+                    on_stop()
                 stop.set()
                 waiting.clear()
     if raised is not None:

@@ -15,7 +15,7 @@ from llmb_installer.costs import Costs
 from llmb_installer.plan import Plan
 from llmb_installer.record import InstallRecord
 from llmb_installer.registry.room import size
-from llmb_installer.steps import Step
+from llmb_installer.steps import Step, VenvStep
 from llmb_installer.steps.kinds import is_there, kind_of
 
 COLUMNS = (
@@ -52,6 +52,8 @@ def _costs_text(plan: Plan, costs: Costs) -> list[str]:
     for disk in costs.disks:
         needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
         lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
+    if any(isinstance(step, VenvStep) and step.tool == "uv" and step.wheelhouse is None for step in plan.todo):
+        lines.append("What uv fetches stays in its cache as well ('uv cache dir' names it).")
     return lines
 
 

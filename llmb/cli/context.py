@@ -73,8 +73,6 @@ class Context:
 
         install = find_install(self.install_option, os.environ, Path.cwd())
         config, said = load_config(install, os.environ)
-        if "STAGE_PATH" in os.environ:
-            said.append("STAGE_PATH is not read; LLMB_INSTALL or --install names the install directory")
         for text in said:
             say(f"note: {text}")
         kinds = ["local", "slurm", "runai", *(kind for kind in self.plugins.cluster_types())]

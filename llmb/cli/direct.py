@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.switches import parse_clock, parse_mount
+from llmb.switches import parse_clock, parse_image, parse_mount
 
 
 def _text(value: str) -> str:
@@ -38,6 +39,10 @@ def _flag(value: str) -> bool:
     return words[value.strip().lower()]
 
 
+def _image(value: str) -> str:
+    return parse_image(value)
+
+
 def _clock(value: str) -> str:
     parse_clock(value)
     return value.strip()
@@ -61,22 +66,24 @@ VARIABLES: Mapping[str, Variable] = {
     "MODEL_SIZE": Variable(flag="size", read=_text, spoken="size '{}'"),
     "DTYPE": Variable(flag="dtype", read=_word, spoken="dtype '{}'"),
     "GPU_TYPE": Variable(flag="gpu_type", read=_word, spoken="GPU type '{}'"),
-    "GPUS_PER_NODE": Variable(flag="gpus_per_node", read=_count, spoken="nodes of {}"),
+    "GPUS_PER_NODE": Variable(flag="gpus_per_node", read=_count, spoken="nodes of {}|{} ranks on each node"),
     "MAX_STEPS": Variable(flag="max_steps", read=_count, spoken="step {}|not {}"),
     "GBS": Variable(flag="gbs", read=_count, spoken="global batch {}"),
     "TIME_LIMIT": Variable(flag="time_limit", read=_clock),
     "STRONG_SCALING": Variable(flag="strong_scaling", read=_flag, spoken="strong scaling"),
-    "ENABLE_PROFILE": Variable(flag="profile", read=_flag, spoken="profile"),
+    "ENABLE_PROFILE": Variable(flag="profile", read=_flag, spoken="a profile and|for a profile"),
     "PROFILE_START_STEP": Variable(flag="profile_start", read=_step, spoken="from step {}"),
     "PROFILE_STOP_STEP": Variable(flag="profile_stop", read=_count, spoken="step {}"),
     "ENABLE_GPU_METRICS": Variable(flag="gpu_metrics", read=_flag),
     "ENABLE_NCCLTRACE": Variable(flag="nccl_trace", read=_flag, spoken="NCCL trace"),
     "ENABLE_CHECKPOINT": Variable(flag="save_checkpoint", read=_flag, spoken="save a checkpoint"),
     "LOAD_CHECKPOINT_PATH": Variable(flag="load_checkpoint", read=_text, spoken="load|loads a checkpoint"),
-    "RUN_CONF_IMAGE": Variable(flag="image", read=_text, spoken="'image'"),
+    "RUN_CONF_IMAGE": Variable(flag="image", read=_image, spoken="'image'"),
     "RUN_CONF_MOUNTS": Variable(flag="mounts", read=_mounts, spoken="'mounts'"),
 }
 _GPUS, _CLUSTER_TYPE = "JOB_TOTAL_GPUS", "CLUSTER_TYPE"
+# How messages speak of what --set gives, where not by its name.
+_PARAMS = {"gbs": "global batch {}", "max_steps": "step {}|not {}", "num_layers": "{} layers"}
 _OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "ENABLE_GPU_METRICS")
 
 
@@ -127,18 +134,32 @@ def check_cluster_type(environ: Mapping[str, str], cluster_type: str) -> None:
         raise UsageError(message, hint=f"--install names another, or unset {_CLUSTER_TYPE}")
 
 
-def name_variables(error: UsageError, used: Mapping[str, str]) -> InputFaults:
-    """The error with each fault that speaks of a variable's value placed at that variable."""
+def name_variables(error: UsageError, used: Mapping[str, str], given: Mapping[str, str]) -> InputFaults:
+    """The error with each fault that speaks of a value placed where the value came from.
+
+    ``given`` has the pairs of --set, ``used`` the variables: both are words of one command line.
+    """
     faults = error.faults if isinstance(error, InputFaults) else [Fault(message=error.message, hint=error.hint)]
     hint = error.hint if isinstance(error, InputFaults) else None
-    return InputFaults([_placed(fault, used) for fault in faults], hint=hint)
+    return InputFaults([_placed(fault, used, given) for fault in faults], hint=hint)
 
 
-def _placed(fault: Fault, used: Mapping[str, str]) -> Fault:
-    for name in sorted(used, key=_GPUS.__eq__):  # most messages speak of the GPU count as well
-        text, spoken = used[name], VARIABLES[name].spoken
-        if fault.place or not spoken:
-            continue
-        if any(form.format(VARIABLES[name].read(text)) in fault.message for form in spoken.split("|")):
-            return Fault(place=f"{name}={text}", message=fault.message, hint=fault.hint)
-    return fault
+def _placed(fault: Fault, used: Mapping[str, str], given: Mapping[str, str]) -> Fault:
+    if fault.place:
+        return fault
+    named = [f"--set {name}={text}" for name, text in given.items() if _speaks(fault, _PARAMS.get(name, name), text)]
+    named += [f"{name}={text}" for name, text in used.items() if name != _GPUS and _of_variable(fault, name, text)]
+    if not named and _GPUS in used and _of_variable(fault, _GPUS, used[_GPUS]):  # most messages speak of it as well
+        named = [f"{_GPUS}={used[_GPUS]}"]
+    return Fault(place=" ".join(named), message=fault.message, hint=fault.hint)
+
+
+def _of_variable(fault: Fault, name: str, text: str) -> bool:
+    variable = VARIABLES[name]
+    return bool(variable.spoken) and _speaks(fault, variable.spoken, variable.read(text))
+
+
+def _speaks(fault: Fault, spoken: str, value: Any) -> bool:
+    """Whether the message has one of the forms as whole words."""
+    forms = (re.escape(form.format(value)) for form in spoken.split("|"))
+    return any(re.search(rf"(?<!\w){form}(?!\w)", fault.message) for form in forms)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +13,7 @@ import click
 
 from llmb.cli.context import Context
 from llmb.cli.switching import split_set, switch_options
-from llmb.errors import UsageError
+from llmb.errors import Fault, InputFaults, UsageError
 from llmb.params import CHOICES, PARAMS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,8 +73,20 @@ def _pairs(text: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def parse_env(text: tuple[str, ...]) -> dict[str, str]:
-    """The variables of ``--env K=V``. Raises UsageError."""
-    return _pairs(text, "--env")
+    """The variables of ``--env K=V``. Raises UsageError, for names that a job may not set all at once."""
+    from llmb.typed import KeyFaultError
+    from llmb.variables import check_name, check_values
+
+    env, faults = _pairs(text, "--env"), list[Fault]()
+    checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
+    for check in checks:
+        try:
+            check()
+        except KeyFaultError as error:
+            faults.append(Fault(place="--env", message=str(error), hint=error.hint))
+    if faults:
+        raise InputFaults(faults)
+    return env
 
 
 def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
@@ -80,14 +94,24 @@ def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
     from llmb.names import suggest
 
     numbers, words = split_set(_pairs(text, "--set"))
-    params = {}
+    params, faults = dict[str, int](), list[Fault]()
     for name, value in numbers.items():
         if name not in PARAMS:
-            raise UsageError(f"--set has no parameter '{name}'", hint=suggest(name, (*PARAMS, *CHOICES)))
-        if not value.isdecimal() or int(value) < 1:
-            raise UsageError(f"--set {name}={value}: must be a whole number from 1", hint=f"--set {name}=2")
-        params[name] = int(value)
+            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
+            faults.append(Fault(message=message, hint=hint))
+        elif not value.isdecimal() or int(value) < 1:
+            message = f"--set {name}={value}: must be a whole number from 1"
+            faults.append(Fault(message=message, hint=_number_hint(name, value)))
+        else:
+            params[name] = int(value)
+    if faults:
+        raise InputFaults(faults)
     return params, words
+
+
+def _number_hint(name: str, value: str) -> str:
+    whole = re.fullmatch(r"\+?0*([1-9]\d*)\.?0*", value.strip(), re.ASCII)
+    return f"--set {name}={whole[1]}" if whole else "leave it out for the workload's own value"
 
 
 def retries_option(command: F) -> F:

@@ -22,12 +22,18 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
     if named and wrong:
         hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}llmb-run results shows what has failed"
         raise UsageError(", ".join(wrong), hint=hint)
-    chosen = []
+    chosen, cancelled = [], 0
     for old, result in zip(runs, results, strict=True):
         run = record.load(old.directory)
-        if result.status == FAILED and (named or not store.was_cancelled(run)):
-            say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
-            chosen.append(run)
+        if result.status != FAILED:
+            continue
+        if not named and store.was_cancelled(run):
+            cancelled += 1
+            continue
+        say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
+        chosen.append(run)
+    if cancelled:
+        say(f"note: {cancelled} cancelled: name {'it' if cancelled == 1 else 'one'} to retry it")
     if not chosen:
         say("no run has failed")
     return chosen

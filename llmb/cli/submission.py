@@ -10,10 +10,10 @@ from typing import Any
 from llmb import __version__
 from llmb.cli import handing, options, switching
 from llmb.cli.context import Context, say
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
 from llmb.job import Job, JobList
-from llmb.names import suggest
-from llmb.plan import Extra, make_plan
+from llmb.names import nearest, suggest
+from llmb.plan import Extra, Plan, make_plan
 from llmb.runs.record import RunRecord
 from llmb.submit import Outcome, Prepared, check, prepare, submit
 from llmb.switches import Switches
@@ -38,13 +38,21 @@ class Options:
     @classmethod
     def from_flags(cls, flags: dict[str, Any]) -> Options:
         """From the values of ``options.submit_options``. Raises UsageError."""
-        params, words = options.parse_set(flags["params"])
-        extra = Extra(
-            env=options.parse_env(flags["env"]), params=switching.params_of(flags, params),
-            switches=Switches(**switching.switches_of(flags, words)), force=flags["force"],
-        )  # fmt: skip
+        faults: list[Fault] = []
+        params, words = dict[str, int](), dict[str, str]()
+        with collected(faults):
+            params, words = options.parse_set(flags["params"])
+            params = switching.params_of(flags, params)
+        with collected(faults):
+            env = options.parse_env(flags["env"])
+        with collected(faults):
+            switches = switching.switches_of(flags, words)
         if flags["retries"] and not flags["wait_"]:
-            raise UsageError("--retries works while waiting", hint="add --wait, or later: llmb-run jobs retry --failed")
+            hint = "add --wait, or later: llmb-run jobs retry --failed"
+            faults.append(Fault(message="--retries works while waiting", hint=hint))
+        if faults:
+            raise InputFaults(faults)
+        extra = Extra(env=env, params=params, switches=Switches(**switches), force=flags["force"])
         names = ("dry_run", "retries", "resume", "keep_going", "gpu_type", "no_preflight", "fmt")
         return cls(wait=flags["wait_"], extra=extra, **{name: flags[name] for name in names})
 
@@ -72,11 +80,15 @@ def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None =
 
 def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None) -> tuple[list[Prepared], list[Fault]]:
     config = context.config
-    if how.gpu_type is not None:
-        known = [config.gpu_type, *config.gpu_types]
-        if how.gpu_type not in known:
-            hint = f"{suggest(how.gpu_type, known)}; gpu_types in cluster_config.yaml adds further ones"
-            raise UsageError(f"this cluster has no GPU type '{how.gpu_type}'", hint=hint)
+    known = [config.gpu_type, *config.gpu_types]
+    if how.gpu_type is not None and how.gpu_type not in known:
+        hint = f"{suggest(how.gpu_type, known)}; gpu_types in cluster_config.yaml adds further ones"
+        wrong = Fault(message=f"this cluster has no GPU type '{how.gpu_type}'", hint=hint)
+        meant = nearest(how.gpu_type, known)
+        others = (
+            make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=meant) if meant else Plan()
+        )
+        raise InputFaults([wrong, *listed.faults, *others.faults])
     plan = make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=how.gpu_type)
     if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")

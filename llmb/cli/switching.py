@@ -46,13 +46,15 @@ def switch_options(command: F) -> F:
 
 def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     """The switches that ``flags`` and the words of ``--set`` give, by name. Raises UsageError that names the option."""
-    from llmb.switches import parse_clock, parse_mount, rank_ranges
+    from llmb.switches import parse_clock, parse_image, parse_mount, rank_ranges
 
     found: dict[str, Any] = dict(words)
-    plain = ("profile_start", "profile_stop", "gpus_per_node", "image")
+    plain = ("profile_start", "profile_stop", "gpus_per_node")
     found |= {name: flags[name] for name in plain if flags[name] not in (None, "")}
     yes_or_no = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
     found |= {name: True for name in yes_or_no if flags[name]}
+    if flags["image"]:
+        found["image"] = _read(parse_image, flags["image"], "--image")
     if flags["time_limit"]:
         found["time_limit"] = _read(parse_clock, flags["time_limit"], "--time-limit")
     if flags["profile_ranks"]:
@@ -93,4 +95,4 @@ def _read(reader: Callable[[str], Any], text: str, option: str) -> Any:
     try:
         return reader(text)
     except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
+        raise UsageError(f"{option}: {error}", hint=f"mend {option}, or leave it out") from error

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llmb import programs, secrets
+from llmb.clusters import packages
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.launch import Launch
@@ -24,9 +25,10 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
         yield Fault(message=f"{launch.name} has no environment of Python installed", hint=hint)
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):
         yield Fault(message=f"{python} is not there", hint=hint)
-    elif missing := _missing_packages(Path(launch.venv), launch.packages):
-        message = f"the environment {launch.venv} of {launch.name} has no {' and no '.join(missing)}"
-        yield Fault(message=message, hint=f"{hint}, or let venv_path in cluster_config.yaml name another environment")
+    elif lacking := packages.lacking(Path(launch.venv), launch.packages):
+        message = f"the environment {launch.venv} of {launch.name} has {' and '.join(lacking.values())}"
+        other = f"{hint}, or let venv_path in cluster_config.yaml name another environment"
+        yield Fault(message=message, hint=launch.cures.get(next(iter(lacking)), other))
 
 
 def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -85,17 +87,6 @@ def workload_of(launch: Launch, config: ClusterConfig) -> str:
     by_venv = [key for key, own in config.workloads.config.items() if launch.venv and str(own.venv_path) == launch.venv]
     by_name = sorted((key for key in keys if launch.name.startswith(key)), key=len, reverse=True)
     return next(iter([*by_name, *by_venv]), "WORKLOAD")
-
-
-def _missing_packages(venv: Path, packages: Sequence[str]) -> list[str]:
-    """The packages that an environment lacks; none where it also takes those of another Python."""
-    try:
-        settings = (venv / "pyvenv.cfg").read_text(encoding="utf-8").lower().replace(" ", "")
-    except (OSError, UnicodeDecodeError):  # conda's have none
-        settings = ""
-    if "include-system-site-packages=true" in settings:
-        return []
-    return [name for name in packages if not any(venv.glob(f"lib/python3*/site-packages/{name}"))]
 
 
 def _folder_faults(folder: Path, hint: str) -> Iterator[Fault]:

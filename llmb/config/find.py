@@ -13,13 +13,17 @@ _HOW = "give --install DIR, set LLMB_INSTALL, or go into the install directory; 
 
 
 def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """The install directory, absolute. Raises UsageError when none is named or found, or it has no configuration."""
+    """The install directory, absolute. Raises UsageError when none is named or found, or it has no configuration.
+
+    The older STAGE_PATH is refused whatever else is said: which directory counts must never be a guess.
+    """
+    if "STAGE_PATH" in environ:
+        hint = "set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH"
+        raise UsageError("STAGE_PATH is no longer read", hint=hint)
     if option is not None:
         return _checked(cwd / option, "--install")
     if value := environ.get("LLMB_INSTALL"):
         return _checked(cwd / Path(value).expanduser(), "LLMB_INSTALL")
-    if "STAGE_PATH" in environ:
-        raise UsageError("STAGE_PATH is no longer read", hint="set LLMB_INSTALL to the install directory instead")
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
             return folder

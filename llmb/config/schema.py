@@ -147,10 +147,16 @@ class GpuTypeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadConfig:
-    """One installed workload: its environment of Python, and its variables."""
+    """One installed workload: its environment of Python, and its variables.
+
+    ``venvs``: its environments by their names, where it has several (``nemo``, and ``torch`` of the tiny sizes);
+    ``assets``: folders with the files of a model hub's repository, by the hub's name of it.
+    """
 
     venv_path: Path | None = None
     venv_type: str | None = None
+    venvs: dict[str, Path] = field(default_factory=dict)
+    assets: dict[str, Path] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -220,6 +226,16 @@ class ClusterConfig:
             peak_tflops=base.peak_tflops if own.peak_tflops is None else own.peak_tflops,
             memory_gb=base.memory_gb if own.memory_gb is None else own.memory_gb,
         )
+
+    def requested_gpus(self, gpu_type: str) -> int | None:
+        """How many GPUs of a node the ``gres`` of this file asks Slurm for; None where it says no number.
+
+        None also where ``slurm.args`` says so in its own way.
+        """
+        if self.slurm is None or any("gres" in name or "gpus" in name for name in self.slurm.args):
+            return None
+        own = self.gpu_types.get(gpu_type, GpuTypeConfig()).gres
+        return _count(own if own is not None else self.slurm.option("gres"))
 
     def experiments(self, workload: str) -> Path:
         """Where the runs of ``workload`` lie."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from llmb.switches import NOTHING, Switches, parse_clock, parse_mount, rank_ranges
+from llmb.switches import NOTHING, Switches, parse_clock, parse_image, parse_mount, rank_ranges
 
 
 def at_least_one(value: int) -> None:
@@ -21,9 +21,8 @@ def _not_negative(value: int) -> None:
         raise ValueError(f"must be 0 or more, not {value}")
 
 
-def _not_empty(value: str) -> None:
-    if not value:
-        raise ValueError("must not be empty")
+def _image(value: str) -> None:
+    parse_image(value)
 
 
 def _mounts(value: tuple[str, ...]) -> None:
@@ -62,7 +61,7 @@ class SwitchKeys:
     nccl_trace: bool | None = None
     save_checkpoint: bool | None = None
     load_checkpoint: Annotated[str, _absolute] | None = None
-    image: Annotated[str, _not_empty] | None = None
+    image: Annotated[str, _image] | None = None
     mounts: Annotated[tuple[str, ...], _mounts] | None = None
     time_limit: Annotated[str, _clock] | None = None
     gpus_per_node: Count | None = None

@@ -102,6 +102,8 @@ def _parts(line: str) -> tuple[Any, ...]:
             warnings.simplefilter("ignore", SyntaxWarning)  # what Python says of a wrong escape is no help here
             task = ast.literal_eval(line)
     except (ValueError, TypeError) as error:  # the brackets are right, what is between them is not
+        if bare := _bare_dtype(line):
+            raise ValueError(f"{line}: {bare} lacks its quotes, '{bare}'") from error
         raise ValueError(
             f"{line} is more than words in quotes, whole numbers, True and False with commas between"
         ) from error
@@ -110,6 +112,14 @@ def _parts(line: str) -> tuple[Any, ...]:
     if not isinstance(task, tuple) or len(task) not in (3, 4):
         raise ValueError(f"{line} does not have 3 or 4 parts")
     return task
+
+
+def _bare_dtype(line: str) -> str | None:
+    """The first word without quotes where a task's dtypes stand."""
+    task = ast.parse(line, mode="eval").body
+    first = task.elts[0] if isinstance(task, ast.Tuple) and task.elts else task
+    words = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+    return next((word.id for word in words if isinstance(word, ast.Name)), None)
 
 
 def _dtypes(value: Any) -> tuple[str, ...]:

@@ -13,23 +13,24 @@ from llmb.job import JobList, JobRequest
 from llmb.joblist.keys import Count, SwitchKeys, params_of, switches_of
 from llmb.names import suggest
 from llmb.params import PARAMS
-from llmb.yamlfile import Document, KeyPath
+from llmb.variables import check_name, check_values
+from llmb.yamlfile import Again, Document, KeyPath
 
 
-def _known_params(value: dict[str, Any]) -> None:
-    for name in value:
-        if name not in PARAMS:
-            raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
+def _known_param(name: str) -> None:
+    if name not in PARAMS:
+        raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
 
 
-Params = Annotated[dict[str, tuple[Count, ...]], _known_params]
+Params = dict[Annotated[str, _known_param], tuple[Count, ...]]
+Env = Annotated[dict[Annotated[str, check_name], str], check_values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides(SwitchKeys):
     """What a section's ``defaults`` and a task's ``overrides`` may say."""
 
-    env: dict[str, str] = field(default_factory=dict)
+    env: Env = field(default_factory=dict)
     params: Params = field(default_factory=dict)
 
 
@@ -79,7 +80,7 @@ def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRe
     section, faults = typed.read_in_part(Section, document, path)
     if section is None:
         return [], faults
-    common = bool(faults)
+    common = bool(faults) or isinstance(path[0], Again)
     requests = []
     for at in _task_paths(document, path):
         task, wrong = typed.read_in_part(TaskEntry, document, at) if at != path else (TaskEntry(), [])

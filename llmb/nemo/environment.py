@@ -22,12 +22,14 @@ _ALWAYS: Mapping[str, str] = {
 _BLACKWELL = ("b200", "gb200")
 
 
-def environment_of(job: Job, nemo: NemoRecipe, gpu: str) -> dict[str, str]:
+def environment_of(job: Job, nemo: NemoRecipe, gpu: str, *, asks_hub: bool = False) -> dict[str, str]:
     """What the ranks of ``job`` need on the known GPU type ``gpu``; the job's own variables come over these.
+
+    ``asks_hub``: whether they fetch files from the model hub.
 
     Source: the launch scripts of releases 25.04 to 25.07.
     """
-    found = {**_ALWAYS, "TRANSFORMERS_OFFLINE": "0" if job.switches.tokenizer == "hub" else "1"}
+    found = {**_ALWAYS, "TRANSFORMERS_OFFLINE": "0" if asks_hub else "1"}
     if job.tp > 1 or job.cp > 1:
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32" if gpu in _BLACKWELL else "1"
     if job.pp > 1:

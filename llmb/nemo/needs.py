@@ -16,9 +16,11 @@ from llmb.nemo import torch_pretrain
 from llmb.site import Site
 from llmb.workload import Workload
 
+VENV = "nemo"
 VERSIONS = Path(__file__).with_name("versions.yaml")
 TOKENIZER, HUB = "tokenizer", "hub"  # a setting, and the value that asks for the model's own
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+OPTIONAL_FILES = ("special_tokens_map.json", "config.json")  # newer repositories have the first in tokenizer_config
 HF_TOKEN = "HF_TOKEN"
 
 
@@ -56,14 +58,15 @@ def needs(workload: Workload, site: Site) -> Needs | None:
     """What ``workload`` needs at ``site``; None where that cannot be said.
 
     With containers its image, which a Slurm cluster has as a file and Run:ai pulls. Without, the environment of NeMo,
-    for a workload without a NeMo recipe that of the torch program. On this machine that of the torch program.
+    and for sizes without a NeMo recipe that of the torch program. On this machine that of the torch program.
     """
     if site.cluster_type == "local":
         return torch_pretrain.needs(site)
     if site.container or site.cluster_type == "runai":
         found: list[Need] = [Image(reference=workload.image)] if workload.image else []
     elif any(size.nemo for size in workload.sizes.values()):
-        found = [nemo_venv(site.settings)]
+        others = () if all(size.nemo for size in workload.sizes.values()) else torch_pretrain.needs(site).needs
+        found = [nemo_venv(site.settings), *others]
     else:
         return torch_pretrain.needs(site)
     return Needs(needs=(*found, *_tokenizers(workload, site.settings))) if found else None
@@ -75,7 +78,7 @@ def nemo_venv(settings: Mapping[str, str]) -> Venv:
     chosen = {name: settings.get(name) or own.version for name, own in known.packages.items()}
     pins = [f"{own.requirement}=={chosen[name]}" for name, own in known.packages.items() if own.requirement]
     return Venv(
-        name="nemo",
+        name=VENV,
         requirements=(*pins, *known.build),
         constraints=(*known.constraints, *_still_fitting(_lines(), known.packages, settings)),
         python=known.python,
@@ -113,7 +116,8 @@ def _tokenizers(workload: Workload, settings: Mapping[str, str]) -> tuple[HubAss
     return tuple(
         dict.fromkeys(
             HubAsset(
-                repository=own.hub_tokenizer, files=TOKENIZER_FILES, secret=HF_TOKEN if own.gated else None
+                repository=own.hub_tokenizer, files=TOKENIZER_FILES, optional=OPTIONAL_FILES,
+                secret=HF_TOKEN if own.gated else None,
             )
             for own in recipes if own.hub_tokenizer is not None
         )

@@ -10,14 +10,14 @@ from llmb.job import Job
 from llmb.launch import Launch, Program, StagedFile, Wrapper
 from llmb.nemo import wrappers
 from llmb.nemo.environment import environment_of
+from llmb.nemo.needs import VENV
 from llmb.nemo.recipe import recipe_of, to_text
-from llmb.secrets import SECRETS_FILE
+from llmb.nemo.tokenizer import Tokenizer, tokenizer_of
 from llmb.site import Site
 from llmb.switches import PROFILE_RANKS
-from llmb.workload import NemoRecipe, Size, Workload
+from llmb.workload import Size, Workload
 
 RECIPE = "recipe.json"
-TOKEN = "HF_TOKEN"
 
 
 def applies(workload: Workload, job: Job, site: Site) -> bool:
@@ -35,7 +35,10 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
             hint=f"llmb-run list -w {job.workload}",
         )
     loaded = job.switches.load_checkpoint
-    secrets, cures = _tokens(job, size.nemo)
+    venv = None if site.container else site.venvs.get(VENV, site.venv)
+    tokenizer = tokenizer_of(job, size.nemo, site)
+    environment = environment_of(job, size.nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
+    recipe = recipe_of(job, size, size.nemo, row, tokenizer.name)
     return Launch(
         name=job.experiment_name,
         nodes=job.nodes,
@@ -44,15 +47,15 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         program=Program(module="llmb_workloads.nemo_pretrain"),
         args=(RECIPE,),
         image=job.image,
-        venv=str(site.venv) if site.venv is not None and not site.container else None,
+        venv=str(venv) if venv is not None else None,
         packages=() if site.container else ("nemo", "megatron", "nemo_run"),
-        mounts=_mounts(job) if site.container else (),
-        environment={**environment_of(job, size.nemo, site.gpu_type), **job.env},
-        secrets=secrets,
-        wrappers=_wrappers(job, site),
-        files=(StagedFile(name=RECIPE, text=to_text(recipe_of(job, size, size.nemo, row))),),
-        inputs=(f"{loaded}/weights/*.distcp",) if loaded is not None else (),
-        cures={**cures, **_cure_of_checkpoint(loaded)},
+        mounts=_mounts(job, tokenizer) if site.container else (),
+        environment={**environment, **job.env},
+        secrets=tokenizer.secrets,
+        wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
+        files=(StagedFile(name=RECIPE, text=to_text(recipe)),),
+        inputs=(*((f"{loaded}/weights/*.distcp",) if loaded is not None else ()), *tokenizer.inputs),
+        cures={**tokenizer.cures, **_cure_of_checkpoint(loaded)},
         gpu_memory_gb=row.memory_gb,
         disk_gb=_disk_gb(job, size),
     )
@@ -63,10 +66,9 @@ def _disk_gb(job: Job, size: Size) -> float:
     return size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0
 
 
-def _mounts(job: Job) -> tuple[str, ...]:
-    loaded = job.switches.load_checkpoint
-    own = job.switches.mounts or ()
-    return (*own, f"{loaded}:{loaded}:ro") if loaded is not None else own
+def _mounts(job: Job, tokenizer: Tokenizer) -> tuple[str, ...]:
+    folders = (job.switches.load_checkpoint, tokenizer.folder)
+    return (*(job.switches.mounts or ()), *(f"{folder}:{folder}:ro" for folder in folders if folder is not None))
 
 
 def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
@@ -80,15 +82,6 @@ def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
         raise UsageError(message, hint=f"take ranks below {job.scale}, or all")
     sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
     return bound, wrappers.nsight(ranks, sampling, slurm=site.cluster_type == "slurm")
-
-
-def _tokens(job: Job, nemo: NemoRecipe) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The secrets that reading the tokenizer takes, and what to do without one."""
-    if job.switches.tokenizer != "hub" or not nemo.gated:
-        return (), {}
-    page = f"https://huggingface.co/{nemo.hub_tokenizer}"
-    cure = f"ask for access at {page}, then export your token as {TOKEN} or keep it in {SECRETS_FILE}"
-    return (TOKEN,), {TOKEN: f"{cure}; --set tokenizer=null needs none"}
 
 
 def _cure_of_checkpoint(loaded: str | None) -> dict[str, str]:

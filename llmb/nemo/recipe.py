@@ -19,8 +19,11 @@ _FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_curr
 _CROSS_ENTROPY = "te"
 
 
-def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row) -> dict[str, Any]:
-    """All that the program is told; nothing is looked up when it runs."""
+def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str | None = None) -> dict[str, Any]:
+    """All that the program is told; nothing is looked up when it runs.
+
+    ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer.
+    """
     switches = job.switches
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
     return {
@@ -49,7 +52,7 @@ def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row) -> dict[str, Any
             "overlap_param_gather_with_optimizer_step": _overlaps_step(job) and not writes_or_reads,
             "userbuffers": _userbuffers(job, row),
         },
-        "tokenizer": _tokenizer(job, nemo),
+        "tokenizer": _tokenizer(tokenizer, nemo),
         "profile": _profile(job),
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
@@ -108,9 +111,9 @@ def _userbuffers(job: Job, row: Row) -> str | None:
     return row.userbuffers.get(job.dtype) if alike else None
 
 
-def _tokenizer(job: Job, nemo: NemoRecipe) -> dict[str, Any]:
-    if job.switches.tokenizer == "hub":
-        return {"kind": "hub", "name": nemo.hub_tokenizer}
+def _tokenizer(name: str | None, nemo: NemoRecipe) -> dict[str, Any]:
+    if name is not None:
+        return {"kind": "hub", "name": name}
     return {"kind": "null", "vocab_size": nemo.vocab}
 
 

@@ -21,6 +21,8 @@ RECIPE = "recipe.json"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its own
 SEED = 1234
 TINY = "tiny"
+VENV = "torch"
+PACKAGES = ("torch>=2.4", "transformers>=5.6")  # as llmb_workloads.versions wants them
 
 
 def needs(site: Site) -> Needs:
@@ -29,7 +31,7 @@ def needs(site: Site) -> Needs:
     Raises KeyError when ``site.settings`` lacks ``torch`` or ``transformers``.
     """
     pins = tuple(f"{name}=={site.settings[name]}" for name in ("torch", "transformers"))
-    return Needs(needs=(Venv(name="torch", requirements=pins),))
+    return Needs(needs=(Venv(name=VENV, requirements=pins),))
 
 
 def applies(job: Job, site: Site) -> bool:
@@ -54,6 +56,7 @@ def launch(job: Job, site: Site) -> Launch:
             hint=f"--dtype {DTYPES[0]}",
         )
     _check_switches(job, site)
+    venv = site.venvs.get(VENV, site.venv)
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
     return Launch(
         name=job.experiment_name,
@@ -62,10 +65,18 @@ def launch(job: Job, site: Site) -> Launch:
         time_limit=job.time_limit,
         program=Program(module="llmb_workloads.torch_pretrain"),
         args=(RECIPE,),
-        venv=str(site.venv) if site.venv is not None else None,
+        venv=str(venv) if venv is not None else None,
+        packages=PACKAGES,
+        cures=dict.fromkeys(PACKAGES, _cure(job)),
         environment={**hidden, **job.env},
         files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
     )
+
+
+def _cure(job: Job) -> str:
+    """What to do about an environment that is not for this program, as that of NeMo."""
+    own = f"workloads.config.{job.workload}.venvs.{VENV}"
+    return f"llmb-install add {job.workload} makes one, or let {own} in cluster_config.yaml name another environment"
 
 
 def _check_switches(job: Job, site: Site) -> None:

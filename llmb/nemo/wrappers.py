@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank's command goes through before it starts: binding to a NUMA node, and Nsight Systems."""
+"""What a rank's command goes through before it starts: a NUMA node, Nsight Systems, an environment's libraries."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
 fi
 (( LLMB_LOCAL_RANK % {ranks} )) ||
     echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@\""""
+
+# Transformer Engine 2.2 loads cuDNN's parts by their names alone; and NVRTC from CUDA's folder, else by ldconfig, which
+# must know one. Its source: transformer_engine/common/__init__.py.
+_LIBRARIES = """\
+llmb_venv=$1
+shift
+for llmb_nvidia in "$llmb_venv"/lib/python3*/site-packages/nvidia; do
+    llmb_found=
+    for llmb_folder in "$llmb_nvidia"/*/lib; do
+        [[ ! -d $llmb_folder ]] || llmb_found+=${llmb_found:+:}$llmb_folder
+    done
+    [[ -n $llmb_found ]] || continue
+    export LD_LIBRARY_PATH=$llmb_found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    [[ -n ${CUDA_HOME:-}${CUDA_PATH:-} || -d /usr/local/cuda ]] || export CUDA_HOME=$llmb_nvidia
+done
 exec "$@\""""
 
 _PROFILE = """\
@@ -55,6 +71,11 @@ def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
         folder=PROFILE_FOLDER, command=command,
     )  # fmt: skip
     return Wrapper(name="nsight", argv=("bash", "-c", script, "_"))
+
+
+def libraries(venv: str) -> Wrapper:
+    """Have the CUDA libraries that pip put into ``venv`` found before all others, where there are any."""
+    return Wrapper(name="libraries", argv=("bash", "-c", _LIBRARIES, "_", venv))
 
 
 def sampling_ranks(profiled: Sequence[int], ranks_per_node: int) -> list[int]:

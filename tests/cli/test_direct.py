@@ -20,7 +20,7 @@ SINGLE = ("single", "-d", "--format", "json")
 @pytest.fixture
 def direct(llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Direct:
     """``llmb-run single -d`` on an H100 cluster, of ``workload`` and with further arguments; keywords are variables."""
-    install = cluster()
+    install = cluster(slurm={"gres": 8})
 
     def run(workload: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         with monkeypatch.context() as patch:
@@ -112,7 +112,7 @@ def test_what_is_said_of_a_profile_that_there_is_not(direct: Direct) -> None:
         ({"STRONG_SCALING": "perhaps"}, "STRONG_SCALING=perhaps: must be true or false"),
         ({"ENABLE_PROFILE": "2"}, "ENABLE_PROFILE=2: must be true or false"),
         ({"ENABLE_PROFILE": "true", "PROFILE_START_STEP": "50"}, "from step 50 to step 50 sees nothing"),
-        ({"ENABLE_PROFILE": "true", "ENABLE_NCCLTRACE": "true"}, "ENABLE_PROFILE=true: pretrain_nemotron4 15b"),
+        ({"ENABLE_PROFILE": "true", "ENABLE_NCCLTRACE": "true"}, "ENABLE_PROFILE=true ENABLE_NCCLTRACE=true: "),
         ({"PROFILE_STOP_STEP": "x"}, "PROFILE_STOP_STEP=x: must be a whole number from 1"),
         ({"LOAD_CHECKPOINT_PATH": "/c", "JOB_TOTAL_GPUS": "16"}, "tested from 64 GPUs on, this is 16 GPUs"),
         ({"RUN_CONF_MOUNTS": "a:b"}, "RUN_CONF_MOUNTS=a:b: 'a:b' is not a mount"),
@@ -156,7 +156,44 @@ def test_a_workload_of_one_of_the_clusters_gpu_types_needs_none(cluster: Cluster
     assert "note: pretrain_nemotronh 56b runs on h100 alone of this cluster's GPU types" in done.stderr
 
 
-def test_stage_path_beside_llmb_install_is_said(cluster: Cluster, llmb_run: Command) -> None:
-    done = llmb_run("config", LLMB_INSTALL=str(cluster()), STAGE_PATH="/old")
-    assert done.returncode == 0
-    assert "note: STAGE_PATH is not read; LLMB_INSTALL or --install names the install directory" in done.stderr
+@pytest.mark.parametrize("command", [("config",), ("jobs", "list"), ("single", "-w", "nemotron4", "--scale", 16, "-d")])
+def test_stage_path_beside_llmb_install_is_an_error(
+    command: tuple[object, ...], cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAGE_PATH", "/old")
+    done = llmb_here(*command, "--install", cluster())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: STAGE_PATH is no longer read\nhint: set LLMB_INSTALL" in done.stderr
+    assert "unset STAGE_PATH" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (("--set", "tp=3"), {}, "--set tp=3: pretrain_nemotron4 340b at 128 GPUs: the scale is not a multiple"),
+        (("--set", "gbs=33"), {}, "--set gbs=33: pretrain_nemotron4 340b at 128 GPUs: the global batch 33 is not"),
+        (("--set", "num_layers=97"), {}, "--set num_layers=97: pretrain_nemotron4 340b: "),
+        ((), {"ENABLE_PROFILE": "TRUE", "PROFILE_START_STEP": "50", "PROFILE_STOP_STEP": "45"},
+         "PROFILE_START_STEP=50 PROFILE_STOP_STEP=45: pretrain_nemotron4 340b at 128 GPUs: a profile from step 50"),
+        ((), {"GPUS_PER_NODE": "16"}, "GPUS_PER_NODE=16: pretrain_nemotron4 340b: gpus_per_node: 16 ranks"),
+        ((), {"RUN_CONF_IMAGE": "3"}, "RUN_CONF_IMAGE=3: '3' is not an image"),
+    ],
+)  # fmt: skip
+def test_a_fault_stands_at_what_caused_it(
+    arguments: tuple[str, ...], variables: dict[str, str], message: str, direct: Direct
+) -> None:
+    done = direct("nemotron4", "-s", "340b", *arguments, JOB_TOTAL_GPUS="128", DTYPE="bf16", **variables)
+    assert done.returncode == 2
+    assert f"error: {message}" in done.stderr
+
+
+def test_independent_faults_are_told_at_once(direct: Direct) -> None:
+    wrong = {"GPU_TYPE": "h1000", "DTYPE": "bf17", "ENABLE_PROFILE": "1", "ENABLE_NCCLTRACE": "1"}
+    done = direct("nemotron4", JOB_TOTAL_GPUS="64", **wrong)
+    assert (done.returncode, done.stdout) == (2, "")
+    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line.partition(": ")[0] for line in errors] == [
+        "GPU_TYPE=h1000", "DTYPE=bf17", "ENABLE_PROFILE=1 ENABLE_NCCLTRACE=1"
+    ]  # fmt: skip
+    done = direct("nemotron4", "--env", "RANK=1", "--set", "tp=0", "--set", "x=1", "--image", "3", JOB_TOTAL_GPUS="x")
+    assert done.stderr.count("error: ") == 5

@@ -208,10 +208,17 @@ def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--env", "HF_TOKEN=hf_abc"), "error: HF_TOKEN looks like a secret"),
+        (("--env", "HF_TOKEN=hf_abc"), "error: --env: HF_TOKEN looks like a secret"),
         (("--env", "NOVALUE"), "error: --env 'NOVALUE' is not of the form KEY=VALUE"),
         (("--set", "tpp=2"), "error: --set has no parameter 'tpp'\nhint: did you mean 'tp'?"),
         (("--set", "tp=0"), "error: --set tp=0: must be a whole number from 1"),
+        (("--set", "tp=8.0"), "error: --set tp=8.0: must be a whole number from 1\nhint: --set tp=8\n"),
+        (("--set", "max_steps="), "must be a whole number from 1\nhint: leave it out for the workload's own value"),
+        (("--env", "WORLD_SIZE=3"), "error: --env: WORLD_SIZE is set by llmb or the scheduler"),
+        (("--env", "1X=3"), "error: --env: '1X' is not a name that a shell can give a variable"),
+        (("--gpus-per-node", "16"), "gpus_per_node: 16 ranks on each node, and the cluster's gres asks for 8"),
+        (("--image", "word"), "error: --image: 'word' is not an image"),
+        (("-p", "--profile-ranks", "0-7000"), "profile_ranks '0-7000': a job of 16 GPUs has no rank 7000"),
         (("--set", "tp=²"), "error: --set tp=²: must be a whole number from 1"),
         (("--set", "tp=3"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
         (("--set", "tp=3", "--force"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
@@ -224,7 +231,8 @@ def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
 def test_a_wrong_value_ends_2_with_the_cure(
     arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command
 ) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", *arguments)
+    install = cluster(slurm={"gres": 8})
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "hint: " in done.stderr
@@ -304,7 +312,7 @@ IN_YAML = [
     ("6", "pretrain_nemotron4 15b at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3", "change the scale"),
     ("7", "pretrain_nemotron4_15b.tasks.2.overides: 'overides' is not a key here", "did you mean 'overrides'?"),
     ("9", "pretrain_nemotron4 has no size '15c' on h100", "did you mean '15b'?"),
-    ("11", "NGC_API_KEY looks like a secret", "llmb passes it on by name"),
+    ("13", "pretrain_nemotron4_340b.defaults.env.NGC_API_KEY: NGC_API_KEY looks like a secret", "llmb passes it on by"),
 ]
 
 

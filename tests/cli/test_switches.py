@@ -164,10 +164,11 @@ def test_a_section_says_how_to_profile_and_profiles_some_tasks(jobs: Jobs, clust
 
 
 def test_options_come_over_a_list(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "jobs.yaml").write_text("nemotron4_15b: {scales: [16], image: a, time_limit: '00:10:00', gbs: 128}\n")
-    words = ("--image", "b", "--time-limit", "00:20:00", "--gbs", 256)
+    text = "nemotron4_15b: {scales: [16], image: 'a:1', time_limit: '00:10:00', gbs: 128}\n"
+    (tmp_path / "jobs.yaml").write_text(text)
+    words = ("--image", "b:1", "--time-limit", "00:20:00", "--gbs", 256)
     (job,) = jobs("submit-all", tmp_path / "jobs.yaml", "--install", cluster(), *words)
-    assert (job["image"], job["time_limit"], job["gbs"]) == ("b", "00:20:00", 256)
+    assert (job["image"], job["time_limit"], job["gbs"]) == ("b:1", "00:20:00", 256)
 
 
 @pytest.mark.parametrize("command", ["submit-all", "bulk"])
@@ -199,7 +200,7 @@ def test_discovery_with_strong_scaling_takes_what_has_it(jobs: Jobs, cluster: Cl
         ("profile_start: -1", "profile_start: must be 0 or more, not -1"),
         ("mounts: [a]", "mounts: 'a' is not a mount"),
         ("load_checkpoint: saved", "load_checkpoint: must be an absolute path, not 'saved'"),
-        ("image: ''", "image: must not be empty"),
+        ("image: ''", "image: '' is not an image"),
         ("nccl_trace: 1", "nccl_trace: must be true or false, not 1"),
         ("gbs: 0", "gbs: must be 1 or more, not 0"),
         ("overrides: {params: {tokenizer: [hub]}}", "params.tokenizer.0: must be a whole number, not 'hub'"),

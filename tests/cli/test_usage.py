@@ -98,8 +98,21 @@ def test_stage_path_names_its_successor(llmb_run: Command, cluster: Cluster) -> 
     done = llmb_run("config", cwd=cluster(), STAGE_PATH="/old")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: STAGE_PATH is no longer read\nhint: set LLMB_INSTALL to the install directory instead\n"
+        "error: STAGE_PATH is no longer read\n"
+        "hint: set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH\n"
     )
+
+
+def test_list_warns_of_an_install_directory_that_is_not_there(llmb_run: Command) -> None:
+    done = llmb_run("list", LLMB_INSTALL="/nope")
+    assert done.returncode == 0
+    assert done.stderr == "warning: LLMB_INSTALL: /nope has no cluster_config.yaml\n"
+
+
+def test_published_figures_are_as_printed(llmb_run: Command) -> None:
+    figures = json.loads(llmb_run("list", "--published", "--format", "json").stdout)
+    assert figures
+    assert all(len(repr(one["mfu"])) < 10 for one in figures if one["mfu"] is not None)
 
 
 def test_the_install_directory_is_found_above_this_folder(llmb_run: Command, cluster: Cluster) -> None:

@@ -109,6 +109,26 @@ def test_packages_of_an_environment(
 
 
 @pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (("torch-2.7.0", "transformers-4.51.3"), "transformers 4.51.3 (needed: 5.6 or newer)"),
+        (("torch-2.13.0+cu128", "transformers-5.6.0", "torch_c_dlpack_ext-0.1"), None),
+        (("Torch-2.10.0",), "no transformers"),
+        (("torchvision-0.22.0",), "no torch and no transformers"),
+    ],
+)
+def test_versions_in_an_environment(installed: tuple[str, ...], said: str | None, tmp_path: Path) -> None:
+    venv, wanted = tmp_path / "venv", ("torch>=2.4", "transformers>=5.6")
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").touch(mode=0o755)
+    for name in installed:
+        (venv / "lib" / "python3.12" / "site-packages" / f"{name}.dist-info").mkdir(parents=True)
+    tiny = launch(venv=str(venv), packages=wanted, cures=dict.fromkeys(wanted, "another one"))
+    faults = [(fault.message, fault.hint) for fault in checks.faults_of_venv(tiny, config(tmp_path))]
+    assert faults == ([(f"the environment {venv} of x has {said}", "another one")] if said else [])
+
+
+@pytest.mark.parametrize(
     ("free", "sizes", "message"),
     [
         (2e9, (0.0,), None),

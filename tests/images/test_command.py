@@ -32,7 +32,7 @@ def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: 
     seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
     assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
     again = image_command(reference, "--arch", "aarch64")
-    assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
+    assert (again.returncode, again.stdout, again.stderr) == (0, f"{done.stdout.rstrip()}; it was there already\n", "")
 
 
 def test_the_install_directory_says_where_and_for_what(
@@ -78,9 +78,20 @@ def test_check_tells_that_the_tag_has_moved(image_command: Run, registry: RealRe
     assert "-o x.sqsh --update" in told.stderr
 
 
+def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:
+    given = ("--mirror", f"nvcr.io={registry.host}/public", "-o", "x.sqsh", "--arch", "x86_64")
+    done = image_command("nvcr.io/command:1.0", *given)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "x.sqsh.json").read_text())
+    assert record["reference"] == "nvcr.io/command:1.0", "as it was given"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
+        (("a/b:1", "--mirror", "docker.io"), 2, "--mirror docker.io names no mirror"),
+        (("a/b:1", "--arch", "sparc"), 2, "--arch sparc is not known"),
+        (("a/b:1", "--level", "99"), 2, "--level: 99 is not one of 1 to 22, which zstd has"),
         (("Not A Reference",), 2, "is not the reference of an image"),
         (("a/b:1", "--compression", "best"), 2, "'best' is not one of"),
         (("127.0.0.1:9/a:1", "--arch", "x86_64"), 1, "127.0.0.1:9"),

@@ -20,6 +20,7 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
+from llmb_installer.registry import RegistrySettings
 from llmb_installer.registry.reference import Reference
 from llmb_installer.testing.images import Layer, SampleImage, file, make_index
 from llmb_installer.testing.registry import RealRegistry
@@ -111,6 +112,14 @@ def test_on_a_node(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_srun_that_fails_is_not_laid_to_enroot(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
+    error = "srun: error: Unable to contact slurm controller"
+    (tmp_path / "bin" / "srun").write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
+    with pytest.raises(LlmbError, match=error) as raised:
+        build(via="srun")
+    assert (raised.value.hint or "").startswith("srun says so: sinfo tells whether Slurm answers")
+
+
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
@@ -143,6 +152,18 @@ def test_its_exit_code_is_not_believed(
 )
 def test_the_spelling_that_every_version_reads(text: str, found: str) -> None:
     assert uri(Reference.parse(text)) == found
+
+
+def test_a_mirror_is_asked_in_place_of_the_registry() -> None:
+    mirrors = RegistrySettings(registry_mirrors={"nvcr.io": "mirror.example/ngc", "docker.io": "mirror.example"})
+    settings = BuildSettings(registry=mirrors)
+
+    def asked(text: str) -> str:
+        return import_argv(Reference.parse(text), "amd64", Path("/x"), settings)[-1]
+
+    assert asked("nvcr.io/nvidia/nemo:1") == "docker://mirror.example#ngc/nvidia/nemo:1"
+    assert asked("ubuntu:22.04") == "docker://mirror.example#library/ubuntu:22.04"
+    assert asked("ghcr.io/a/b:1") == "docker://ghcr.io#a/b:1"
 
 
 @pytest.mark.parametrize(("architecture", "name"), [("amd64", "x86_64"), ("arm64", "aarch64")])

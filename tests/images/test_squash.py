@@ -77,7 +77,10 @@ esac"""
     with pytest.raises(LlmbError, match="cannot build with -comp zstd") as raised:
         choose_builder(BuildSettings())
     assert 'Compressor "zstd" is not supported!' in raised.value.message
-    assert "gzip is everywhere" in (raised.value.hint or "")
+    assert (raised.value.hint or "").startswith("set another compression: gzip is everywhere")
+    with pytest.raises(LlmbError) as raised:
+        choose_builder(BuildSettings(level=22))
+    assert (raised.value.hint or "").startswith("set another level, or none; or set another compression")
 
 
 def test_one_that_ends_early_says_why(tmp_path: Path, programs_are: Path_) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from llmb import yamlfile
 from llmb.errors import InputFaults, describe
 from llmb.loader import load_plugins
 from llmb_installer.answers import (
+    ARCHITECTURES,
     CPU_WHEELS,
     NOTHING,
     Answers,
@@ -24,6 +26,7 @@ from llmb_installer.answers import (
 )
 
 KNOWN = load_plugins().workloads()
+OTHER_MACHINE = next(name for name in ARCHITECTURES if name != platform.machine())
 START = "cluster_type: local\ninstall: /somewhere\n"
 
 
@@ -78,6 +81,14 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("pass_environment: [HF_TOKEN]\n", "a.yaml:3", "HF_TOKEN looks like a secret"),
         ("workloads:\n- nemotron4\n- lama3.1\n", "a.yaml:5", "did you mean 'pretrain_llama3.1'?"),
         ("workloads: []\n", "a.yaml:3", "workloads is empty"),
+        ("environment: {'D=E': x}\n", "a.yaml:3", "environment: 'D=E' cannot be a variable's name"),
+        ("pass_environment: [A, X=1]\n", "a.yaml:3", "pass_environment: 'X=1' cannot be a variable's name"),
+        (f"experiments_root: {__file__}\n", "a.yaml:3", f"cannot be a folder: {__file__} is a file"),
+        (f"image_folder: {__file__}/x\n", "a.yaml:3", f"cannot be a folder: {__file__} is a file"),
+        ("images: {processors: 0}\n", "a.yaml:3", "images.processors: 0 is less than 1"),
+        ("images: {level: 99}\n", "a.yaml:3", "images.level: 99 is not one of 1 to 22, which zstd has"),
+        ("images: {level: 1, compression: xz}\n", "a.yaml:3", "images.level: xz has no levels"),
+        (f"node_architecture: {OTHER_MACHINE}\n", "a.yaml:3", "a local installation is for this machine"),
         ("versions:\n  torch: 2.10\n", "a.yaml:4", "write the version in quotes"),
         ("versions:\n  torch: newest\n", "a.yaml:4", "'newest' is not a version"),
         ("versions:\n  torhc: 2.13.0\n", "a.yaml:4", "did you mean 'torch'?"),
@@ -100,6 +111,19 @@ def test_a_fault_names_place_and_cure(text: str, place: str, message: str) -> No
 def test_a_variable_in_the_folder_is_not_replaced() -> None:
     with pytest.raises(InputFaults, match=r"a.yaml:2: install: variables are not replaced"):
         read("cluster_type: local\ninstall: $SCRATCH/llmb\n")
+
+
+def test_a_misspelt_key_that_is_needed_is_told_once() -> None:
+    with pytest.raises(InputFaults) as caught:
+        read("cluster_typ: local\ninstall: /somewhere\n")
+    assert len(caught.value.faults) == 1
+    assert "did you mean 'cluster_type'?" in describe(caught.value)
+    assert "in a terminal" not in describe(caught.value)
+
+
+def test_where_all_were_removed_none_are_named() -> None:
+    document = yamlfile.parse(START + "workloads: []\n", name="a.yaml")
+    assert read_answers(document, known=KNOWN, recorded=True).workloads == ()
 
 
 def test_faults_are_told_together() -> None:

@@ -100,6 +100,83 @@ def test_a_configuration_that_cannot_be_read(both: Any) -> None:
     assert "'cpx' is not known" in done.stderr
 
 
+def test_a_repair_that_fails_is_not_forgotten(both: Any) -> None:
+    """Its index is gone: verify goes on to say that it is damaged, status too, until a repair comes to its end."""
+    module(both, "other").write_text("broken by hand\n")
+    failed = both.run("verify", "--deep", "--repair", "--yes", "--install", both.install, PIP_FIND_LINKS="/nowhere")
+    assert failed.returncode == 1
+    module(both, "other").write_text("__version__ = '1'\n")
+    checked = both.run("verify", "--install", both.install)
+    assert checked.returncode == 1
+    assert "error: venv other: it was found damaged, and its repair did not come to an end" in checked.stderr
+    assert "venv other: " in both.run("status", "--install", both.install).stdout
+    mended = both.run("verify", "--repair", "--yes", "--install", both.install)
+    assert mended.returncode == 0, mended.stderr
+    assert both.run("verify", "--deep", "--install", both.install).returncode == 0
+
+
+def test_what_was_never_finished_is_no_whole(both: Any) -> None:
+    path = both.install / ".llmb" / "install.json"
+    record = json.loads(path.read_text())
+    del record["steps"]["venv other"]
+    path.write_text(json.dumps(record))
+    done = both.run("verify", "--install", both.install)
+    assert done.returncode == 1
+    assert "error: venv other: the answers ask for it, and it was never finished" in done.stderr
+
+
+@pytest.mark.parametrize("text", [None, "gpu_type: [\n", "cluster_type: locl\n"])
+def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> None:
+    path = both.install / "cluster_config.yaml"
+    before = path.read_text()
+    path.unlink() if text is None else path.write_text(text)
+    cure = f"llmb-install verify --repair --install {both.install}"
+    for words in (("status",), ("remove", "pretrain_a"), ("verify",), *([()] if text is not None else [])):
+        done = both.run(*words, "--install", both.install) if words else both.run()
+        assert done.returncode in (1, 2)
+        assert cure in done.stderr, words
+    done = both.run("verify", "--repair", "--yes", "--install", both.install)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text() == before
+    aside = both.install / "cluster_config.yaml.broken"
+    assert (aside.read_text() if aside.exists() else None) == text
+
+
+def test_a_change_by_hand_is_said(both: Any) -> None:
+    path = both.install / "cluster_config.yaml"
+    path.write_text(path.read_text().replace("gpu_type: cpu", "gpu_type: h100"))
+    done = both.run()
+    assert done.returncode == 0
+    assert "Nothing to do: all is as the answers say, but for changes by hand." in done.stdout
+    assert "cluster_config.yaml keeps gpu_type 'h100'; the answers give gpu_type 'cpu'" in done.stderr
+
+
+def test_what_is_known_and_not_installed(both: Any) -> None:
+    done = both.run("remove", "nemotronh", "--yes", "--install", both.install)
+    assert done.returncode == 2
+    assert f"pretrain_nemotronh is not installed in {both.install}" in done.stderr
+    assert "hint: installed: pretrain_a, pretrain_b" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a link to another place"])
+def test_what_the_user_has_put_there_stays(site: Any, kind: str) -> None:
+    site.workload("pretrain_a", SMALL)
+    place = site.install / "venvs" / "small"
+    place.parent.mkdir(parents=True)
+    if kind == "a file":
+        place.write_text("mine")
+    elif kind == "a folder":
+        place.mkdir()
+    else:
+        place.symlink_to(site.folder)
+    before = place.lstat().st_ino
+    done = site.run()
+    assert done.returncode == 1
+    assert f"error: venv small: {place} is {kind} that llmb-install has not made\nhint: move it away" in done.stderr
+    assert place.lstat().st_ino == before
+    assert not (site.install / ".llmb" / "logs").exists(), "it is told before anything starts"
+
+
 def test_removed_with_what_nobody_else_uses(both: Any) -> None:
     runs = both.install / "workloads" / "pretrain_b" / "experiments" / "x"
     runs.mkdir(parents=True)
@@ -111,7 +188,9 @@ def test_removed_with_what_nobody_else_uses(both: Any) -> None:
     assert "give --yes" in refused.stderr
     done = both.run("remove", "b", "--yes", "--install", both.install)
     assert done.returncode == 0, done.stderr
-    assert "venv other: removed, no other workload uses it" in done.stdout
+    assert "venv other: will be removed, no other workload uses it" in done.stdout
+    assert "Taken out: pretrain_b, venv other\n" in done.stdout
+    assert "Taken out" not in shown.stdout + refused.stdout
     assert "venv small: stays, for pretrain_a" in done.stdout
     assert [path.name for path in (both.install / "venvs").glob("[!.]*")] == ["small"]
     assert both.leftovers() == []
@@ -135,6 +214,8 @@ def test_the_last_one_removed(site: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert "Installed now: nothing" in done.stdout
     assert [*(site.install / "venvs").iterdir()] == []
+    assert yaml.safe_load((site.install / ".llmb/answers.yaml").read_text())["workloads"] == []
+    assert site.run("verify", "--install", site.install).returncode == 0
     again = site.run("add", "pretrain_a", "--yes", "--install", site.install)
     assert again.returncode == 0, again.stderr
     assert version(site, "small") == "1"

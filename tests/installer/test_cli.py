@@ -85,8 +85,8 @@ def test_without_a_terminal_yes_is_needed(run_install: Install, answers: Answers
 def test_a_folder_that_cannot_be_made(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run_install("--config", answers(), "--install", tmp_path / "file" / "install", "--yes")
-    assert done.returncode == 1
-    assert "cannot be made: Not a directory\nhint: choose a folder that you may write" in done.stderr
+    assert done.returncode == 2
+    assert f"/file/install cannot be a folder: {tmp_path}/file is a file\nhint: name another folder" in done.stderr
 
 
 def test_a_folder_that_may_only_be_read(

@@ -63,7 +63,21 @@ def test_what_one_side_changed_is_taken(
 ) -> None:
     planned = plan_config(before, now, ours)
     assert planned.data == expected
-    assert planned.kept == ()
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (change(OURS, gpu_type="h100"), ["keeps gpu_type 'h100'; the answers give gpu_type 'cpu'"]),
+        (change(OURS, environment={}), ["keeps no environment.A; the answers give environment.A '1'"]),
+        (change(OURS, experiments_root="/e"), []),
+    ],
+    ids=["a value", "a removal", "a key of the user's own"],
+)
+def test_a_users_change_is_said_every_time(now: dict[str, Any], told: list[str]) -> None:
+    planned = plan_config(OURS, now, OURS)
+    assert planned.data == now
+    assert [*planned.kept] == [f"cluster_config.yaml {text}" for text in told]
 
 
 def test_what_both_changed_is_the_users_and_said() -> None:
@@ -226,4 +240,4 @@ def test_what_a_person_changed_of_slurm_stays(tmp_path: Path, workloads: dict[st
     slurm = planned.data["slurm"]
     assert (slurm["qos"], slurm["account"], slurm["container"]) == ("high", "mine", "none")
     assert "mpi" not in slurm, "what only the installer had said, and says no more, goes"
-    assert planned.kept == ()
+    assert planned.kept == ("cluster_config.yaml keeps slurm.account 'mine'; the answers give slurm.account 'team'",)

@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from llmb.clusters.slurm.partitions import read
+from llmb.config import load_config
 from llmb.config.schema import SlurmConfig, SlurmOptions
 from llmb.workload import Workload
+from llmb_installer.detect.installed import Installed
 from llmb_installer.detect.look import Detected
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.runai import RunaiFound
 from llmb_installer.detect.slurm import COMMANDS, SlurmFound
 from llmb_installer.doctor import Finding, examine, folders, machine, registries, runai, slurm
+from llmb_installer.record import answers_path
 
 GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"
 BIG = SlurmFound(
@@ -127,6 +130,20 @@ def test_registries_are_asked_for_each_image_once(home: Path, workloads: dict[st
     assert [(one.state, one.needed_by) for one in found] == [("missing", ("slurm", "runai"))]
     assert "127.0.0.1:1" in found[0].found
     assert found[0].cure
+
+
+def test_registries_are_asked_as_the_installation_asks(home: Path, cluster: Callable[..., Path]) -> None:
+    """By the mirrors of its answers: port 1 of this machine, where nobody listens."""
+    folder = cluster("slurm", "h100")
+    mirrors = "{nvcr.io: '127.0.0.1:1/ngc'}"
+    text = f"cluster_type: slurm\ninstall: {folder}\ngpu_type: h100\nimages: {{registry_mirrors: {mirrors}}}\n"
+    answers_path(folder).parent.mkdir(exist_ok=True)
+    answers_path(folder).write_text(text)
+    here = MachineFound(architecture="x86_64", pythons={}, venv_types=())
+    installed = Installed(path=folder, config=load_config(folder, {})[0])
+    detected = Detected(home=home, cwd=folder, machine=here, installed=installed)
+    found = by_check(examine(detected, {}, ask_registries=True).findings)
+    assert (found["images"].state, "127.0.0.1:1" in found["images"].found) == ("missing", True)
 
 
 def test_only_the_configured_type_counts(tmp_path: Path, home: Path) -> None:

@@ -114,14 +114,39 @@ def test_what_slurm_cannot_tell_is_asked_for_by_key(
     assert [fault.place for fault in caught.value.faults] == ["gpu_type", "node_architecture"]
     assert "Slurm shows gb200, h100" in str(caught.value)
     monkeypatch.setattr(slurm, "find_slurm", lambda **_: SlurmFound(fault="Slurm does not answer"))
-    with pytest.raises(InputFaults, match="Slurm does not answer"):
+    with pytest.raises(InputFaults, match="Slurm does not answer") as silent:
         settle(asked("cluster_type: slurm\n", workloads))
+    assert "llmb-install doctor tells why" in str(silent.value.faults[0].hint)
 
 
 def test_slurm_is_not_asked_for_what_is_given(monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]) -> None:
     monkeypatch.setattr(slurm, "find_slurm", None)
     text = "cluster_type: slurm\ngpu_type: gb200\nnode_architecture: aarch64\n"
     assert settle(asked(text, workloads))[0].node_architecture == "aarch64"
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "told"),
+    [(None, "there is no sinfo here"), ("echo 'no controller' >&2; exit 1", "no controller"), ("echo batch", None)],
+)
+def test_a_silent_slurm_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], sinfo: str | None, told: str | None
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if sinfo is not None:
+        (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n")
+        (tmp_path / "sinfo").chmod(0o755)
+    _, notes = settle(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
+    said = f"Slurm does not answer here, so no job can be submitted: {told} (llmb-install doctor tells more)"
+    assert notes == ([] if told is None else [said])
+
+
+def test_a_gpu_type_without_a_gpu_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, notes = settle(asked("cluster_type: local\ngpu_type: h100\n", workloads))
+    assert notes == ["gpu_type h100: this machine shows no GPU (there is no nvidia-smi)"]
 
 
 def test_a_gpu_type_of_slurms_that_llmb_does_not_know(

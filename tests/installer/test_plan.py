@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from llmb import typed, yamlfile
+from llmb.config import ClusterConfig
+from llmb.config.schema import GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.loader import load_plugins
-from llmb.needs import Image, Needs, Venv
+from llmb.needs import HubAsset, Image, Needs, Venv
 from llmb.site import Site
 from llmb.workload import Workload
 from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
@@ -52,7 +56,7 @@ def venvs(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "
     return [step for step in steps(answers, needs, gpu_type) if isinstance(step, VenvStep)]
 
 
-def one(*needs: Venv | Image) -> Needs:
+def one(*needs: Venv | Image | HubAsset) -> Needs:
     return Needs(needs=needs)
 
 
@@ -127,6 +131,55 @@ def test_what_cannot_be_installed(answers: Answers, needs: Needs | None, message
     assert intent.workloads == ("a",)
     assert intent.steps[:-1] == steps(answers, {"a": one(TORCH)})
     assert message in left_out[0]
+
+
+@dataclass(frozen=True)
+class ByType(StandIn):
+    """Plugins whose workloads need something else on each GPU type."""
+
+    def setup(self, workload: Workload, site: Site) -> Needs | None:
+        return self.needs.get(f"{workload.key} {site.gpu_type}")
+
+    def workloads(self) -> dict[str, Workload]:
+        some = next(iter(load_plugins().workloads().values()))
+        return {key: replace(some, key=key) for key in dict.fromkeys(name.split()[0] for name in self.needs)}
+
+
+TWO = {"h100": GpuTypeConfig(), "new": GpuTypeConfig(like="b200")}
+
+
+def by_type(answers: Answers, needs: Mapping[str, Needs | None]) -> dict[str, tuple[str, ...]]:
+    """The steps for a cluster of h100 and b200, and for which workloads each is."""
+    both = replace(answers, gpu_type="h100", gpu_types=TWO)
+    *found, _ = intend(both, site_of(both, "h100"), ByType(needs))[0].steps
+    return {step.key: step.workloads for step in found}
+
+
+def test_what_any_gpu_type_needs_is_installed(answers: Answers) -> None:
+    newer = Venv(name="newer", requirements=("torch==2",))
+    found = by_type(answers, {"a h100": one(TORCH), "a b200": one(TORCH, newer), "b b200": one(TORCH)})
+    assert found == {"venv torch": ("a", "b"), "venv newer": ("a",)}
+
+
+def test_gpu_types_that_need_different_things_under_one_name_are_refused(answers: Answers) -> None:
+    other = replace(TORCH, requirements=("torch==2",))
+    with pytest.raises(LlmbError, match="a needs different things under one name, 'venv torch'"):
+        by_type(replace(answers, workloads=("a",)), {"a h100": one(TORCH), "a b200": one(other)})
+
+
+def test_torch_for_cpus_is_not_for_a_cluster_that_has_gpus_as_well(answers: Answers) -> None:
+    assert venvs(replace(answers, gpu_types=TWO), {"a": one(TORCH)})[0].torch.cpu_index is None
+
+
+def test_the_configuration_names_each_of_several_environments_and_assets(answers: Answers) -> None:
+    nemo, model = Venv(name="nemo", requirements=()), HubAsset(repository="team/model", files=("tokenizer.json",))
+    needs = {"a": one(TORCH), "b": one(nemo, TORCH, model)}
+    plan = look(intend(answers, site_of(answers, "cpu"), StandIn(needs))[0])
+    found = typed.read(ClusterConfig, yamlfile.parse(yaml.safe_dump(plan.config.data), name="x")).workloads.config
+    folder = answers.install / "venvs"
+    assert (found["a"].venv_path, found["a"].venvs) == (folder / "torch", {})
+    assert found["b"].venvs == {"torch": folder / "torch", "nemo": folder / "nemo"}
+    assert found["b"].assets == {"team/model": model.folder(answers.install)}
 
 
 def test_nothing_is_left_to_install(answers: Answers) -> None:

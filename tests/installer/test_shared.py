@@ -50,6 +50,7 @@ def shared(cluster: Callable[..., Path]) -> Iterator[Path]:
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho trained\n")
     python.chmod(0o755)
+    (folder / "venv" / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # nothing is lacking there
     config = folder / "cluster_config.yaml"
     config.write_text(config.read_text() + f"  config: {{pretrain_nemotron4: {{venv_path: {folder}/venv}}}}\n")
     programs.stage(folder)

@@ -94,6 +94,18 @@ def test_files_of_a_hub(asset: AssetStep, context: Context, full_hub: SmallHub) 
     assert not assets.is_there(asset.name, facts, context.install)
 
 
+def test_optional_files_come_where_they_are(context: Context, full_hub: SmallHub) -> None:
+    need = HubAsset(repository="team/model", files=("weights.bin",), optional=("sub/x.json", "gone.json"))
+    step, where = AssetStep(need=need, install=context.install), at(context, full_hub)
+    assert step.check(where).fetch == len(CONTENT) + 2
+    facts = step.build(where)
+    assert {*facts["files"]} == {"weights.bin", "sub/x.json"}
+    assert assets.verify(step.name, facts, context.install, deep=True) == []
+    wanted = replace(step, need=replace(need, files=("weights.bin", "gone.json")))
+    with pytest.raises(LlmbError, match=r"gone\.json: there is no such file"):
+        wanted.check(where)
+
+
 def test_a_busy_hub_and_cut_connections(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:
     full_hub.busy, full_hub.cut = 2, 2
     asset.build(at(context, full_hub))

@@ -182,10 +182,11 @@ def test_another_architecture(site: Any) -> None:
     """What runs on other machines is not made here."""
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
     site.workload("pretrain_a", WANTED)
-    done = site.run("--config", site.answers(node_architecture=other), "--yes")
+    slurm = {"cluster_type": "slurm", "slurm": {"container": "none"}}
+    done = site.run("--config", site.answers(node_architecture=other, **slurm), "--yes")
     assert done.returncode == 1
     assert f"error: venv both: the nodes are {other} and this machine is {platform.machine()}" in done.stderr
-    assert "hint: set 'method: srun' or 'method: sbatch'" in done.stderr
+    assert "hint: on Slurm, 'method: srun' in the answers makes it on a node" in done.stderr
 
 
 def test_without_conda(site: Any) -> None:

@@ -121,6 +121,8 @@ def test_comments_blank_lines_windows_line_ends_and_a_byte_order_mark(tmp_path: 
         ("('fp8', [16], n)", "is more than words in quotes"),
         ("({[]}, [16], 1)", "is more than words in quotes"),
         ("(__import__('os').getcwd(), [16], 1)", "is more than words in quotes"),
+        ("(bf16, [16], 1)", "(bf16, [16], 1): bf16 lacks its quotes, 'bf16'"),
+        ("(['fp8', bf16], [16], 1)", "bf16 lacks its quotes"),
         ("('fp8')", "does not have 3 or 4 parts"),
         ("('fp8', [16])", "does not have 3 or 4 parts"),
         ("('fp8', [16], 1, True, 5)", "does not have 3 or 4 parts"),

@@ -259,14 +259,72 @@ def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> No
         """
     )
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert [fault.place for fault in listed.faults] == ["jobs.yaml:2", "jobs.yaml:6", "jobs.yaml:8"]
+    assert [fault.place for fault in listed.faults] == ["jobs.yaml:2", "jobs.yaml:6", "jobs.yaml:8", "jobs.yaml:11"]
     assert sorted((fault.place, fault.message.split(";")[0]) for fault in plan.faults) == [
         ("jobs.yaml:5", "pretrain_nemotron4 15b on h100 has no dtype 'fp9'"),
         ("jobs.yaml:8", "pretrain_nemotron4 15b on h100 has no dtype 'int8'"),
-        ("jobs.yaml:9", "HF_TOKEN looks like a secret"),
         ("jobs.yaml:9", "pretrain_nemotron4 has no size '51b' on h100"),
     ]
     assert plan.jobs == ()
+
+
+def test_every_wrong_variable_has_its_line() -> None:
+    listed = read(
+        """
+        pretrain_nemotron4_15b:
+          scales: [16]
+          overrides:
+            params: {tpp: 2, mb: 1}
+            env:
+              1X: b
+              WORLD_SIZE: 3
+              SLURM_NTASKS: 3
+              LLMB_RUN_ID: x
+              PATH: /x
+              MASTER_PORT: 29500
+              NCCL_DEBUG: INFO
+        """
+    )
+    assert [(fault.place, fault.message.split()[1]) for fault in listed.faults] == [
+        ("jobs.yaml:6", "'1X'"), ("jobs.yaml:7", "WORLD_SIZE"), ("jobs.yaml:8", "SLURM_NTASKS"),
+        ("jobs.yaml:9", "LLMB_RUN_ID"), ("jobs.yaml:10", "PATH"), ("jobs.yaml:4", "'tpp'"), ("jobs.yaml:4", "'mb'"),
+    ]  # fmt: skip
+    assert all(fault.hint for fault in listed.faults[:5])
+
+
+@pytest.mark.parametrize("port", ["1", "70000", "a", "²", "-1"])
+def test_a_port_must_be_one(port: str) -> None:
+    (fault,) = read(f"w_s:\n  scales: [16]\n  overrides:\n    env:\n      MASTER_PORT: '{port}'\n").faults
+    assert fault.place == "jobs.yaml:5"
+    assert "MASTER_PORT must be a port from 1024 to 65535" in fault.message
+
+
+def test_of_a_section_that_stands_twice_both_are_checked(workloads: dict[str, Workload]) -> None:
+    text = "nemotron4_15b:\n  scales: x\nnemotron4_15b:\n  scales: [16]\n  repeats: 0\n  dtypes: fp9\n"
+    listed = read(text)
+    assert [fault.place for fault in listed.faults] == ["jobs.yaml:3", "jobs.yaml:2", "jobs.yaml:5"]
+    assert [request.faulty for request in listed.requests] == [True, True]
+    plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert [fault.message for fault in plan.faults] == ["pretrain_nemotron4 15b on h100 has no dtype 'fp9'"]
+    sound = read("nemotron4_15b:\n  scales: [16]\nnemotron4_15b:\n  scales: [32]\n")
+    assert [(request.scales, request.faulty) for request in sound.requests] == [((16,), False), ((32,), True)]
+
+
+@pytest.mark.parametrize("image", ["3", "word", "/no/such", "a b/c:1", "", "https://x/y"])
+def test_what_is_no_image(image: str) -> None:
+    (fault,) = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n").faults
+    assert fault.place == "jobs.yaml:3"
+    assert "is not an image: write a reference" in fault.message
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["nvcr.io/nvidia/nemo:25.09", "nvcr.io#nvidia/nemo:25.09", "docker://a:5000/b/c@sha256:ab12", "ubuntu:24.04",
+     "/images/nvidia+nemo+25.09.sqsh", "./own.sqsh", "own.sqsh", "~/own.sqsh", "nvidia/nemo"],
+)  # fmt: skip
+def test_what_is_an_image(image: str) -> None:
+    listed = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n")
+    assert (listed.faults, listed.requests[0].switches.image) == ((), image)
 
 
 def test_a_faulty_task_leaves_the_others_sound() -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from llmb.loader import Plugins, load_plugins
 from llmb.plan import make_plan
 from llmb.submit import site_of
 
+NOTHING: Mapping[str, Any] = {}
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
 
 
@@ -29,11 +31,15 @@ def plugins() -> Plugins:
 
 @pytest.fixture(scope="session")
 def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]:
-    """The jobs and launches of a request, on ``gpu`` GPUs of a cluster type; keywords are fields of the request."""
+    """The jobs and launches of a request, on ``gpu`` GPUs of a cluster type; keywords are fields of the request.
+
+    ``installed``: fields of the Site.
+    """
 
     def run(
-        workload: str, *, gpu: str = "h100", kind: str = "slurm", container: str = "pyxis", **request: Any
-    ) -> list[tuple[Job, Launch | None]]:
+        workload: str, *, gpu: str = "h100", kind: str = "slurm", container: str = "pyxis",
+        installed: Mapping[str, Any] = NOTHING, **request: Any,
+    ) -> list[tuple[Job, Launch | None]]:  # fmt: skip
         venv = WorkloadsConfig(config={key: WorkloadConfig(venv_path=Path("/venvs/nemo")) for key in KEYS})
         slurm = SlurmConfig(container=container) if kind == "slurm" else None  # type: ignore[arg-type]
         config = ClusterConfig(
@@ -43,7 +49,11 @@ def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]
         workloads = plugins.workloads()
         plan = make_plan([JobRequest(workload=workload, **request)], workloads, config)
         assert not plan.faults
-        return [(job, plugins.launch(workloads[job.workload], job, site_of(config, job))) for job in plan.jobs]
+        sites = [replace(site_of(config, job), **installed) for job in plan.jobs]
+        return [
+            (job, plugins.launch(workloads[job.workload], job, site))
+            for job, site in zip(plan.jobs, sites, strict=True)
+        ]
 
     return run
 

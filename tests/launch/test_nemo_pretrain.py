@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from llmb.errors import UsageError
 from llmb.job import Job
 from llmb.launch import Launch
 from llmb.switches import Switches
+from llmb_workloads.versions import NEEDED
 
 One = Callable[..., Launch]
 Launched = Callable[..., list[tuple[Job, "Launch | None"]]]
@@ -70,6 +73,7 @@ def test_without_one(place: dict[str, str], one: One) -> None:
     found = one("llama3.1_8b", dtypes=("bf16",), scales=(8,), **place)
     assert (found.image, found.venv, found.mounts) == (None, "/venvs/nemo", ())
     assert "nemo" in found.packages
+    assert [wrapper.name for wrapper in found.wrappers] == ["numa", "libraries"]
     assert found.program.module == "llmb_workloads.nemo_pretrain"
 
 
@@ -97,6 +101,41 @@ def test_a_gated_tokenizer_takes_a_token_by_its_name(one: One) -> None:
 def test_one_that_is_open_takes_none(one: One) -> None:
     found = one("nemotronh_56b", **FP8, switches=Switches(tokenizer="hub"))
     assert (found.secrets, found.environment["TRANSFORMERS_OFFLINE"]) == ((), "0")
+
+
+HUB: dict[str, Any] = {"dtypes": ("bf16",), "scales": (8,), "switches": Switches(tokenizer="hub")}
+FOLDER = "/llmb/datasets/hub/meta-llama--Llama-3.1-8B/main"
+INSTALLED = {"assets": {"meta-llama/Llama-3.1-8B": Path(FOLDER)}}
+
+
+@pytest.mark.parametrize(("container", "mounts"), [("pyxis", (f"{FOLDER}:{FOLDER}:ro",)), ("none", ())])
+def test_one_that_is_installed_comes_from_its_folder(container: str, mounts: tuple[str, ...], one: One) -> None:
+    found = one("llama3.1_8b", container=container, installed=INSTALLED, **HUB)
+    assert json.loads(found.files[0].text)["tokenizer"] == {"kind": "hub", "name": FOLDER}
+    assert (found.secrets, found.environment["TRANSFORMERS_OFFLINE"], found.mounts) == ((), "1", mounts)
+    assert found.inputs == (f"{FOLDER}/tokenizer.json", f"{FOLDER}/tokenizer_config.json")
+    assert {*found.cures} == {*found.inputs}
+
+
+def test_one_that_is_installed_and_not_asked_for_changes_nothing(one: One) -> None:
+    plain = {"dtypes": ("bf16",), "scales": (8,)}
+    assert one("llama3.1_8b", installed=INSTALLED, **plain) == one("llama3.1_8b", **plain)
+
+
+def test_each_program_has_its_own_environment(one: One) -> None:
+    several = {"venvs": {"nemo": Path("/venvs/a"), "torch": Path("/venvs/b")}}
+    place: dict[str, Any] = {"container": "none", "installed": several, "dtypes": ("bf16",)}
+    assert one("llama3.1_8b", scales=(8,), **place).venv == "/venvs/a"
+    tiny = one("llama3.1_tiny", scales=(8,), **place)
+    assert tiny.venv == "/venvs/b"
+    assert one("llama3.1_tiny", scales=(8,), **{**place, "installed": {}}).venv == "/venvs/nemo"
+
+
+def test_the_torch_program_says_which_versions_it_needs(one: One) -> None:
+    found = one("llama3.1_tiny", container="none", dtypes=("bf16",), scales=(8,))
+    wanted = {name: tuple(map(int, least.split("."))) for name, least in (p.split(">=") for p in found.packages)}
+    assert wanted == NEEDED
+    assert {*found.cures} == {*found.packages}
 
 
 def test_a_checkpoint_that_is_loaded_is_looked_at_and_mounted(one: One) -> None:

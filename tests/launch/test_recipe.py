@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from llmb.errors import UsageError
 from llmb.job import Job
 from llmb.launch import Launch
 from llmb.nemo.recipe import to_text
@@ -107,7 +106,7 @@ def test_what_follows_from_size_dtype_and_overrides(
         ({"load_checkpoint": "/c/default--x"}, {},
          {"checkpoint": None, "load_checkpoint": "/c/default--x", "max_steps": 1}),
         ({"nccl_trace": True}, {}, {"max_steps": 5, "profile": None}),
-        ({"profile_ranks": "0,8-9,600"}, {"profile": True},
+        ({"profile_ranks": "0,8-9"}, {"profile": True},
          {"profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 8, 9]}, "max_steps": 50}),
         ({"profile_stop": 20}, {"profile": True},
          {"profile": {"start_step": 15, "stop_step": 20, "ranks": list(range(8))}, "max_steps": 20}),
@@ -134,11 +133,6 @@ def test_the_hubs_tokenizer_and_other_scaling(recipe: Recipe) -> None:
     found = recipe("llama3.1_70b", **SMALL, switches=Switches(tokenizer="hub", fp8="current"))
     assert found["tokenizer"] == {"kind": "hub", "name": "meta-llama/Llama-3.1-70B"}
     assert found["precision"]["plugin"] == "bf16_with_fp8_current_scaling_mixed"
-
-
-def test_no_rank_to_profile(one: Callable[..., Launch]) -> None:
-    with pytest.raises(UsageError, match="no rank of those to profile, 64-71"):
-        one("nemotron4_15b", **SMALL, profile=True, switches=Switches(profile_ranks="64-71"))
 
 
 def test_the_text_has_a_line_for_each_group() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmb.launch import Wrapper
-from llmb.nemo.wrappers import nsight, nsys_command, numa, profiled_ranks, sampling_ranks
+from llmb.nemo.wrappers import libraries, nsight, nsys_command, numa, profiled_ranks, sampling_ranks
 
 NUMACTL = """#!/bin/bash
 [[ $1 == --cpunodebind=[01] && $2 == --membind=[01] ]] || { echo "node out of range" >&2; exit 1; }
@@ -127,6 +127,36 @@ def test_a_profile_without_nsys_fails_and_says_why(programs: Path) -> None:
     done = run(nsight("0-7", slurm=True), programs, rank=0)
     assert (done.returncode, done.stderr) == (127, "error: a profile was asked for, and nsys is not here\n")
     assert run(nsight("0-7", slurm=True), programs, rank=8).stdout == "8\n"
+
+
+SITE = "lib/python3.12/site-packages/nvidia"
+
+
+def environment(venv: Path, **given: str) -> dict[str, str]:
+    """What a rank's program sees behind the wrapper of ``venv``, started with the variables ``given`` alone."""
+    argv = [*libraries(str(venv)).argv, "env"]
+    done = subprocess.run(argv, env={"PATH": "/usr/bin:/bin", **given}, capture_output=True, text=True, check=True)
+    return dict(line.split("=", 1) for line in done.stdout.splitlines())
+
+
+def test_an_environments_own_libraries_come_first(tmp_path: Path) -> None:
+    venv = tmp_path / "an environment"
+    for name in ("cudnn/lib", "cuda_nvrtc/lib", "cuda_runtime/include"):
+        (venv / SITE / name).mkdir(parents=True)
+    own = f"{venv}/{SITE}/cuda_nvrtc/lib:{venv}/{SITE}/cudnn/lib"
+    found = environment(venv)
+    assert found["LD_LIBRARY_PATH"] == own
+    there = Path("/usr/local/cuda").exists()
+    assert found.get("CUDA_HOME") == (None if there else f"{venv}/{SITE}"), "where there is no other CUDA"
+    found = environment(venv, LD_LIBRARY_PATH="/site/lib", CUDA_HOME="/site/cuda")
+    assert (found["LD_LIBRARY_PATH"], found["CUDA_HOME"]) == (f"{own}:/site/lib", "/site/cuda")
+    assert "CUDA_HOME" not in environment(venv, CUDA_PATH="/site/cuda")
+
+
+def test_an_environment_without_libraries_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / SITE).mkdir(parents=True)
+    assert not {"LD_LIBRARY_PATH", "CUDA_HOME"} & {*environment(tmp_path)}
+    assert environment(tmp_path / "gone", LD_LIBRARY_PATH="/site/lib")["LD_LIBRARY_PATH"] == "/site/lib"
 
 
 def test_ranks_end_where_the_job_does() -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from llmb.loader import Plugins, load_plugins
 from llmb.needs import HubAsset, Image, Needs, Venv
-from llmb.nemo.needs import TOKENIZER_FILES, needs, nemo_venv, versions
+from llmb.nemo.needs import OPTIONAL_FILES, TOKENIZER_FILES, needs, nemo_venv, versions
 from llmb.site import Site
 from llmb.workload import Workload
 
 IMAGE = Image(reference="nvcr.io/nvidia/nemo:25.04.01")
 SETTINGS = {"torch": "2.13.0", "transformers": "5.23.0"}
+TORCH = Venv(name="torch", requirements=("torch==2.13.0", "transformers==5.23.0"))
 
 
 def site(cluster_type: str = "slurm", *, container: bool = False, **settings: str) -> Site:
@@ -58,7 +59,9 @@ def test_run_ai_has_images_whatever_the_site_says(workloads: dict[str, Workload]
 def test_bare_metal_has_one_environment_for_all(plugins: Plugins, workloads: dict[str, Workload]) -> None:
     first, *others = asked(plugins, workloads, site())
     assert others == [first, first]
-    venv = only_venv(first)
+    venv, torch = first.needs
+    assert isinstance(venv, Venv)
+    assert torch == TORCH, "for the tiny sizes"
     assert (venv.name, venv.python) == ("nemo", "3.12")
     assert set(venv.requirements) >= {
         "nemo_toolkit[nlp]==2.3.1", "megatron-core==0.12.1", "nemo_run==0.4.0", "torch==2.7.0",
@@ -71,7 +74,7 @@ def test_bare_metal_has_one_environment_for_all(plugins: Plugins, workloads: dic
 def test_this_machine_has_the_torch_environment(plugins: Plugins, workloads: dict[str, Workload]) -> None:
     first, *others = asked(plugins, workloads, site("local"))
     assert others == [first, first]
-    assert only_venv(first) == Venv(name="torch", requirements=("torch==2.13.0", "transformers==5.23.0"))
+    assert only_venv(first) == TORCH
 
 
 def test_a_setting_chooses_another_version_of_one_package() -> None:
@@ -111,13 +114,23 @@ def test_tokenizers_only_when_asked_for(container: bool, workloads: dict[str, Wo
     assert assets("pretrain_llama3.1") == []
     assert assets("pretrain_llama3.1", tokenizer="null") == []
     assert assets("pretrain_llama3.1", tokenizer="hub") == [
-        HubAsset(repository=f"meta-llama/Llama-3.1-{size}", files=TOKENIZER_FILES, secret="HF_TOKEN")
+        HubAsset(
+            repository=f"meta-llama/Llama-3.1-{size}", files=TOKENIZER_FILES, optional=OPTIONAL_FILES, secret="HF_TOKEN"
+        )
         for size in ("8B", "70B", "405B")
     ]
     assert assets("pretrain_nemotronh", tokenizer="hub") == [
-        HubAsset(repository="nvidia/Nemotron-H-8B-Base-8K", files=TOKENIZER_FILES)
+        HubAsset(repository="nvidia/Nemotron-H-8B-Base-8K", files=TOKENIZER_FILES, optional=OPTIONAL_FILES)
     ]
     assert assets("pretrain_nemotron4", tokenizer="hub") == []
+
+
+def test_without_tiny_sizes_bare_metal_has_nemo_alone(workloads: dict[str, Workload]) -> None:
+    own = workloads["pretrain_nemotron4"]
+    sizes = {name: size for name, size in own.sizes.items() if size.nemo is not None}
+    found = needs(replace(own, sizes=sizes, default_size=next(iter(sizes))), site())
+    assert found is not None
+    assert only_venv(found).name == "nemo"
 
 
 def stranger(workloads: dict[str, Workload], **changes: Any) -> Workload:

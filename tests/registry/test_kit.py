@@ -69,3 +69,14 @@ def test_a_registry_ends_with_its_context(real: Callable[[Access], RealRegistry]
         assert process is not None
         assert process.poll() is None
     assert process.poll() is not None
+
+
+def test_a_registry_in_a_folder_used_before_has_its_own_address(
+    real: Callable[[Access], RealRegistry], tmp_path: Path
+) -> None:
+    real("open")  # skips where there is none
+    stale = 'msg="listening on 127.0.0.1:1"\n'
+    (tmp_path / "registry.log").write_text(stale)
+    with RealRegistry(tmp_path) as registry:
+        assert registry.host != "127.0.0.1:1"
+        assert registry.log.read_text().startswith(stale)

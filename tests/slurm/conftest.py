@@ -210,6 +210,7 @@ class Site:
 def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any) -> Site:
     (folder / "venv/bin").mkdir(parents=True)
     (folder / "venv/bin/python").symlink_to(sys.executable)
+    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n")  # nothing is lacking there
     slurm = {"container": "none", "gpu": {"partition": "gpu", "gres": 8}, **keys.pop("slurm", {})}
     names = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
     venv = keys.pop("venv", str(folder / "venv"))

@@ -213,7 +213,8 @@ def test_a_cancelled_run_is_retried_only_by_name(
     (run,) = runs()
     assert llmb("jobs", "retry", run.id).returncode == 2  # it runs
     assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: to be ended\n"
-    assert llmb("jobs", "retry", "--failed").stderr == "no run has failed\n"
+    said = llmb("jobs", "retry", "--failed").stderr
+    assert said == "note: 1 cancelled: name it to retry it\nno run has failed\n"
     assert llmb("jobs", "retry", run.id).returncode == 0
     assert runs()[0].attempt == 2
 
@@ -244,7 +245,7 @@ def test_cancelled_runs_are_said_and_can_be_left_out_of_the_results(
     done = llmb("results", "--format", "json")
     assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success", "Failed"]
     assert done.returncode == 3
-    assert done.stderr == "note: 1 cancelled run counted as failed; --exclude-cancelled leaves out\n"
+    assert done.stderr == "note: 1 cancelled run counted as failed; --exclude-cancelled leaves it out\n"
     done = llmb("results", "--exclude-cancelled", "--format", "json")
     assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"]
     assert (done.returncode, done.stderr) == (0, "note: 1 cancelled run left out\n")

@@ -100,10 +100,10 @@ def test_what_nobody_knows_is_no_end(
 def test_a_full_disk_is_a_refusal_that_nothing_ran_for(
     items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path, data: object, *, mode: int = 0) -> None:
+    def fail(path: Path, text: str, *, mode: int = 0, durable: bool = True) -> None:
         raise LlmbError("no space left")
 
-    monkeypatch.setattr(files, "write_json", fail)
+    monkeypatch.setattr(files, "write_text", fail)
     (refused,) = send(items(1), fake, config).refused
     assert str(refused.error) == "no space left"
     assert scheduler.jobs() == []

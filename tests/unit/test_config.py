@@ -352,10 +352,11 @@ def test_the_old_stage_path_is_an_error_that_names_the_new_one(where: str, place
     assert "LLMB_INSTALL" in (raised.value.hint or "")
 
 
-def test_the_old_stage_path_is_let_be_beside_the_new_one(places: Mapping[str, Path]) -> None:
+def test_the_old_stage_path_is_an_error_also_beside_the_new_one(places: Mapping[str, Path]) -> None:
     environ = {"STAGE_PATH": "/old", "LLMB_INSTALL": str(places["variable"])}
-    assert find_install(None, environ, places["deep"]) == places["variable"]
-    assert find_install(places["option"], {"STAGE_PATH": "/old"}, places["deep"]) == places["option"]
+    for option in (None, places["option"]):
+        with pytest.raises(UsageError, match="STAGE_PATH is no longer read"):
+            find_install(option, environ, places["deep"])
 
 
 def test_the_known_types_are_whole() -> None:

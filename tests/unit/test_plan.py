@@ -12,6 +12,7 @@ from llmb.config.schema import GpuTypeConfig, SlurmConfig, SlurmOptions, Workloa
 from llmb.errors import UsageError
 from llmb.job import JobRequest
 from llmb.plan import Extra, Plan, make_plan, place_of, resolve
+from llmb.switches import Switches
 from llmb.workload import Workload
 
 Workloads = dict[str, Workload]
@@ -148,6 +149,37 @@ def test_a_secret_is_refused_with_the_way_to_do_it(name: str, workloads: Workloa
         assert f"{name} looks like a secret" in fault.message
         assert "~/.config/llmb/secrets" in (fault.hint or "")
         assert "abc" not in f"{fault}{fault.hint}"
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "MASTER_ADDR", "LLMB_RUN_ID", "SLURM_NTASKS", "PATH", "1X"])
+def test_what_starts_the_ranks_is_not_for_a_list_to_set(name: str, workloads: Workloads) -> None:
+    found = plan(workloads, request(env={name: "1", "HF_TOKEN": "x"}, place="l:1"))
+    assert [fault.place for fault in found.faults] == ["l:1", "l:1"]
+    assert name in found.faults[0].message
+    assert found.faults[0].hint is not None
+    assert found.jobs == ()
+
+
+def test_a_scale_that_stands_twice_is_said(workloads: Workloads) -> None:
+    found = plan(workloads, request(scales=(16, 16, 32), place="l:1"))
+    assert len(found.jobs) == 3
+    assert found.warnings == ("l:1: scale 16 stands 2 times, and so do its jobs; repeats is for that",)
+
+
+@pytest.mark.parametrize(("ranks", "fault"), [("0-7", False), ("15", False), ("all", False), ("0-16", True)])
+def test_ranks_of_a_profile_are_ranks_of_the_job(ranks: str, fault: bool, workloads: Workloads) -> None:
+    found = plan(workloads, request(profile=True, switches=Switches(profile_ranks=ranks)))
+    assert bool(found.faults) == fault
+    assert all("a job of 16 GPUs has no rank 16" in one.message for one in found.faults)
+
+
+def test_no_more_ranks_on_a_node_than_gpus_are_asked_for(workloads: Workloads) -> None:
+    for args, faults in ({}, 1), ({"gres": "gpu:16"}, 0):
+        slurm = SlurmConfig(gres="h100:8", args=dict(args))
+        config = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=slurm)
+        found = plan(workloads, request(switches=Switches(gpus_per_node=16)), config=config)
+        assert len(found.faults) == faults
+        assert all("16 ranks on each node" in fault.message for fault in found.faults)
 
 
 @pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "MONKEY", "NCCL_IB_PKEY_INDEX", "KEYS"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from llmb import follow
 from llmb.clusters.base import Pace
 from llmb.config import ClusterConfig
+from llmb.config.schema import WorkloadConfig, WorkloadsConfig
 from llmb.errors import Fault, LlmbError, PreflightError
 from llmb.job import JobRequest
 from llmb.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
@@ -19,7 +21,7 @@ from llmb.plan import Plan, make_plan
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
-from llmb.submit import Prepared, check, prepare, preview, submit
+from llmb.submit import Prepared, check, prepare, preview, site_of, submit
 from llmb.workload import Workload
 
 
@@ -85,6 +87,16 @@ def items(workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugin
     found, faults = prepare(planned(workloads, config), plugins, config)
     assert not faults
     return found
+
+
+def test_a_hook_is_told_all_that_is_installed_for_its_workload(
+    workloads: dict[str, Workload], config: ClusterConfig
+) -> None:
+    venvs, assets = {"nemo": Path("/v/nemo"), "torch": Path("/v/torch")}, {"ana/model": Path("/a")}
+    own = WorkloadConfig(venv_path=Path("/v/nemo"), venvs=venvs, assets=assets)
+    config = replace(config, workloads=WorkloadsConfig(config={"nemotron-4": own}))
+    site = site_of(config, planned(workloads, config).jobs[0])
+    assert (site.venv, site.venvs, site.assets) == (Path("/v/nemo"), venvs, assets)
 
 
 def test_each_job_is_recorded_before_the_cluster_hears_of_it(items: list[Prepared], config: ClusterConfig) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.yamlfile import Document, load, parse
+from llmb.yamlfile import Again, Document, load, parse
 
 
 def faults(text: str) -> list[Fault]:
@@ -87,10 +87,11 @@ def test_a_key_may_stand_in_each_of_two_mappings() -> None:
     assert data("x: {a: 1}\ny: {a: 2}\n") == {"x": {"a": 1}, "y": {"a": 2}}
 
 
-def test_who_is_not_strict_gets_the_last_value_and_the_faults() -> None:
-    document = parse("a: 1\na: 2\n", name="f.yaml", strict=False)
-    assert document.data == {"a": 2}
-    assert [one.place for one in document.faults] == ["f.yaml:2"]
+def test_who_is_not_strict_gets_every_value_and_the_faults() -> None:
+    document = parse("a: {b: 1, b: 2}\na: 3\na: 4\n", name="f.yaml", strict=False)
+    assert document.data == {"a": {"b": 2}, Again(key="a", line=2): 3, Again(key="a", line=3): 4}
+    assert [one.place for one in document.faults] == ["f.yaml:1", "f.yaml:2", "f.yaml:3"]
+    assert document.place((Again(key="a", line=3),)) == "f.yaml:3"
 
 
 def test_a_merge_key_gives_defaults() -> None:

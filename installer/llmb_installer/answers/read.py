@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +22,21 @@ from llmb.workload import Workload
 from llmb.yamlfile import Document, KeyPath
 from llmb_installer.answers.layers import missing, with_layer
 from llmb_installer.answers.schema import AUTO, Answers
+from llmb_installer.images.settings import level_fault
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMES = "a name is of letters, digits and _, with no digit first"
 _SAMPLE = Answers(cluster_type="local", install=Path())
 
 
-def read_answers(document: Document, *, install: Path | None = None, known: Mapping[str, Workload]) -> Answers:
+def read_answers(
+    document: Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
+) -> Answers:
     """The answers in ``document`` with ``--install`` over them; the folder absolute, workloads by their keys.
 
-    A workload may be named with a size behind it: all its sizes are installed together. Raises InputFaults with every
+    A workload may be named with a size behind it: all its sizes are installed together. ``recorded`` answers may name
+    none, where all were removed. Raises InputFaults with every
     fault's place and cure; a missing key is one.
     """
     if install is not None:
@@ -36,10 +44,14 @@ def read_answers(document: Document, *, install: Path | None = None, known: Mapp
     absent = missing(document.data) if isinstance(document.data, dict) else []
     answers, faults = typed.read_in_part(Answers, document)
     faults = [fault for fault in faults if not any(_tells(fault, key) for key in absent)]
+    absent = [key for key in absent if not any(f"did you mean '{key}'?" in f"{fault}{fault.hint}" for fault in faults)]
     faults = [Fault(place=document.name, message=f"'{key}' is missing") for key in absent] + faults
     faults += [
         Fault(place=document.place(path), message=text, hint=cure) for path, text, cure in _wrong(answers, known)
     ]
+    if answers is not None and answers.workloads == () and not recorded:
+        hint = "name one, or leave the key out for all"
+        faults.append(Fault(place=document.place(("workloads",)), message="workloads is empty", hint=hint))
     if faults or answers is None:
         raise InputFaults(faults, hint=_HOW if absent else None)
     keys = answers.workloads and tuple(dict.fromkeys(_key(name, known) for name in answers.workloads))
@@ -67,18 +79,19 @@ def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[W
     """What is of the right type and yet cannot be: where, what, and the cure."""
     if answers is None:
         return
-    checks: Iterable[Callable[[Answers], Iterator[Wrong]]] = (_wrong_gpus, _wrong_places, _wrong_mix)
+    checks: Iterable[Callable[[Answers], Iterator[Wrong]]] = (_wrong_gpus, _wrong_places, _wrong_images, _wrong_mix)
     for check in checks:
         yield from check(answers)
-    if answers.workloads == ():
-        yield ("workloads",), "workloads is empty", "name one, or leave the key out for all"
     for index, name in enumerate(answers.workloads or ()):
         try:
             _key(name, known)
         except UsageError as error:
             yield ("workloads", index), error.message, error.hint
-    for name in filter(is_secret_name, answers.environment):
-        yield ("environment", name), f"environment.{name} looks like a secret", f"use {SECRETS_FILE}"
+    for name in answers.environment:
+        if is_secret_name(name):
+            yield ("environment", name), f"environment.{name} looks like a secret", f"use {SECRETS_FILE}"
+        elif not _VARIABLE.fullmatch(name):
+            yield ("environment", name), f"environment: '{name}' cannot be a variable's name", _NAMES
 
 
 def _wrong_gpus(answers: Answers) -> Iterator[Wrong]:
@@ -101,9 +114,30 @@ def _wrong_places(answers: Answers) -> Iterator[Wrong]:
             yield (key,), f"{key}: variables are not replaced in {folder}", "write the folder out"
         elif folder is not None and key != "install" and not folder.is_absolute():
             yield (key,), f"{key}: {folder} is not a full path", "begin it with / or ~"
+        elif folder is not None and key != "wheelhouse" and (file := _in_the_way(folder.expanduser())) is not None:
+            yield (key,), f"{key}: {folder} cannot be a folder: {file} is a file", "name another folder"
     for index, name in enumerate(answers.pass_environment):
         if is_secret_name(name):
             yield ("pass_environment", index), f"{name} looks like a secret", f"it is passed by name: {SECRETS_FILE}"
+        elif not _VARIABLE.fullmatch(name):
+            yield ("pass_environment", index), f"pass_environment: '{name}' cannot be a variable's name", _NAMES
+
+
+def _in_the_way(folder: Path) -> Path | None:
+    """The file where ``folder``, or one that it is in, would have to be."""
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        return None if there.is_dir() else there
+    except PermissionError:  # it is told when the folder is used
+        return None
+
+
+def _wrong_images(answers: Answers) -> Iterator[Wrong]:
+    images = answers.images
+    if images.processors is not None and images.processors < 1:
+        yield ("images", "processors"), f"images.processors: {images.processors} is less than 1", "leave it out for all"
+    if images.level is not None and (fault := level_fault(images.compression, images.level)) is not None:
+        yield ("images", "level"), f"images.level: {fault}", "leave it out for the usual one"
 
 
 def _wrong_mix(answers: Answers) -> Iterator[Wrong]:
@@ -113,6 +147,9 @@ def _wrong_mix(answers: Answers) -> Iterator[Wrong]:
             yield (section,), f"{section} is for cluster type {section}, and this one is {kind}", "leave it out"
     if answers.method != "here" and kind != "slurm":
         yield ("method",), f"method {answers.method} is for cluster type slurm", "leave it out, or write 'here'"
+    if kind == "local" and answers.node_architecture not in (AUTO, machine := platform.machine()):
+        text = f"node_architecture: a local installation is for this machine, and it is {machine}"
+        yield ("node_architecture",), text, "leave it out, or install on such a machine"
     if kind == "slurm" and answers.gpu_type == CPU and answers.uses_images:
         yield ("gpu_type",), "gpu_type cpu has no images", "add 'slurm: {container: none}'"
 

@@ -21,18 +21,17 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     import os
     from dataclasses import replace
 
-    from llmb.config import find_install, load_config
     from llmb.names import find_workload
     from llmb_installer import flow
+    from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import carry_out
 
-    folder = find_install(install, os.environ, Path.cwd())
+    folder = find_folder(install, os.environ, Path.cwd())
     offered = flow.known()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     asked = flow.recorded_answers(folder, offered)
     if asked.workloads is None:
-        config, _ = load_config(folder, os.environ)
-        asked = replace(asked, workloads=config.workloads.installed or ())
+        asked = replace(asked, workloads=config_of(folder, os.environ).workloads.installed or ())
     asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
     intent, notes = flow.intent_of(asked, offered)
     for note in notes:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from llmb_installer.options import FILE, FOLDER
 
 if TYPE_CHECKING:
-    from llmb_installer.images import BuildSettings
+    from llmb_installer.images import BuildSettings, ImageFacts
 
 
 @click.command("image")
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 @click.option("--keep-layers", is_flag=True, help="Leave the layers there.")
 @click.option("--keep-devices", "devices", is_flag=True, help="Keep device nodes: only root can unpack such an image.")
 @click.option("--insecure", "insecure", multiple=True, metavar="HOST", help="A registry that may be asked without TLS.")
+@click.option("--mirror", "mirrors", multiple=True, metavar="HOST=HOST/PATH", help="A registry to ask in its place.")
 @click.option("--ca-bundle", type=FILE, help="Certificates to trust besides the system's.")
 def command(
     reference: str, output: Path | None, arch: str | None, install: Path | None, check: bool, update: bool,
-    insecure: tuple[str, ...], ca_bundle: Path | None, **given: Any,
+    insecure: tuple[str, ...], mirrors: tuple[str, ...], ca_bundle: Path | None, **given: Any,
 ) -> None:  # fmt: skip
     """Build the container image REF as a squashfs file for enroot and pyxis.
 
@@ -53,13 +55,40 @@ def command(
     from llmb_installer import images
     from llmb_installer.registry import RegistrySettings
 
+    _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
-    registry = RegistrySettings(insecure_registries=insecure, ca_bundle=ca_bundle)
+    registry = RegistrySettings(
+        insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), ca_bundle=ca_bundle
+    )  # fmt: skip
     settings = images.BuildSettings(registry=registry, **given)
     if check:
         _check(reference, architecture, target, settings)
     else:
         _build(reference, architecture, target, settings, update)
+
+
+def _require(arch: str | None, given: Mapping[str, Any]) -> None:
+    """Raises UsageError for what no machine or compression has."""
+    from llmb.errors import UsageError
+    from llmb_installer.answers import ARCHITECTURES
+    from llmb_installer.images.settings import level_fault
+    from llmb_installer.registry.manifests import architecture_name
+
+    if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
+        raise UsageError(f"--arch {arch} is not known", hint=f"one of {', '.join(ARCHITECTURES)}")
+    level = given["level"]
+    if level is not None and (fault := level_fault(given["compression"], level)) is not None:
+        raise UsageError(f"--level: {fault}", hint="leave it out for the usual one")
+
+
+def _mirror(text: str) -> tuple[str, str]:
+    """The registry of ``HOST=HOST/PATH`` and its mirror. Raises UsageError."""
+    from llmb.errors import UsageError
+
+    registry, _, mirror = text.partition("=")
+    if not registry or not mirror:
+        raise UsageError(f"--mirror {text} names no mirror", hint="as in --mirror docker.io=mirror.example.org/hub")
+    return registry, mirror
 
 
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
@@ -89,15 +118,27 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     from llmb_installer.images.show import shown
     from llmb_installer.registry.room import size
 
-    log = target.with_name(f".{target.name}.log")
+    log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:
         facts = images.build(
             reference, architecture, target, settings, environ=os.environ, home=Path.home(), progress=progress,
             log=log, update=update,
         )  # fmt: skip
     log.unlink(missing_ok=True)
+    there = "; it was there already" if facts == before else ""
     told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    click.echo(f"{target}: {size(facts.size)}, {facts.architecture or 'architecture unknown'}, {told}")
+    click.echo(f"{target}: {size(facts.size)}, {facts.architecture or 'architecture unknown'}, {told}{there}")
+
+
+def _facts(target: Path) -> ImageFacts | None:
+    """What is recorded of the image at ``target`` before anything is done."""
+    from llmb.errors import LlmbError
+    from llmb_installer import images
+
+    try:
+        return images.read_facts(target)
+    except LlmbError:  # a damaged record is written anew
+        return None
 
 
 def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:

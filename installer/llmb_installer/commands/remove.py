@@ -4,16 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from llmb_installer.options import DRY_RUN, INSTALLED, YES
-
-if TYPE_CHECKING:
-    from llmb_installer.answers import Answers
-    from llmb_installer.flow import Known
-    from llmb_installer.plan import Intent
 
 
 @click.command("remove")
@@ -26,27 +20,28 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     import os
     from dataclasses import replace
 
-    from llmb.config import find_install, load_config
     from llmb.errors import UsageError
     from llmb.names import find_workload
     from llmb_installer import flow, record, remove
+    from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import ask
 
-    folder = find_install(install, os.environ, Path.cwd())
+    folder = find_folder(install, os.environ, Path.cwd())
     offered = flow.known()
-    config, _ = load_config(folder, os.environ)
+    config = config_of(folder, os.environ)
     found = record.load(folder)
     there = {*(config.workloads.installed or ()), *(key for done in found.steps.values() for key in done.workloads)}
-    keys = [find_workload(name, sorted(there)) for name in workloads]
-    if not keys:
-        raise UsageError("nothing is installed there")
+    keys = [find_workload(name, sorted({*there, *offered.workloads})) for name in workloads]
+    if absent := [key for key in keys if key not in there]:
+        told = f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed in {folder}"
+        raise UsageError(told, hint=f"installed: {', '.join(sorted(there)) or 'nothing'}")
     asked = flow.recorded_answers(folder, offered)
     staying = tuple(key for key in config.workloads.installed or () if key not in keys)
-    asked = replace(asked, workloads=staying or None)
+    asked = replace(asked, workloads=staying)
     removal = remove.plan_removal(found, keys)
-    click.echo(f"Taken out of {folder}: {', '.join(keys)}")
+    click.echo(f"To be taken out of {folder}: {', '.join(keys)}")
     for key in removal.steps:
-        click.echo(f"  {key}: removed, no other workload uses it")
+        click.echo(f"  {key}: will be removed, no other workload uses it")
     for key in removal.kept:
         users = [user for user in found.steps[key].workloads if user not in keys] or ["what was submitted before"]
         click.echo(f"  {key}: stays, for {', '.join(users)}")
@@ -55,19 +50,6 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
         return
     if not yes:
         ask()
-    remove.remove(_staying(asked, offered), asked, keys)
+    removed = remove.remove(flow.intent_of(asked, offered)[0], asked, keys)
+    click.echo(f"Taken out: {', '.join([*keys, *removed.steps])}")
     click.echo(f"Installed now: {', '.join(staying) or 'nothing'}")
-
-
-def _staying(asked: Answers, offered: Known) -> Intent:
-    """What stays installed."""
-    from dataclasses import replace
-
-    from llmb_installer import flow
-    from llmb_installer.place import settle, site_of
-    from llmb_installer.plan import Intent
-
-    if asked.workloads:
-        return flow.intent_of(asked, offered)[0]
-    answers, _ = settle(replace(asked, workloads=None))
-    return Intent(answers=answers, asked=asked, site=site_of(answers, answers.gpu_type), workloads=(), steps=())

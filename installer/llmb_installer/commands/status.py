@@ -17,12 +17,12 @@ def command(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
     import os
 
-    from llmb.config import find_install, load_config
     from llmb.tables import to_json
     from llmb_installer import record, show
+    from llmb_installer.folder import config_of, find_folder
 
-    folder = find_install(install, os.environ, Path.cwd())
-    config, _ = load_config(folder, os.environ)
+    folder = find_folder(install, os.environ, Path.cwd())
+    config = config_of(folder, os.environ)
     found = record.load(folder)
     installed = config.workloads.installed or ()
     if fmt == "json":
@@ -36,3 +36,5 @@ def command(install: Path | None, fmt: str) -> None:
     click.echo(f"workloads: {', '.join(installed or ('none named',))}")
     for line in show.steps_text(folder, found):
         click.echo(line)
+    if not all(row["there"] for row in show.rows(folder, found)):
+        click.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)

@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb import yamlfile
 from llmb.config import load_config
 from llmb.loader import load_plugins
+from llmb.workload import Workload
+from llmb_installer.answers import read_answers
+from llmb_installer.detect.installed import Installed
 from llmb_installer.detect.look import Detected
 from llmb_installer.doctor import folders, machine, registries, runai, slurm
 from llmb_installer.doctor.finding import Finding
+from llmb_installer.record import answers_path
+from llmb_installer.registry import RegistrySettings
+from llmb_installer.steps.image import registry_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,17 @@ def examine(
     ]
     if ask_registries:
         there = config.install.node_architecture if config is not None else detected.machine.architecture
-        found += registries.findings(load_plugins().workloads(), there, environ, detected.home)
+        workloads = load_plugins().workloads()
+        settings = _registry_settings(detected.installed, workloads)
+        found += registries.findings(workloads, there, environ, detected.home, settings)
     return Examination(
         cluster_type=kind, install=detected.installed.path if detected.installed else None, findings=tuple(found)
     )
+
+
+def _registry_settings(installed: Installed | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:
+    """What the answers that the installation was made by say of registries. Raises InputFaults."""
+    path = answers_path(installed.path) if installed is not None else None
+    if installed is None or path is None or not path.is_file():
+        return None
+    return registry_settings(read_answers(yamlfile.load(path), install=installed.path, known=workloads).images)

@@ -6,23 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llmb.errors import LlmbError
+from llmb.errors import PreflightError
 from llmb.workload import Workload
 from llmb_installer.doctor.finding import RUNAI, SLURM, Finding
-from llmb_installer.registry.preflight import check_image
+from llmb_installer.registry import RegistrySettings, check_images
 
 
 def findings(
-    workloads: Mapping[str, Workload], architecture: str, environ: Mapping[str, str], home: Path
-) -> Iterator[Finding]:
-    """Ask for each image that a workload names, in its registry."""
-    for image in dict.fromkeys(workload.image for workload in workloads.values() if workload.image):
-        try:
-            found = check_image(image, architecture, environ=environ, home=home)
-        except LlmbError as error:
+    workloads: Mapping[str, Workload], architecture: str, environ: Mapping[str, str], home: Path,
+    settings: RegistrySettings | None = None,
+) -> Iterator[Finding]:  # fmt: skip
+    """Ask for all images that workloads name, as an installation asks; either all are there, or what is wrong."""
+    images = list(dict.fromkeys(workload.image for workload in workloads.values() if workload.image))
+    wanted = [(image, architecture) for image in images]
+    try:
+        checked = check_images(wanted, environ=environ, home=home, settings=settings)
+    except PreflightError as error:
+        for fault in error.faults:
             yield Finding(
-                check=f"image {image}", state="missing", found=error.message, needed_by=(SLURM, RUNAI), cure=error.hint
+                check="images", state="missing", found=fault.message, needed_by=(SLURM, RUNAI), cure=fault.hint
             )
-            continue
+        return
+    for image, found in zip(images, checked, strict=True):
         said = f"there for {architecture}, {found.compressed_bytes / 1e9:.1f} GB to fetch"
         yield Finding(check=f"image {image}", state="ok", found=said, needed_by=(SLURM, RUNAI))

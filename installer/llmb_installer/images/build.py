@@ -94,7 +94,8 @@ def _build(
         if builder == "stream":
             devices = build_stream(registry, manifest, part, folder, settings, progress, log)
         else:
-            progress.say(f"enroot import writes {target}")
+            where = ", through srun on a node" if settings.via == "srun" else ""
+            progress.say(f"enroot import writes {target}{where}")
             place = place_of(manifest.reference.registry, settings.registry)
             plain = may_be_plain(place.host, settings.registry)
             own = folder if settings.cache is not None else None

@@ -13,6 +13,7 @@ from llmb.errors import LlmbError
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of, node_name
 from llmb_installer.images.settings import BuildSettings
+from llmb_installer.registry.place import mirrored
 from llmb_installer.registry.reference import DOCKER_HUB, Reference
 
 _TAIL = 8  # lines of its output that an error shows
@@ -36,7 +37,8 @@ def uri(reference: Reference) -> str:
 
 def import_argv(reference: Reference, architecture: str, part: Path, settings: BuildSettings) -> list[str]:
     """The command; without ``-a`` enroot would take the architecture of the host that it runs on."""
-    argv = ["enroot", "import", "-a", node_name(architecture), "-o", str(part), uri(reference)]
+    image = uri(mirrored(reference, settings.registry))
+    argv = ["enroot", "import", "-a", node_name(architecture), "-o", str(part), image]
     if settings.via == "srun":
         return ["srun", "--nodes=1", "--ntasks=1", "--job-name=llmb-image", *settings.srun_args, *argv]
     return argv
@@ -74,6 +76,8 @@ def build_enroot(
     told = _tail(log.read_bytes()[start:].decode("utf-8", "replace"))
     if code != 0:
         hint = f"all of its output: {log}; enroot takes credentials from ~/.config/enroot/.credentials alone"
+        if settings.via == "srun" and re.search(r"^\s*srun: ", told, re.MULTILINE):
+            hint = f"srun says so: sinfo tells whether Slurm answers, --srun-arg names a partition; all output: {log}"
         raise LlmbError(f"enroot import ended with exit code {code}:\n{told}", hint=hint)
     fault = whole.superblock_fault(part)
     if fault is not None:

@@ -41,7 +41,8 @@ def squash_fault(settings: BuildSettings) -> LlmbError | None:
             squash(Path(folder) / "empty", settings, Attributes(), log, lambda write: write(_EMPTY_TAR))
         except LlmbError as error:
             told = f"{program} cannot build with {' '.join(settings.options)}:\n{error.message}"
-            return LlmbError(told, hint=f"set another compression: gzip is everywhere; or {_GET}")
+            level = "set another level, or none; or " if settings.level is not None else ""
+            return LlmbError(told, hint=f"{level}set another compression: gzip is everywhere; or {_GET}")
     return None
 
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from llmb_installer.registry.reference import DOCKER_HUB
+from llmb_installer.registry.reference import DOCKER_HUB, Reference
 from llmb_installer.registry.settings import RegistrySettings
 
 _HUB_HOST = "registry-1.docker.io"
@@ -29,6 +29,14 @@ def place_of(registry: str, settings: RegistrySettings) -> Place:
         return Place(registry=registry, host=_HUB_HOST if registry == DOCKER_HUB else registry)
     host, _, path = mirror.partition("://")[2].partition("/") if "://" in mirror else mirror.partition("/")
     return Place(registry=host, host=host, prefix=f"{path.strip('/')}/" if path.strip("/") else "")
+
+
+def mirrored(reference: Reference, settings: RegistrySettings) -> Reference:
+    """The image under its name at the mirror; ``reference`` itself where its registry has none."""
+    if reference.registry not in settings.registry_mirrors:
+        return reference
+    place = place_of(reference.registry, settings)
+    return replace(reference, registry=place.host, repository=f"{place.prefix}{reference.repository}")
 
 
 def may_be_plain(host: str, settings: RegistrySettings) -> bool:

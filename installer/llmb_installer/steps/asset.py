@@ -41,7 +41,7 @@ class AssetStep(Step):
         from llmb_installer.hub import Hub
 
         with Hub(self.need, context) as hub:
-            total = sum(hub.look(name).size for name in self.need.files)
+            total = sum(file.size for file in hub.look_all().values())
         return Estimate(fetch=total, disk=total)
 
     def build(self, context: Context) -> Facts:
@@ -51,7 +51,7 @@ class AssetStep(Step):
         part = self.path.with_name(f".{self.path.name}.part")
         part.mkdir(parents=True, exist_ok=True)
         with Hub(self.need, context) as hub:
-            found = {name: hub.look(name) for name in self.need.files}
+            found = hub.look_all()
             context.progress.total(sum(file.size for file in found.values()))
             for name, file in found.items():
                 hub.fetch(file, part / name)
@@ -59,7 +59,7 @@ class AssetStep(Step):
         part.rename(self.path)
         return {
             "folder": str(self.path), "commit": next((file.commit for file in found.values()), ""),
-            "files": {name: _sha256(self.path / name) for name in self.need.files},
+            "files": {name: _sha256(self.path / name) for name in found},
         }  # fmt: skip
 
 

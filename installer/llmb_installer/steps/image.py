@@ -68,7 +68,7 @@ class ImageStep(Step):
         if self.target is None:
             checked = registry.check_image(
                 self.reference, self.architecture, environ=context.environ, home=context.home,
-                settings=_registries(self.settings),
+                settings=registry_settings(self.settings),
             )  # fmt: skip
             return {"reference": self.reference, "digest": checked.manifest.digest}
         facts = images.build(
@@ -87,7 +87,7 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
         found = registry.check_images(
-            wanted, environ=context.environ, home=context.home, settings=_registries(steps[0].settings)
+            wanted, environ=context.environ, home=context.home, settings=registry_settings(steps[0].settings)
         )
     except PreflightError as error:
         return [], error.faults
@@ -119,11 +119,12 @@ def _build_settings(step: ImageStep) -> images.BuildSettings:
     return images.BuildSettings(
         builder=chosen.builder, via="here" if step.srun is None else "srun", srun_args=step.srun or (),
         compression=chosen.compression, level=chosen.level, processors=chosen.processors,
-        keep_layers=chosen.keep_layers, registry=_registries(chosen),
+        keep_layers=chosen.keep_layers, registry=registry_settings(chosen),
     )  # fmt: skip
 
 
-def _registries(chosen: ImageAnswers) -> registry.RegistrySettings:
+def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
+    """What the answers say of registries."""
     from llmb_installer import registry
 
     return registry.RegistrySettings(

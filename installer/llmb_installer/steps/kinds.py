@@ -24,9 +24,9 @@ def kind_of(key: str) -> tuple[Kind, str]:
 
 
 def is_there(key: str, done: StepRecord, install: Path) -> bool:
-    """Whether what the recorded step made is still there, by a glance."""
+    """Whether what the recorded step made is still there, by a glance; not when it was found damaged."""
     kind, name = kind_of(key)
-    return kind.is_there(name, done.facts, install)
+    return not done.damaged and kind.is_there(name, done.facts, install)
 
 
 def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:

@@ -52,8 +52,9 @@ def add_workload(
         after = tuple(own) if isinstance(step, TaskStep) else ()
         other = found.get(step.key, step)
         if other.digest != step.digest:
-            users = ", ".join(other.workloads)
-            message = f"{workload} and {users} need different things under one name, '{step.key}'"
+            users = " and ".join(dict.fromkeys([workload, *other.workloads]))
+            several = "needs" if users == workload else "need"
+            message = f"{users} {several} different things under one name, '{step.key}'"
             raise LlmbError(message, hint="install them into folders of their own, or tell the plugins' makers")
         found[step.key] = replace(
             other, workloads=(*other.workloads, workload), after=tuple(dict.fromkeys([*other.after, *after]))
@@ -85,7 +86,8 @@ def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> Venv
     if "/" in need.name or need.name.startswith("."):
         raise LlmbError(f"{workload}: '{need.name}' cannot be a folder's name", hint="tell the plugin's maker")
     index, cpu_index = answers.torch_index, answers.torch_cpu_index
-    without_gpu = cpu_index is not None and index is None and site.gpu_type == CPU
+    all_cpu = all(cluster_of(answers, CPU).rows_for(name) == CPU for name in (site.gpu_type, *answers.gpu_types))
+    without_gpu = cpu_index is not None and index is None and all_cpu
     return VenvStep(
         need=need,
         folder=site.install / "venvs" / need.name,

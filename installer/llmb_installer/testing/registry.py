@@ -63,8 +63,9 @@ class RealRegistry:
                 self.certificate = make_certificate(self.folder)
                 self.tokens = stack.enter_context(TokenServer(self.certificate, {USER: PASSWORD}))
             files.write_text(self.folder / "config.yml", self._settings())
+            before = self.log.stat().st_size if self.log.exists() else 0
             self.process = stack.enter_context(self._started())
-            self.host = self._listening(self.process)
+            self.host = self._listening(self.process, before)
             self._stack = stack.pop_all()
         return self
 
@@ -139,12 +140,15 @@ class RealRegistry:
         """What it tells, a line for each request."""
         return self.folder / "registry.log"
 
-    def _listening(self, process: shell.Popen[bytes]) -> str:
-        """The address that it took, which its log tells. Raises LlmbError with the log when it ends instead."""
+    def _listening(self, process: shell.Popen[bytes], before: int) -> str:
+        """The address that it took, as its log tells behind the ``before`` bytes of earlier ones.
+
+        Raises LlmbError with the log when it ends instead.
+        """
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
-            if found := re.search(r"listening on (127\.0\.0\.1:\d+)", self.log.read_text()):
-                return found[1]
+            if found := re.search(rb"listening on (127\.0\.0\.1:\d+)", self.log.read_bytes()[before:]):
+                return found[1].decode()
             time.sleep(0.02)
         raise LlmbError(f"docker-registry does not start:\n{self.log.read_text()}")
 

@@ -7,6 +7,7 @@ one that fails leaves the environment in use as it was.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -25,8 +26,21 @@ def used(link: Path) -> str | None:
     return link.readlink().name if link.is_symlink() else None
 
 
+def require_ours(link: Path) -> None:
+    """Raises LlmbError where ``link`` is a file, a folder, or a link to somewhere else: that is the user's."""
+    if not os.path.lexists(link) or _is_ours(link):
+        return
+    what = "a link to another place" if link.is_symlink() else "a folder" if link.is_dir() else "a file"
+    raise LlmbError(f"{link} is {what} that llmb-install has not made", hint="move it away")
+
+
+def _is_ours(link: Path) -> bool:
+    return link.is_symlink() and re.fullmatch(rf"\.{re.escape(link.name)}\.[0-9a-f]{{8}}", str(link.readlink())) is not None
+
+
 def switch(link: Path, folder: Path) -> None:
-    """Let ``link`` lead to ``folder``, in one step. Raises LlmbError."""
+    """Let ``link`` lead to ``folder``, in one step. Raises LlmbError, also for what is no link of ours."""
+    require_ours(link)
     new = link.with_name(f"{folder.name}.link")
     try:
         new.symlink_to(folder.name)

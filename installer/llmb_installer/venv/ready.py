@@ -11,7 +11,7 @@ from llmb.errors import LlmbError
 from llmb_installer.calls import Commands
 from llmb_installer.steps.base import Context, Estimate
 from llmb_installer.steps.venv import VenvStep
-from llmb_installer.venv import interpreter, pipconf, sizes, tools
+from llmb_installer.venv import interpreter, pipconf, place, sizes, tools
 from llmb_installer.venv.interpreter import Python
 
 
@@ -22,6 +22,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
     """
     if not re.fullmatch(r"\w[\w.-]*", step.name):
         raise LlmbError(f"'{step.name}' cannot be a folder's name", hint="tell the plugin's maker")
+    place.require_ours(step.folder)
     if step.wheelhouse is not None and not step.wheelhouse.is_dir():
         raise LlmbError(f"the wheelhouse {step.wheelhouse} is not a folder", hint="pip download -d DIR fills one")
     here = context.runner.where == "here"
@@ -64,7 +65,7 @@ def _check_architecture(step: VenvStep, *, here: bool) -> None:
     own = platform.machine()
     if here and step.architecture != own:
         message = f"the nodes are {step.architecture} and this machine is {own}: their environment cannot be made here"
-        hint = "set 'method: srun' or 'method: sbatch' in the answers, so that it is made on a node"
+        hint = f"on Slurm, 'method: srun' in the answers makes it on a node; else install on a machine that is {step.architecture}"
         raise LlmbError(message, hint=hint)
 
 

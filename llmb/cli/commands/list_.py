@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ def command(context: Context, workload: str | None, published: bool, check: bool
     from llmb import listing
     from llmb.names import find_workload
 
+    _notice_install()
     key = None if workload is None else find_workload(workload, list(context.workloads))
     if published or check:
         _print_published(context, [key] if key else list(context.workloads), check, fmt)
@@ -33,6 +35,20 @@ def command(context: Context, workload: str | None, published: bool, check: bool
         _print(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
     else:
         _print(listing.ROWS, listing.configurations(context.workloads[key]), fmt)
+
+
+def _notice_install() -> None:
+    """Say so where LLMB_INSTALL names no install directory: this command needs none, the next one will."""
+    import os
+
+    from llmb.config import find_install
+    from llmb.errors import UsageError
+
+    if os.environ.get("LLMB_INSTALL"):
+        try:
+            find_install(None, {"LLMB_INSTALL": os.environ["LLMB_INSTALL"]}, Path.cwd())
+        except UsageError as error:
+            say(f"warning: {error.message}")
 
 
 def _print_published(context: Context, keys: Sequence[str], check: bool, fmt: str) -> None:

@@ -41,7 +41,7 @@ def command(
     chosen = parse_window(window) if window is not None else None
     logs = last_attempts(find_logs(folder))
     if not logs:
-        hint = "name the folder that holds them: llmb-run parse DIR"
+        hint = "name the folder that holds them: llmb-run parse DIR; a log of another name is read once it is called so"
         raise UsageError(f"there is no training log (log-*.out or log-*.out.gz) below {folder}", hint=hint)
     results = results_of_files(context, logs, chosen, gpu_type)
     return print_report(judged(context, results, reference), fmt, full_names=full_names)

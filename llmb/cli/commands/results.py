@@ -53,6 +53,7 @@ def command(
     if cancelled := {run.id for run in found if was_cancelled(run)}:
         if exclude_cancelled:
             results = [result for result in results if result.run not in cancelled]
-        done = "left out" if exclude_cancelled else "counted as failed; --exclude-cancelled leaves out"
+        them = "it" if len(cancelled) == 1 else "them"
+        done = "left out" if exclude_cancelled else f"counted as failed; --exclude-cancelled leaves {them} out"
         say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
     return print_report(judged(context, results, reference), fmt, full_names=full_names)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -28,14 +29,25 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
     options; those that are used are said.
     """
     from llmb.cli import direct, submission
-    from llmb.errors import UsageError
+    from llmb.errors import Fault, InputFaults, UsageError
     from llmb.job import JobList, JobRequest
 
     source = click.core.ParameterSource.COMMANDLINE
     given = {name for name in flags if click_context.get_parameter_source(name) is source}
     given |= {name for name, _, _ in (item.partition("=") for item in flags["params"])}
-    found = direct.read_variables(flags, given, os.environ)
+    faults: list[Fault] = []
+    found = direct.Direct(flags=flags, used={}, said=())
+    try:
+        found = direct.read_variables(flags, given, os.environ)
+    except InputFaults as error:
+        faults += error.faults
     flags = found.flags
+    try:
+        how = submission.Options.from_flags(flags)
+    except UsageError as error:
+        faults += direct.name_variables(error, found.used, {}).faults
+    if faults:
+        raise InputFaults(faults)
     for text in found.said:
         say(f"note: {text}")
     if flags["scale"] is None:
@@ -51,9 +63,10 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
     )
     flags["gpu_type"] = flags["gpu_type"] or _only_gpu_type(context, request)
     try:
-        return submission.run(context, JobList(requests=(request,)), submission.Options.from_flags(flags))
+        return submission.run(context, JobList(requests=(request,)), replace(how, gpu_type=flags["gpu_type"]))
     except UsageError as error:
-        raise direct.name_variables(error, found.used) from error
+        words = dict(item.split("=", 1) for item in flags["params"])
+        raise direct.name_variables(error, found.used, words) from error
 
 
 def _only_gpu_type(context: Context, request: Any) -> str | None:

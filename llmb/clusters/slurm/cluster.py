@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from llmb.runs.record import RunRecord
 from llmb.state import JobState
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
+
+_staging = threading.Lock()  # the first of the jobs under way stages for the others
 
 
 def create(config: ClusterConfig) -> SlurmCluster:
@@ -67,8 +70,7 @@ class SlurmCluster:
         """
         if (job_id := rundir.read(run).job_id) is not None:
             return job_id
-        if not Path(self._setting.programs).is_dir():  # else reading all programs for each job costs more than the job
-            programs.stage(self.config.llmb_install)
+        self._stage()
         values = secrets.find(run.launch.secrets, self.client.environ)
         argv = ["sbatch", "--parsable", str(run.script)]
         try:
@@ -82,6 +84,12 @@ class SlurmCluster:
         if is_silence(done.err):
             raise UnclearError(f"Slurm does not answer: {said}", hint="llmb-run jobs reconcile, once it does")
         raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))
+
+    def _stage(self) -> None:
+        """Stage the programs, once: reading all of them for each job costs more than the job."""
+        with _staging:
+            if not Path(self._setting.programs).is_dir():
+                programs.stage(self.config.llmb_install)
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
         """The ids of those of these runs that have come to Slurm. Raises LlmbError where it does not answer."""

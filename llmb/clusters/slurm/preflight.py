@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from llmb.clusters import checks
@@ -34,7 +35,8 @@ def knows_segment(client: Client, config: ClusterConfig) -> bool:
 
 def check(launches: Sequence[Launch], setting: Setting, client: Client, digest: str) -> list[Fault]:
     """Every fault of these launches and of this place."""
-    faults = [fault for launch in launches for fault in _own_faults(launch, setting)]
+    # Repeats of a job stand side by side and lack the same.
+    faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting)]
     faults += checks.faults_of_secrets(launches, client.environ)
     faults += checks.faults_of_place(setting.config, digest, launches)
     faults += _slurm_faults(launches, setting, client)

@@ -165,7 +165,7 @@ def test_from_an_empty_folder_to_an_installation(
     assert inside.ends() == 0
     leaving = terminal(program, "--install", install, **pip)
     leaving.chooses("What shall be done?", "remove").reads("Which to remove?", SPACE, ENTER)
-    leaving.reads("Taken out of").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
+    leaving.reads("To be taken out of").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert "pretrain_llama3.1" not in config["workloads"]["installed"]

@@ -79,6 +79,18 @@ fi
 (( LLMB_LOCAL_RANK % 4 )) ||
     echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
 exec "$@"' _ \
+    bash -c 'llmb_venv=$1
+shift
+for llmb_nvidia in "$llmb_venv"/lib/python3*/site-packages/nvidia; do
+    llmb_found=
+    for llmb_folder in "$llmb_nvidia"/*/lib; do
+        [[ ! -d $llmb_folder ]] || llmb_found+=${llmb_found:+:}$llmb_folder
+    done
+    [[ -n $llmb_found ]] || continue
+    export LD_LIBRARY_PATH=$llmb_found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    [[ -n ${CUDA_HOME:-}${CUDA_PATH:-} || -d /usr/local/cuda ]] || export CUDA_HOME=$llmb_nvidia
+done
+exec "$@"' _ /lustre/llmb/venvs/torch \
     /lustre/llmb/venvs/torch/bin/python -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_log" 2>&1
 llmb_code=$?
 if (( llmb_code != 0 )); then

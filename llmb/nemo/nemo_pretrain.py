@@ -77,9 +77,6 @@ def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
         return (bound,)
     ranks = job.switches.profile_ranks or PROFILE_RANKS
     profiled = wrappers.profiled_ranks(ranks, job.scale)
-    if not profiled:
-        message = f"{job.experiment_name}: it has no rank of those to profile, {ranks}"
-        raise UsageError(message, hint=f"take ranks below {job.scale}, or all")
     sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
     return bound, wrappers.nsight(ranks, sampling, slurm=site.cluster_type == "slurm")
 

@@ -21,22 +21,15 @@ from llmb import files, programs
 from llmb.clusters.slurm.client import Client
 from llmb.clusters.slurm.cluster import SlurmCluster
 from llmb.config import ClusterConfig, load_config
-from llmb.job import Job
 from llmb.launch import Launch, Program
-from llmb.model import ModelShape
 from llmb.process import ProcessId
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import ENDS, JobState
+from llmb.testing.job import SMALLEST_JOB
 from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
-MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
-JOB = Job(
-    workload="w", model_size="tiny", dtype="fp32", gpu_type="h100", scale=1, repeat=1, profile=False, env={}, tp=1,
-    pp=1, cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1,
-    gpus_per_node=1, time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
-)  # fmt: skip
 
 
 def _need(*, accounting: bool) -> None:
@@ -132,7 +125,7 @@ class Site:
         now = time.time()
         stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
         run = RunRecord(
-            id=stamp.id, created=now, llmb_version="0", cluster_type="slurm", directory=stamp.path, job=JOB,
+            id=stamp.id, created=now, llmb_version="0", cluster_type="slurm", directory=stamp.path, job=SMALLEST_JOB,
             launch=launch, script_name="launch", submitter=ProcessId.current(),
         )  # fmt: skip
         record.save(run)

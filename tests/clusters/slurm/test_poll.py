@@ -13,20 +13,12 @@ import pytest
 from llmb.clusters.slurm.client import Client, SilentError, is_silence, last_line, portions
 from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
 from llmb.errors import LlmbError
-from llmb.job import Job
 from llmb.launch import Launch, Program
-from llmb.model import ModelShape
 from llmb.process import ProcessId
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.state import JobState
-
-MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
-JOB = Job(
-    workload="w", model_size="tiny", dtype="fp32", gpu_type="h100", scale=1, repeat=1, profile=False, env={}, tp=1,
-    pp=1, cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1,
-    gpus_per_node=1, time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
-)  # fmt: skip
+from llmb.testing.job import SMALLEST_JOB
 
 
 class Slurm:
@@ -73,8 +65,8 @@ def run(tmp_path: Path) -> RunRecord:
     (directory / "job").mkdir(parents=True)
     launch = Launch(name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"))
     return RunRecord(
-        id="r1", created=time.time() - 600, llmb_version="0", cluster_type="slurm", directory=directory, job=JOB,
-        launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id="7",
+        id="r1", created=time.time() - 600, llmb_version="0", cluster_type="slurm", directory=directory,
+        job=SMALLEST_JOB, launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id="7",
     )  # fmt: skip
 
 

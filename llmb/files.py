@@ -52,10 +52,24 @@ def create_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = Tru
         _discard(part)
 
 
-def overwrite_start(path: Path, text: str) -> None:
-    """Write a few characters over the first ones of ``path``, in one go and in place; nothing where it is gone."""
-    with contextlib.suppress(OSError), path.open("r+b", buffering=0) as stream:
-        stream.write(text.encode())
+def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) -> bool:
+    """Write a few characters into ``path`` from byte ``at``, in one go and in place; False where it is gone.
+
+    Also False, with nothing written, where the file does not hold ``over`` there, or that is not as long as ``text``.
+    """
+    new, old = text.encode(), None if over is None else over.encode()
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if old is not None and (len(old) != len(new) or os.pread(descriptor, len(old), at) != old):
+            return False
+        return os.pwrite(descriptor, new, at) == len(new)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:

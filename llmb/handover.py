@@ -59,7 +59,7 @@ def hand_over(run: RunRecord, cluster: Cluster) -> Handed:
     A run that is refused has come to its end with that reason. One of which nobody knows is left for ``reconcile``.
     """
     try:
-        files.write_text(run.script, cluster.render(run.launch, run.stamp))
+        files.write_text(run.script, cluster.render(run.launch, run.stamp), durable=False)  # else rendered again
         scheduler_id = cluster.submit(run)
     except UnclearError as error:
         found = _found(run, cluster)
@@ -75,7 +75,7 @@ def keep_id(run: RunRecord, scheduler_id: str) -> Handed:
     """Keep the scheduler's id in the record; where that fails, on a full disk, the run is found again later."""
     sent = run.submitted(scheduler_id)
     with contextlib.suppress(LlmbError):
-        record.save(sent)
+        record.save_scheduler_id(sent)
     return Handed(run=sent)
 
 

@@ -106,7 +106,7 @@ def hold(
     finally:
         _heart.discard(mine)
         # Its folder may have been removed, or another host may have taken a stale lock over.
-        files.overwrite_start(mine, _RELEASED)
+        files.overwrite(mine, _RELEASED)
 
 
 class _Heart:

@@ -8,10 +8,12 @@ import socket
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psutil
+if TYPE_CHECKING:
+    import psutil
 
+# psutil is imported where it is called: its import takes longer than all that every command asks of this module.
 _PROC = Path("/proc")
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
@@ -36,7 +38,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The process ``pid`` of this host. Raises psutil.NoSuchProcess."""
+        """The process ``pid`` of this host. Raises ProcessLookupError."""
         return cls(host=host_name(), pid=pid, start=_look(pid)[0], boot=boot_id())
 
     @classmethod
@@ -58,12 +60,14 @@ class ProcessId:
         """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``."""
         try:
             start, ended = _look(self.pid)
-        except psutil.NoSuchProcess:
+        except ProcessLookupError:
             return False
         return self.is_of_this_boot and not ended and abs(start - self.start) < _tolerance()
 
     def find(self) -> psutil.Process | None:
         """The process to signal, None when it has ended or its number belongs to another by now."""
+        import psutil
+
         try:
             process = psutil.Process(self.pid)
         except psutil.NoSuchProcess:
@@ -73,6 +77,8 @@ class ProcessId:
 
 def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
     """Whether ``program`` runs on this host with an argument that has one of these ``endings``."""
+    import psutil
+
     lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
     return any(
         program in (Path(word).name for word in line) and any(word.endswith(endings) for word in line) for line in lines
@@ -80,16 +86,25 @@ def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
 
 
 def _look(pid: int) -> tuple[float, bool]:
-    """Start time of the process ``pid``, and whether it has ended (a zombie). Raises psutil.NoSuchProcess."""
+    """Start time of the process ``pid``, and whether it has ended (a zombie). Raises ProcessLookupError."""
     if not _has_proc():
-        process = psutil.Process(pid)
-        return process.create_time(), process.status() == psutil.STATUS_ZOMBIE
+        return _look_without_proc(pid)
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise psutil.NoSuchProcess(pid) from error
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
     fields = text.rpartition(b")")[2].split()  # the name before may hold anything
     return int(fields[19]) / os.sysconf("SC_CLK_TCK"), fields[0] in (b"Z", b"X")
+
+
+def _look_without_proc(pid: int) -> tuple[float, bool]:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.create_time(), process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(pid) from error
 
 
 def _tolerance() -> float:
@@ -116,4 +131,8 @@ def host_name() -> str:
 def boot_id() -> str:
     """A word that changes with each boot of this host."""
     source = _PROC / "sys/kernel/random/boot_id"
-    return source.read_text().strip() if source.exists() else f"{psutil.boot_time():.0f}"
+    if source.exists():
+        return source.read_text().strip()
+    import psutil
+
+    return f"{psutil.boot_time():.0f}"

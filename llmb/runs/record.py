@@ -17,6 +17,8 @@ from llmb.state import JobState
 
 RECORD = "llmb-run.json"
 SCHEMA_VERSION = 1
+_HEAD = f'{{\n  "schema_version": {SCHEMA_VERSION},\n'
+_ID_LINE = 72  # characters; among the first 512 bytes of the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +113,27 @@ def save(record: RunRecord) -> None:
     """Write the record into its directory, atomically."""
     data = typed.to_data(record)
     del data["directory"]  # where it lies says it, also after the folder has been moved
-    fields = {"schema_version": SCHEMA_VERSION, **data}
-    # A line for each field: indenting all takes Python's slow encoder, and each run is written twice while others wait.
-    lines = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in fields.items())
-    files.write_text(record.directory / RECORD, "{\n" + ",\n".join(lines) + "\n}\n")
+    del data["scheduler_id"]
+    # A line for each field: indenting all takes Python's slow encoder, and others wait while each run is written.
+    lines = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items())
+    text = f"{_HEAD}{_id_line(record.scheduler_id)}" + ",\n".join(lines) + "\n}\n"
+    files.write_text(record.directory / RECORD, text)
+
+
+def save_scheduler_id(record: RunRecord) -> None:
+    """Write the id that the scheduler has given to a run whose record without it is on disk.
+
+    It is written into its place in the file, which a disk takes in one go: a new file for each of hundreds of runs would
+    slow the submission down, most of all where many files are removed.
+    """
+    line = _id_line(record.scheduler_id)
+    if not files.overwrite(record.directory / RECORD, line, at=len(_HEAD), over=_id_line(None)):
+        save(record)
+
+
+def _id_line(scheduler_id: str | None) -> str:
+    """The line of the scheduler's id, as long without it as with any usual one."""
+    return f'  "scheduler_id": {json.dumps(scheduler_id)},'.ljust(_ID_LINE) + "\n"
 
 
 def load(directory: Path) -> RunRecord:

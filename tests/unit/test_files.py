@@ -37,6 +37,32 @@ def test_text_is_written_with_its_folders_and_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(
+    ("text", "at", "over", "after"),
+    [
+        ("NEW", 0, None, "NEW two three"),
+        ("TWO", 4, "two", "one TWO three"),
+        ("TWO", 4, "too", None),
+        ("LONGER", 4, "two", None),
+        ("ee!", 12, "ee!", None),
+    ],
+)
+def test_a_few_characters_are_written_in_place(
+    text: str, at: int, over: str | None, after: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("one two three")
+    inode = path.stat().st_ino
+    assert files.overwrite(path, text, at=at, over=over) is (after is not None)
+    assert path.read_text() == ("one two three" if after is None else after)
+    assert path.stat().st_ino == inode
+
+
+def test_nothing_is_written_into_a_file_that_is_gone(tmp_path: Path) -> None:
+    assert not files.overwrite(tmp_path / "file", "text")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     files.write_text(path, "old" * 100)

@@ -44,7 +44,7 @@ def test_a_process_is_alive_until_it_is_a_zombie(sleeper: shell.Popen[bytes]) ->
     sleeper.wait()
     assert not identity.is_alive()
     assert identity.find() is None
-    with pytest.raises(psutil.NoSuchProcess):
+    with pytest.raises(ProcessLookupError):
         ProcessId.of(sleeper.pid)
 
 

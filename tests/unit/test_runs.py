@@ -84,6 +84,34 @@ def test_a_record_reads_back_equal(workload: str, scheduler_id: str | None, make
     assert run.submitted("99").scheduler_id == "99"
 
 
+@pytest.mark.parametrize(("scheduler_id", "in_place"), [("4711", True), ("local-3f2a", True), ("x" * 80, False)])
+def test_the_schedulers_id_is_written_into_the_record_that_is_there(
+    scheduler_id: str, in_place: bool, make: Make
+) -> None:
+    run = make("a1")
+    path = run.directory / record.RECORD
+    before = path.stat()
+    record.save_scheduler_id(run.submitted(scheduler_id))
+    assert record.load(run.directory) == run.submitted(scheduler_id)
+    assert (path.stat().st_ino == before.st_ino) is in_place
+    assert (path.stat().st_size == before.st_size) is in_place
+
+
+def test_an_id_takes_the_place_of_another(make: Make) -> None:
+    run = make("a1")
+    for scheduler_id in ("1234567", "89"):
+        record.save_scheduler_id(run.submitted(scheduler_id))
+        assert record.load(run.directory) == run.submitted(scheduler_id)
+
+
+def test_a_record_that_was_indented_otherwise_takes_the_id_too(make: Make) -> None:
+    run = make("a1")
+    path = run.directory / record.RECORD
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    record.save_scheduler_id(run.submitted("17"))
+    assert record.load(run.directory) == run.submitted("17")
+
+
 def test_a_record_holds_names_of_secrets_and_never_values(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_value")
     text = (make("a1").directory / record.RECORD).read_text()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, UsageError
 from llmb.parallel import run_bounded
 
 _WRITERS = 8
@@ -63,13 +63,14 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
     except OSError:
         return False
     try:
-        if old is not None and (len(old) != len(new) or os.pread(descriptor, len(old), at) != old):
-            return False
-        return os.pwrite(descriptor, new, at) == len(new)
+        try:
+            if old is not None and (len(old) != len(new) or os.pread(descriptor, len(old), at) != old):
+                return False
+            return os.pwrite(descriptor, new, at) == len(new)
+        finally:
+            os.close(descriptor)  # where NFS tells of a full disk
     except OSError:
         return False
-    finally:
-        os.close(descriptor)
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
@@ -107,8 +108,25 @@ def read_json(path: Path) -> Any | None:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
     except (OSError, ValueError) as error:
         raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
+
+
+def read_text(path: Path, *, name: str | None = None) -> str:
+    """The text of a file that a user wrote, without a byte order mark; ``name`` is what the error calls it.
+
+    Raises UsageError when it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{name or path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"
+        raise UsageError(message, hint="save it as UTF-8") from error
 
 
 def rotate(path: Path, *, limit: int) -> None:

@@ -51,8 +51,9 @@ def save(values: Mapping[str, str]) -> None:
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
-        if path.stat().st_mode & 0o077:
-            raise LlmbError(f"others can read {path}", hint=f"chmod 600 {path}")
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise LlmbError(f"others can read {path}: its mode is {mode:o}", hint=f"chmod 600 {path}")
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return {}

@@ -25,6 +25,7 @@ ACTIVE = frozenset(
 KNOWN = ENDS | WAITING | ACTIVE
 # What the machines did to a job, not the job to itself: worth another attempt as it is.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
+NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,11 @@ class JobState:
     def is_end(self) -> bool:
         """Whether it stays so. A state that is not known is not an end."""
         return self.state in ENDS
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is what was seen last, or UNKNOWN, because the cluster did not answer."""
+        return self.reason.startswith(NO_ANSWER)
 
     @property
     def is_over(self) -> bool:

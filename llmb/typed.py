@@ -21,6 +21,8 @@ T = TypeVar("T")
 _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?e[-+]?\d+", re.IGNORECASE)  # 1e-3 and 4.1e13, which YAML 1.1 takes for text
+_KEYS_TOLD = 12
+_NOT_AS_IT_LOOKS = re.compile(r"[-+]?0\d[\d_]*|[^:]+:.*")  # 0100, to YAML 1.1 in base 8, and 2:08, in base 60
 
 
 class KeyFaultError(ValueError):
@@ -109,9 +111,10 @@ class _Reader:
         if origin is Literal:
             return self.literal(typing.get_args(hint), value, path)
         if origin is tuple:
-            items = value if isinstance(value, list) else [value]
             item_hint = typing.get_args(hint)[0]
-            return tuple(self.convert(item_hint, item, (*path, index)) for index, item in enumerate(items))
+            if not isinstance(value, list):
+                return (self.convert(item_hint, value, path),)
+            return tuple(self.convert(item_hint, item, (*path, index)) for index, item in enumerate(value))
         if origin in (dict, Mapping):
             key_hint, value_hint = typing.get_args(hint)
             return self.table(key_hint, value_hint, value, path)
@@ -164,6 +167,9 @@ class _Reader:
             self.wrong(path, error)
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        if [at for at in (path, *((*path, key) for key in keys)) if self.is_misread(at)]:
+            return None
         try:
             return hint.parse(value)
         except ValueError as error:
@@ -172,7 +178,9 @@ class _Reader:
 
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
-            self.fault(path, f"must be a mapping with the keys {', '.join(_hints(cls))}")
+            keys = list(_hints(cls))
+            more = f" and {len(keys) - _KEYS_TOLD} more" if len(keys) > _KEYS_TOLD else ""
+            self.fault(path, f"must be a mapping with the keys {', '.join(keys[:_KEYS_TOLD])}{more}")
             return None
         hints = _hints(cls)
         for key in value:
@@ -201,16 +209,44 @@ class _Reader:
             self.wrong(path, error)
             return None
 
+    def is_misread(self, path: KeyPath) -> bool:
+        """Whether a number is to YAML another one than it looks; told as a fault."""
+        text = self.document.texts.get(path, "")
+        if _NOT_AS_IT_LOOKS.fullmatch(text) is None:
+            return False
+        number = _at(self.document, path)
+        hint = f"write {number} if that is meant, else the number without a leading zero or a colon"
+        self.fault(path, f"'{text}' is to YAML the number {number}", hint)
+        return True
+
     def scalar(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        if hint in (int, float) and self.is_misread(path):
+            return value
         if hint is float and (type(value) is int or (isinstance(value, str) and _EXPONENT.fullmatch(value))):
             return float(value)
         if hint is str and type(value) in (int, float):
             return self.document.texts.get(path, str(value))
         if hint is Path and isinstance(value, str) and value:
-            return Path(value).expanduser()
+            try:
+                return Path(value).expanduser()
+            except RuntimeError:  # ~nobody/there
+                self.fault(path, f"nobody knows the home folder in {value}", "write the folder out")
+                return None
         if type(value) is not hint:
             shown = "nothing" if value is None else repr(value)
-            plain = value is not None and not isinstance(value, (list, dict))
-            hint_text = "put it in quotes" if hint is str and plain else None
-            self.fault(path, f"must be {_WORDS.get(hint, hint)}, not {shown}", hint_text)
+            self.fault(path, f"must be {_WORDS.get(hint, hint)}, not {shown}", _scalar_hint(hint, value))
         return value
+
+
+def _scalar_hint(hint: Any, value: Any) -> str | None:
+    """The cure for a value of the wrong type, where it is plain."""
+    if hint is str and value is None:
+        return "write '' for an empty text, or leave it out"
+    if hint is str and not isinstance(value, (list, dict)):
+        return "put it in quotes"
+    if hint is int and isinstance(value, str) and re.fullmatch(r"\d+(\s*,\s*\d+)+", value, re.ASCII):
+        return f"write [{value}]"
+    if hint is int and isinstance(value, str) and (re.fullmatch(r"\d+", value, re.ASCII) or _EXPONENT.fullmatch(value)):
+        number = float(value) if _EXPONENT.fullmatch(value) else int(value)
+        return f"write {number:.0f}" if number < 1e15 and number == int(number) else None
+    return None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def llmb_clusters() -> list[ClusterType]:
     """The cluster types that llmb itself brings."""
     from llmb.clusters.local import LOCAL
+    from llmb.clusters.runai import RUNAI
     from llmb.clusters.slurm import SLURM
 
-    return [LOCAL, SLURM]
+    return [LOCAL, SLURM, RUNAI]

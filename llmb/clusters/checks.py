@@ -82,11 +82,10 @@ def faults_of_place(config: ClusterConfig, digest: str, launches: Sequence[Launc
 
 
 def workload_of(launch: Launch, config: ClusterConfig) -> str:
-    """The workload of ``launch`` for a hint, as well as its name and environment tell it."""
+    """The workload of ``launch`` for a hint; of an older run's, which does not say it, as well as its name tells it."""
     keys = [*config.workloads.config, *(config.workloads.installed or ())]
-    by_venv = [key for key, own in config.workloads.config.items() if launch.venv and str(own.venv_path) == launch.venv]
-    by_name = sorted((key for key in keys if launch.name.startswith(key)), key=len, reverse=True)
-    return next(iter([*by_name, *by_venv]), "WORKLOAD")
+    named = (key for key in keys if launch.name.startswith(key))
+    return launch.workload or max(named, key=len, default=launch.name)
 
 
 def _folder_faults(folder: Path, hint: str) -> Iterator[Fault]:

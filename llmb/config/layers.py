@@ -78,8 +78,11 @@ def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
 
 def _variables(environ: Mapping[str, str], said: list[str]) -> dict[str, str | int | None]:
     given: dict[str, str | int | None] = {}
+    # Within an allocation these are Slurm's own, and tell of that allocation.
+    own = "SLURM_" if environ.get("SLURM_JOB_ID") else None
     for option, names in _VARIABLES.items():
-        name = next((name for name in names if environ.get(name)), None)
+        usable = (name for name in names if own is None or not name.startswith(own))
+        name = next((name for name in usable if environ.get(name)), None)
         if name is None:
             continue
         value = environ[name]

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from llmb.gpus import GpuType, known_types
 from llmb.names import squash_workload, suggest
-from llmb.secrets import SECRETS_FILE, is_secret_name
 from llmb.typed import KeyFaultError
+from llmb.variables import Environment, check_passed
 
 SLURM_OPTIONS = (
     "account", "partition", "qos", "gres", "reservation", "nodelist", "exclude", "constraint", "nice", "segment",
@@ -48,7 +48,7 @@ class SlurmOptions:
         return self.given
 
 
-def _count(gres: str | int | None) -> int | None:
+def _count(gres: bool | str | int | None) -> int | None:
     """The number of GPUs in ``8``, ``h100:8`` or ``gpu:h100:8``; None where it has none."""
     match = re.fullmatch(r"(?:.*:)?(\d+)", str(gres))
     return int(match[1]) if match is not None else None
@@ -62,12 +62,6 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
             raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
         if name in FIXED_SLURM_OPTIONS:
             raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it out")
-
-
-def _refuse_secrets(environment: dict[str, str], *path: str) -> None:
-    if secret := next(filter(is_secret_name, environment), None):
-        hint = f"keep it in {SECRETS_FILE}: llmb passes it on by name"
-        raise KeyFaultError("this looks like a secret", *path, secret, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,24 +97,85 @@ class SlurmConfig:
         value: str | int | None = given[name] if name in given else getattr(self, name)
         return value
 
+    @property
+    def gpus_per_node(self) -> int | None:
+        """What ``args`` ask for by sbatch's option of that name, which comes over any gres; None where they do not."""
+        named = (value for key, value in self.args.items() if key.strip("-").replace("_", "-") == "gpus-per-node")
+        return _count(next(named, None))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiPvc:
-    """A persistent volume claim: its name in Run:ai, where it is mounted, and the Kubernetes claim."""
+    """A persistent volume claim: its name in Run:ai, where pods see it, and the Kubernetes claim.
+
+    ``local``: where this machine sees it, the same as ``path`` where None.
+    """
 
     name: str
     path: str
     claim: str
+    local: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/"):
+            raise KeyFaultError(f"'{self.path}' is not a full path", "path", hint="begin it with /")
+        if self.local is not None and not self.local.is_absolute():
+            raise KeyFaultError(f"'{self.local}' is not a full path", "local", hint="begin it with /")
+
+    @property
+    def here(self) -> Path:
+        """Where this machine sees the volume."""
+        return self.local or Path(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunaiSecret:
+    """A secret of Kubernetes in the project's namespace, and its key that holds the value."""
+
+    name: str
+    key: str
+
+
+# What llmb sets itself in each workload of Run:ai: with others a benchmark would be lost, or another one.
+FIXED_RUNAI_SPEC = frozenset(
+    {"args", "autoDeletionTimeAfterCompletionSeconds", "backoffLimit", "cleanPodPolicy", "command", "completions",
+     "distributedFramework", "environmentVariables", "image", "maxReplicas", "minReplicas", "numWorkers",
+     "parallelism", "restartPolicy", "storage", "terminateAfterPreemption", "workingDir"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiConfig:
-    """Run:ai: the control plane's API, the project, and the volume for files and logs."""
+    """Run:ai: the control plane's API, the project, and the volume for files and logs.
+
+    ``cluster``: its name or uuid, where several have a project of that name. ``secrets``: where a pod gets each
+    variable whose value is a secret. ``extended_resources``: of each pod, such as network devices, and how many.
+    ``keep_days``: after how many days Run:ai forgets a workload that has ended. ``spec``: further fields of the
+    workload's spec, by the API's names; ``compute`` in it beside llmb's own.
+    """
 
     base_url: str
     project: str
     pvc: RunaiPvc
     app_id: str | None = None
+    cluster: str | None = None
+    secrets: dict[str, RunaiSecret] = field(default_factory=dict)
+    node_pools: tuple[str, ...] = ()
+    extended_resources: dict[str, int | str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    keep_days: int = 7
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not re.match(r"https://[^/]|http://(127\.0\.0\.1|localhost)[:/]", self.base_url):
+            hint = "https://HOST/api/v1: secrets travel there"
+            raise KeyFaultError(f"'{self.base_url}' is not the address of an API", "base_url", hint=hint)
+        if self.keep_days < 1:
+            raise KeyFaultError("must be at least 1", "keep_days")
+        if fixed := next((name for name in self.spec if name in FIXED_RUNAI_SPEC), None):
+            raise KeyFaultError(f"{fixed} is for llmb alone to set", "spec", fixed, hint="leave it out")
+        if not isinstance(self.spec.get("compute", {}), dict):
+            raise KeyFaultError("must be a mapping", "spec", "compute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +212,7 @@ class WorkloadConfig:
     venv_type: str | None = None
     venvs: dict[str, Path] = field(default_factory=dict)
     assets: dict[str, Path] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: Environment = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +243,8 @@ class ClusterConfig:
     experiments_root: Path | None = None
     gpu_type: str
     gpu_types: dict[str, GpuTypeConfig] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    pass_environment: tuple[str, ...] = ()
+    environment: Environment = field(default_factory=dict)
+    pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     slurm: SlurmConfig | None = None
     runai: RunaiConfig | None = None
     install: InstallConfig = field(default_factory=InstallConfig)
@@ -206,9 +261,6 @@ class ClusterConfig:
             if own.like is None and name not in known_types():
                 hint = "the known type whose configurations it takes"
                 raise KeyFaultError("needs the key 'like'", "gpu_types", name, hint=hint)
-        _refuse_secrets(self.environment, "environment")
-        for name, workload in self.workloads.config.items():
-            _refuse_secrets(workload.environment, "workloads", "config", name, "environment")
 
     def rows_for(self, gpu_type: str) -> str:
         """The known GPU type whose rows ``gpu_type`` takes: itself, or what it is ``like``."""
@@ -219,8 +271,9 @@ class ClusterConfig:
         """Peaks, memory and GPUs per node of ``gpu_type`` on this cluster: its own over those it is ``like``."""
         base = known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
-        gres = _count(self.slurm.option("gres")) if self.slurm is not None else None
-        per_node = own.gpus_per_node or _count(own.gres) or gres or base.gpus_per_node
+        slurm = self.slurm or SlurmConfig()
+        asked = slurm.gpus_per_node or _count(own.gres) or _count(slurm.option("gres"))
+        per_node = own.gpus_per_node or asked or base.gpus_per_node
         return GpuType(
             gpus_per_node=per_node,
             peak_tflops=base.peak_tflops if own.peak_tflops is None else own.peak_tflops,

@@ -32,7 +32,9 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 
     if nemo_pretrain.applies(workload, job, site):
         return nemo_pretrain.launch(workload, job, site)
-    return torch_pretrain.launch(job, site) if torch_pretrain.applies(job, site) else None
+    if not torch_pretrain.applies(job, site):
+        return None
+    return torch_pretrain.launch(job, site, own_image=job.image != workload.image)
 
 
 @hookimpl(trylast=True)

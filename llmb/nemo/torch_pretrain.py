@@ -20,7 +20,7 @@ DTYPES = ("bf16", "fp32")
 RECIPE = "recipe.json"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its own
 SEED = 1234
-TINY = "tiny"
+TINY, RUNAI = "tiny", "runai"
 VENV = "torch"
 PACKAGES = ("torch>=2.4", "transformers>=5.6")  # as llmb_workloads.versions wants them
 
@@ -35,16 +35,24 @@ def needs(site: Site) -> Needs:
 
 
 def applies(job: Job, site: Site) -> bool:
-    """Whether ``job`` is for this program: every job of this machine, elsewhere a tiny one without a container."""
-    return site.cluster_type == "local" or (site.cluster_type == "slurm" and not site.container and _is_tiny(job))
+    """Whether ``job`` is for this program: every job of this machine, elsewhere a tiny one.
+
+    On Slurm without a container; on Run:ai, which has no other way, in one.
+    """
+    if site.cluster_type == "local":
+        return True
+    return _is_tiny(job) and (site.cluster_type == RUNAI or (site.cluster_type == "slurm" and not site.container))
 
 
 def _is_tiny(job: Job) -> bool:
     return job.model_size == TINY and job.dtype in DTYPES and job.tp * job.pp * job.cp == 1
 
 
-def launch(job: Job, site: Site) -> Launch:
-    """``job`` as one process for each GPU, or CPU rank. Raises UsageError for what the program cannot run."""
+def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
+    """``job`` as one process for each GPU, or CPU rank. Raises UsageError for what the program cannot run.
+
+    ``own_image``: whether the job's image was chosen for it, and is not that of its workload.
+    """
     if (ways := job.tp * job.pp * job.cp) > 1:
         raise UsageError(
             f"{job.experiment_name}: its program is data parallel only, tp·pp·cp is {ways}",
@@ -57,6 +65,11 @@ def launch(job: Job, site: Site) -> Launch:
         )
     _check_switches(job, site)
     venv = site.venvs.get(VENV, site.venv)
+    if site.cluster_type == RUNAI and venv is None and not own_image:
+        raise UsageError(
+            f"{job.experiment_name}: its program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
+            hint=f"--image names one that has them, or {_own_venv(job)} an environment on the volume",
+        )
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
     return Launch(
         name=job.experiment_name,
@@ -65,18 +78,25 @@ def launch(job: Job, site: Site) -> Launch:
         time_limit=job.time_limit,
         program=Program(module="llmb_workloads.torch_pretrain"),
         args=(RECIPE,),
+        image=job.image if site.cluster_type == RUNAI else None,
         venv=str(venv) if venv is not None else None,
         packages=PACKAGES,
-        cures=dict.fromkeys(PACKAGES, _cure(job)),
+        cures=dict.fromkeys(PACKAGES, _cure(job, site)),
         environment={**hidden, **job.env},
         files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
     )
 
 
-def _cure(job: Job) -> str:
+def _cure(job: Job, site: Site) -> str:
     """What to do about an environment that is not for this program, as that of NeMo."""
-    own = f"workloads.config.{job.workload}.venvs.{VENV}"
-    return f"llmb-install add {job.workload} makes one, or let {own} in cluster_config.yaml name another environment"
+    also = f"let {_own_venv(job)} in cluster_config.yaml name another environment"
+    if site.cluster_type == RUNAI:  # where nothing but images is installed
+        return also
+    return f"llmb-install add {job.workload} makes one, or {also}"
+
+
+def _own_venv(job: Job) -> str:
+    return f"workloads.config.{job.workload}.venvs.{VENV}"
 
 
 def _check_switches(job: Job, site: Site) -> None:

@@ -123,8 +123,8 @@ def save(record: RunRecord) -> None:
 def save_scheduler_id(record: RunRecord) -> None:
     """Write the id that the scheduler has given to a run whose record without it is on disk.
 
-    It is written into its place in the file, which a disk takes in one go: a new file for each of hundreds of runs would
-    slow the submission down, most of all where many files are removed.
+    It is written into its place in the file, which a disk takes in one go: a new file for each of hundreds of runs
+    would slow the submission down, most of all where many files are removed.
     """
     line = _id_line(record.scheduler_id)
     if not files.overwrite(record.directory / RECORD, line, at=len(_HEAD), over=_id_line(None)):
@@ -139,7 +139,10 @@ def _id_line(scheduler_id: str | None) -> str:
 def load(directory: Path) -> RunRecord:
     """The record in ``directory``. Raises LlmbError when there is none or it cannot be understood."""
     path = directory / RECORD
-    data: Any = files.read_json(path)
+    try:
+        data: Any = files.read_json(path)
+    except LlmbError:  # half an id, where it was being written at this moment
+        data = files.read_json(path)
     if data is None:
         raise LlmbError(f"{directory} holds no run", hint="llmb-run jobs list shows the runs")
     if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plugin of Slurm's that knows pyxis's options as pyxis does, and writes what it was given into each task's
- * environment instead of starting a container. VERSION is Slurm's, as 0x160508 for 22.05.8. The structure is that of
+ * environment instead of starting a container. VERSION is Slurm's, as 0x160508 for 22.05.8. KNOWN is how many of the
+ * options it knows, fewer than all of them for an older one. The structure is that of
  * Slurm's documented interface (spank(7)); no header of Slurm's is needed to build it.
  */
 #include <stdlib.h>
@@ -21,6 +22,9 @@ const unsigned int plugin_version = VERSION;
 const unsigned int spank_plugin_version = 1;
 
 enum { IMAGE, MOUNTS, WORKDIR, ENV, NO_HOME, COUNT };
+#ifndef KNOWN
+#define KNOWN COUNT
+#endif
 static const char *variables[COUNT] = {"GOT_IMAGE", "GOT_MOUNTS", "GOT_WORKDIR", "GOT_ENV", "GOT_NO_HOME"};
 static char *given[COUNT];
 
@@ -43,7 +47,7 @@ static struct spank_option options[COUNT] = {
 int slurm_spank_init(spank_t spank, int count, char **arguments)
 {
     (void) count, (void) arguments;
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < KNOWN; i++)
         if (spank_option_register(spank, &options[i]))
             return -1;
     return 0;

@@ -127,9 +127,33 @@ def test_preflight_passes_what_is_right_and_tells_all_that_is_not(site: Site, py
     assert done.returncode == 1
     assert "has no partition 'none'" in done.stderr
     assert "has no MPI plugin 'open'" in done.stderr
+    assert "with account nobody: Invalid account" in done.stderr
     assert "venv/bin/python is not there" in done.stderr
     assert done.stderr.count("hint:") >= 3
     assert jobs(site) == []
+
+
+def test_each_option_that_slurm_refuses_is_told_and_not_the_first_alone(site: Site) -> None:
+    change(site, account="nobody", reservation="noon", constraint="fast", nodelist="n9", qos="normal")
+    faults = site.cluster().preflight([site.launch("", nodes=4), site.launch("", nodes=2, name="smaller")])
+    wrong = ("account nobody", "reservation noon", "nodelist n9", "constraint fast")
+    assert [fault.message.split(": ")[0] for fault in faults] == [f"Slurm would refuse a job with {w}" for w in wrong]
+    assert all(fault.hint for fault in faults)
+
+
+def test_an_option_that_this_slurm_does_not_have(site: Site) -> None:
+    change(site, args={"no-such-option": "x"})
+    (fault,) = site.cluster().preflight([site.launch("")])
+    assert fault.message.endswith("unrecognized option '--no-such-option=x'")
+    assert "this Slurm does not know the option" in (fault.hint or "")
+
+
+def test_an_option_of_llmbs_own_can_be_left_away(site: Site) -> None:
+    away = ("--slurm-arg", "exclusive=null", "--slurm-arg", "mem=false", "--slurm-arg", "overcommit=true")
+    shown = json.loads(site.llmb(*ONE, 1, *away, "--dry-run", "--format", "json").stdout)["jobs"][0]["script"]
+    assert "#SBATCH --overcommit\n" in shown
+    assert "--exclusive" not in shown
+    assert "--mem" not in shown
 
 
 def test_a_node_out_of_service_is_named_with_its_reason(site: Site) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from llmb.clusters.slurm.client import Client
@@ -105,3 +106,23 @@ def test_many_submissions_at_a_time(site: Site) -> None:
         ids = list(pool.map(cluster.submit, runs))
     assert len(set(ids)) == 12
     assert cluster.find(runs) == {run.id: job_id for run, job_id in zip(runs, ids, strict=True)}
+
+
+def test_a_script_that_is_killed_on_its_node_says_so_and_guesses_no_code(site: Site) -> None:
+    """As by a node that breaks down and still has the time to tell of it."""
+    run = site.submit(SLEEP)
+    site.says(run, "started")
+    folder = f"{site.kit.folder}/spool/n1/job{int(run.scheduler_id):05d}"
+    (script,) = (process for process in psutil.process_iter() if _runs(process, f"{folder}/slurm_script"))
+    script.kill()
+    end = site.reaches(run)
+    assert (end.state, end.exit_code) == ("FAILED", None)
+    assert end.reason == "its script was killed: the node failed, or had no memory left"
+
+
+def _runs(process: psutil.Process, path: str) -> bool:
+    """Whether it is the program that slurmd started from the file ``path``."""
+    try:
+        return path in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False

@@ -173,10 +173,10 @@ def test_a_run_is_found_wherever_it_is(site: Site) -> None:
     """By its own file, by its name in the queue, by its name in accounting, or nowhere."""
     ended = site.submit("", nodes=1)
     site.reaches(ended, "COMPLETED")
-    running = site.submit(SLEEP, nodes=4)
+    running = site.submit(SLEEP, nodes=4, name="it's a, b|c ü")
     site.reaches(running, "RUNNING")
     waiting = site.submit(SLEEP, nodes=4)
-    never = site.record(site.launch(""))
+    never = site.record(site.launch("", name="job, never sent"))
     site.forgets_its_id(running)
     runs = [replace(run, scheduler_id=None) for run in (ended, running, waiting, never)]
     expected = {run.id: run.scheduler_id for run in (ended, running, waiting)}

@@ -6,9 +6,11 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from llmb import typed, yamlfile
 from llmb.config import ClusterConfig, find_install, load_config
@@ -129,10 +131,23 @@ def test_two_keys_are_enough() -> None:
         ("gpu_types:\n  h200: {gres: 8}", ("c.yaml:4", "gpu_types.h200: needs the key 'like'", "the known type")),
         ("gpu_types:\n  h100: {gpus: 8}", ("c.yaml:4", "'gpus' is not a key here", "did you mean 'gpus_per_node'?")),
         ("environment:\n  A: true", ("c.yaml:4", "environment.A: must be text, not True", "put it in quotes")),
-        ("environment:\n  B: 1\n  HF_TOKEN: x", ("c.yaml:5", "HF_TOKEN: this looks like a secret", "~/.con")),
+        ("environment:\n  A: null", ("c.yaml:4", "environment.A: must be text, not nothing", "write ''")),
+        ("environment:\n  B: 1\n  HF_TOKEN: x", ("c.yaml:5", "HF_TOKEN looks like a secret", "~/.con")),
+        ("environment:\n  WORLD_SIZE: 8", ("c.yaml:4", "environment.WORLD_SIZE: WORLD_SIZE is set by", "leave it out")),
+        ("environment:\n  SLURM_NTASKS: 8", ("c.yaml:4", "SLURM_NTASKS is set by llmb or the", "leave it out")),
+        ("environment:\n  SBATCH_QOS: x", ("c.yaml:4", "SBATCH_QOS is an option of sbatch", "--slurm-arg")),
+        ("environment:\n  PATH: /bin", ("c.yaml:4", "PATH is the node's or the image's own", "leave it out")),
+        ("environment:\n  A-B: x", ("c.yaml:4", "'A-B' is not a name that a shell", "letters, digits and _")),
+        ("environment:\n  MASTER_PORT: 80", ("c.yaml:4", "MASTER_PORT must be a port from 1024", "leave it out")),
+        ("pass_environment: [A, RANK]", ("c.yaml:3", "pass_environment.1: RANK is set by llmb", "leave it out")),
+        ("pass_environment:\n- 'A,B'", ("c.yaml:4", "'A,B' is not a name that a shell", "letters, digits and _")),
         (
             "workloads:\n  config:\n    w:\n      environment: {NGC_API_KEY: x}",
-            ("c.yaml:6", "workloads.config.w.environment.NGC_API_KEY: this looks like a secret", "by name"),
+            ("c.yaml:6", "workloads.config.w.environment.NGC_API_KEY: NGC_API_KEY looks like a secret", "by name"),
+        ),
+        (
+            "workloads:\n  config:\n    w:\n      environment:\n        LOCAL_RANK: 0",
+            ("c.yaml:7", "workloads.config.w.environment.LOCAL_RANK: LOCAL_RANK is set by llmb", "leave it out"),
         ),
         ("schema_version: 1", ("c.yaml:3", "schema_version: '1' is not one of 2", "")),
         ("install: {venv_type: poetry}", ("c.yaml:3", "'poetry' is not one of uv, venv, conda", "")),
@@ -145,6 +160,11 @@ def test_what_it_may_not_say_is_told_with_line_and_nearest_word(lines: str, faul
     assert found.place == fault[0]
     assert fault[1] in found.message
     assert fault[2] in (found.hint or "")
+
+
+def test_a_secret_may_be_passed_on_by_its_name() -> None:
+    config = parse("cluster_type: slurm\ngpu_type: h100\npass_environment: [WANDB_API_KEY, SITE_PROXY]\n")
+    assert config.pass_environment == ("WANDB_API_KEY", "SITE_PROXY")
 
 
 def test_a_gpu_type_that_nobody_knows() -> None:
@@ -265,6 +285,19 @@ def test_the_shells_variables_come_over_both_files_and_are_said(prefix: str, tmp
     ]
 
 
+def test_within_an_allocation_slurms_own_variables_say_nothing_of_jobs(tmp_path: Path) -> None:
+    """salloc and sbatch set SLURM_GPUS_PER_NODE to what their own job asked for."""
+    own = {"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_NODE": "1", "SLURM_ACCOUNT": "other", "SLURM_PARTITION": "debug"}
+    config, said = load(write(tmp_path), **own, SBATCH_ACCOUNT="mine")
+    assert config.slurm is not None
+    before = load(tmp_path)[0].slurm
+    assert before is not None
+    assert [config.slurm.option(name) for name in ("partition", "gres")] == [
+        before.option(name) for name in ("partition", "gres")
+    ]
+    assert said == ["SBATCH_ACCOUNT=mine is used as the account of GPU jobs"]
+
+
 def test_the_newer_spelling_wins_and_an_empty_one_says_nothing(tmp_path: Path) -> None:
     environ = {"SBATCH_ACCOUNT": "new", "SLURM_ACCOUNT": "old", "SBATCH_PARTITION": "", "SLURM_PARTITION": "older"}
     config, said = load(write(tmp_path), **environ)
@@ -292,6 +325,15 @@ def test_the_shells_variables_come_over_a_gpu_types_own_too(tmp_path: Path) -> N
     config, _ = load(tmp_path, SBATCH_PARTITION="debug", SBATCH_GPUS_PER_NODE="4")
     assert config.gpu_types["h200"].partition is None
     assert config.gpu("h200").gpus_per_node == 4
+
+
+@pytest.mark.parametrize("key", ["gpus-per-node", "gpus_per_node", "--gpus-per-node"])
+def test_a_count_of_gpus_among_the_options_of_sbatch_comes_over_gres(key: str, tmp_path: Path) -> None:
+    slurm = {"gpu": {"gres": 8}, "args": {key: "h100:4"}}
+    config, _ = load(write(tmp_path, yaml.safe_dump({"cluster_type": "slurm", "gpu_type": "h100", "slurm": slurm})))
+    assert config.gpu("h100").gpus_per_node == 4
+    config = replace(config, gpu_types={"h100": GpuTypeConfig(gpus_per_node=2)})
+    assert config.gpu("h100").gpus_per_node == 2
 
 
 def test_they_mean_nothing_where_there_is_no_slurm(tmp_path: Path) -> None:

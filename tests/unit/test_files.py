@@ -151,3 +151,18 @@ def test_a_long_log_makes_room(tmp_path: Path) -> None:
     files.rotate(log, limit=3)
     assert not log.exists()
     assert (tmp_path / "log.1").read_text() == "abcd"
+
+
+def test_writing_in_place_on_a_full_disk_that_tells_only_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS does."""
+    path, close = tmp_path / "file", os.close
+    path.write_text("old")
+
+    def full(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", full)
+    assert not files.overwrite(path, "new")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from llmb import files
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
 from llmb.follow import poll
@@ -320,3 +321,21 @@ def test_a_record_is_plain_json(make: Make) -> None:
     assert (data["schema_version"], data["id"], data["scheduler_id"]) == (1, "a1", "17")
     assert "directory" not in data
     assert data["job"]["experiment_name"].startswith("pretrain_nemotronh_56b_fp8_gpus32")
+
+
+def test_a_record_that_is_read_while_its_id_is_written(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, reads = make("a1"), 0
+    read = files.read_json
+
+    def torn(path: Path) -> object:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            raise LlmbError("half an id")
+        return read(path)
+
+    monkeypatch.setattr(files, "read_json", torn)
+    assert record.load(run.directory) == run
+    (run.directory / "llmb-run.json").write_text("{")
+    with pytest.raises(LlmbError, match="cannot be read"):
+        record.load(run.directory)

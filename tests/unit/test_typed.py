@@ -16,6 +16,9 @@ from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.typed import KeyFaultError, read, read_in_part, to_data
 from llmb.yamlfile import Document, parse
 
+EMPTY = "write '' for an empty text, or leave it out"
+PLAIN = "write {} if that is meant, else the number without a leading zero or a colon"
+
 
 class Even:
     """A class that reads and writes itself."""
@@ -141,6 +144,13 @@ def test_a_path_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         ("part: {name: a, cuont: 1}", "part.cuont: 'cuont' is not a key here", "did you mean 'count'?"),
         ("part: [a]", "part: must be a mapping with the keys name, count", None),
         ("limit: x", "limit: must be a whole number, not 'x'", None),
+        ("limit: 0128", "limit: must be a whole number, not '0128'", "write 128"),
+        ("limit: 1e2", "limit: must be a whole number, not '1e2'", "write 100"),
+        ("limit: 1e-2", "limit: must be a whole number, not '1e-2'", None),
+        ("limit: 0100", "limit: '0100' is to YAML the number 64", PLAIN.format(64)),
+        ("limit: 2:08", "limit: '2:08' is to YAML the number 128", PLAIN.format(128)),
+        ("ratio: 1:30.5", "ratio: '1:30.5' is to YAML the number 90.5", PLAIN.format(90.5)),
+        ("even: 010", "even: '010' is to YAML the number 8", PLAIN.format(8)),
         ("limit: 1.5", "limit: must be a whole number, not 1.5", None),
         ("limit: true", "limit: must be a whole number, not True", None),
         ("ratio: fast", "ratio: must be a number, not 'fast'", None),
@@ -149,17 +159,17 @@ def test_a_path_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         ("strict: 1", "strict: must be true or false, not 1", None),
         ("strict: 'yes'", "strict: must be true or false, not 'yes'", None),
         ("title: no", "title: must be text, not False", "put it in quotes"),
-        ("title:", "title: must be text, not nothing", None),
+        ("title:", "title: must be text, not nothing", EMPTY),
         ("title: [a]", "title: must be text, not ['a']", None),
         ("title: 2025-01-31", "title: must be text, not datetime.date(2025, 1, 31)", "put it in quotes"),
         ("where: 3", "where: must be a path, not 3", None),
         ("where: ''", "where: must be a path, not ''", None),
         ("kind: slrum", "kind: 'slrum' is not one of slurm, local", "did you mean 'slurm'?"),
         ("kind: [slurm]", "kind: '['slurm']' is not one of slurm, local", "did you mean 'slurm'?"),
-        ("names: [a, null]", "names.1: must be text, not nothing", None),
-        ("names: {a: b}", "names.0: must be text, not {'a': 'b'}", None),
+        ("names: [a, null]", "names.1: must be text, not nothing", EMPTY),
+        ("names: {a: b}", "names: must be text, not {'a': 'b'}", None),
         ("env: [A]", "env: must be a mapping of names to values", None),
-        ("env:\n  A:", "env.A: must be text, not nothing", None),
+        ("env:\n  A:", "env.A: must be text, not nothing", EMPTY),
         ("env: {no: x}", "env.False: 'False' must be a name", "put it in quotes"),
         ("env: {25.10: x}", "env.25.1: '25.1' must be a name", "put it in quotes"),
         ("even: 3", "even: 3 is not even", None),

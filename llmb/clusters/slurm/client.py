@@ -83,8 +83,8 @@ def is_silence(text: str) -> bool:
 
 def last_line(text: str) -> str:
     """The last line of an error that says something, without the program's name."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return re.sub(r"^\w+: (?:error|fatal): ", "", lines[-1]) if lines else ""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("Try ")]
+    return re.sub(r"^s[a-z]+: (?:(?:error|fatal): )?", "", lines[-1]) if lines else ""
 
 
 def portions(words: Sequence[str]) -> Iterator[str]:

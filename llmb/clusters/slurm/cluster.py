@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmb import programs, secrets
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import preflight, rundir, script
+from llmb.clusters.slurm import known, preflight, rundir, script
 from llmb.clusters.slurm.client import SUBMIT_SECONDS, Client, SilentError, is_silence, last_line
 from llmb.clusters.slurm.poll import Memory, Poller
 from llmb.clusters.slurm.refused import hint_for
@@ -31,25 +31,29 @@ def create(config: ClusterConfig) -> SlurmCluster:
     """The cluster whose commands are on PATH; a preview needs none of them."""
     client = Client(environ=os.environ, passed=config.pass_environment)
     return SlurmCluster(
-        config=config, client=client, digest=programs.digest(), knows_segment=preflight.knows_segment(client, config)
-    )
+        config=config, client=client, digest=programs.digest(), knows_segment=known.segment(client, config),
+        lacks=known.lacking(client, config),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCluster:
-    """The cluster type ``slurm``; ``digest`` is that of the installed programs."""
+    """The cluster type ``slurm``; ``digest`` is that of the installed programs, the rest as in ``script.Setting``."""
 
     config: ClusterConfig
     client: Client
     digest: str
     knows_segment: bool = True
+    lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
     memory: Memory = field(default_factory=Memory)
 
     @property
     def _setting(self) -> Setting:
         staged = programs.path(self.config.llmb_install, self.digest)
-        return Setting(config=self.config, programs=str(staged), knows_segment=self.knows_segment)
+        return Setting(
+            config=self.config, programs=str(staged), knows_segment=self.knows_segment, lacks=self.lacks
+        )  # fmt: skip
 
     @property
     def _poller(self) -> Poller:
@@ -101,8 +105,9 @@ class SlurmCluster:
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
-        ids = {run.id: run.scheduler_id for run in runs if run.scheduler_id is not None}
-        ids |= self._poller.find([run for run in runs if run.scheduler_id is None])
-        if not ids:
-            return
-        self.client.ask(["scancel", *ids.values()])
+        recorded = [run for run in runs if run.scheduler_id is not None]
+        # Of one that was submitted twice, the job that runs it may be another than the recorded one.
+        known = (job_id for run in recorded for job_id in (run.scheduler_id, rundir.read(run).job_id))
+        found = self._poller.find([run for run in runs if run.scheduler_id is None])
+        if ids := dict.fromkeys(job_id for job_id in (*known, *found.values()) if job_id is not None):
+            self.client.ask(["scancel", *ids])

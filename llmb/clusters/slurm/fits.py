@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.partitions import Nodes, Partition, seconds
-from llmb.clusters.slurm.request import clock, gpu_request, kind_of, resources
+from llmb.clusters.slurm.request import gpus_asked, kind_of, resources, with_args
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig
 from llmb.errors import Fault
 from llmb.launch import Launch
 from llmb.names import suggest
@@ -19,9 +19,9 @@ _ANYWAY = "--no-preflight submits it all the same"
 
 def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partition]) -> Iterator[Fault]:
     """Why ``launch`` would not start; where it names several partitions, only if it fits none of them."""
-    asked = {**resources(launch, config), **(config.slurm or SlurmConfig()).args}
-    named = asked["partition"]
-    wanted, per_node = gpu_request(asked["gres"])
+    asked = with_args({"time": clock(launch.time_limit), **resources(launch, config)}, launch, config)
+    named = asked.get("partition")
+    wanted, per_node = gpus_asked(asked)
     if kind_of(launch, config) == "gpu" and per_node is not None and launch.ranks_per_node > per_node:
         message = f"{launch.name} asks for {per_node} GPUs on each node and has {launch.ranks_per_node} ranks there"
         yield Fault(message=message, hint=f"set 'gres' {_WHERE}")
@@ -32,16 +32,15 @@ def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partiti
                 message="no partition is named, and this Slurm has no default", hint=f"set 'partition' {_WHERE}"
             )
     else:
-        names = str(named).split(",")
-    limit = asked.get("time")
-    time = (seconds(str(limit)) if limit else None) or launch.time_limit
+        names = named.split(",")
+    time = seconds(asked.get("time") or "")
     tried = [list(_faults_in(name, launch, time, (wanted, per_node), found)) for name in names]
     if all(tried):
         yield from (fault for faults in tried for fault in faults)
 
 
 def _faults_in(
-    name: str, launch: Launch, time: int, gpus: tuple[str | None, int | None], found: Mapping[str, Partition]
+    name: str, launch: Launch, time: int | None, gpus: tuple[str | None, int | None], found: Mapping[str, Partition]
 ) -> Iterator[Fault]:
     partition = found.get(name)
     if partition is None:
@@ -49,7 +48,7 @@ def _faults_in(
         return
     if partition.available != "up":
         yield Fault(message=f"partition {name} is {partition.available}", hint="take another: sinfo lists them")
-    if partition.time_limit is not None and time > partition.time_limit:
+    if partition.time_limit is not None and time is not None and time > partition.time_limit:
         message = f"{launch.name} asks for {clock(time)}, and partition {name} allows {clock(partition.time_limit)}"
         yield Fault(message=message, hint=f"--slurm-arg time={clock(partition.time_limit)}, or another partition")
     if partition.max_nodes is not None and launch.nodes > partition.max_nodes:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from llmb.clusters.slurm.client import Client
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
-# What a node of any other state does not become by itself.
+# In service, or soon by itself: unknown are all nodes of a controller that has just started.
 _IN_SERVICE = frozenset(
     {"allocated", "blocked", "completing", "idle", "maint", "mixed", "planned", "powered_down", "powering_down",
-     "powering_up", "reserved", "reboot_issued", "reboot_requested"}
+     "powering_up", "reserved", "reboot_issued", "reboot_requested", "unknown"}
 )  # fmt: skip
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 
@@ -79,12 +79,20 @@ def read(text: str) -> dict[str, Partition]:
 
 
 def seconds(limit: str) -> int | None:
-    """A time limit of Slurm's (``1-12:00:00``, ``30:00``) in seconds; None for none."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    """A time limit in seconds, in any form that Slurm takes: ``30``, ``30:00``, ``2:00:00``, ``1-12``, ``1-12:30:00``.
+
+    None for one without end, or of no such form.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit, re.ASCII)
     if match is None:
         return None
-    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    days, *rest = match.groups()
+    given = [int(part) for part in rest if part is not None]
+    if days is not None or len(given) == 3:  # hours come first
+        hours, minutes, left = [*given, 0, 0][:3]
+    else:
+        hours, minutes, left = 0, *[*given, 0][:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
 
 
 def _most(size: str) -> int | None:

@@ -8,20 +8,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from llmb.clusters.rundir import Told
 from llmb.clusters.slurm import rows, rundir
 from llmb.clusters.slurm.client import Client, SilentError
-from llmb.clusters.slurm.request import clock
+from llmb.clusters.slurm.request import job_name
 from llmb.clusters.slurm.rows import NO_ACCOUNTING, Row
-from llmb.clusters.slurm.rundir import Told
 from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.state import FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.state import FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
 
 YOUNG = 300.0  # seconds after its submission in which a job may be missing for a while
 MISSING = 60.0  # seconds that it must then be missing for
 BRIEF = 6.0  # seconds for the answer to a question that nobody has asked before
 OVERDUE = 600.0  # seconds over its limit after which a job that accounting calls running is looked for in the queue
+_KILLED = "JobLaunchFailure"  # so the queue also calls a script that began, and that a signal has ended
+_KILLED_REASON = "its script was killed: the node failed, or had no memory left"
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds that an accounting that failed is left alone
 
 
@@ -51,8 +53,8 @@ class View:
 
     @property
     def job_id(self) -> str | None:
-        """Its job."""
-        return self.run.scheduler_id or self.told.job_id
+        """Its job: the one that runs it, where a submission arrived twice."""
+        return self.told.job_id or self.run.scheduler_id
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +167,7 @@ class Poller:
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:
-            return replace(view.accounted or last_seen(view.run), reason=view.silence)
+            return replace(view.accounted or last_seen(view.run), reason=f"{NO_ANSWER}{view.silence}")
         known = view.known
         if known is None:
             return self._gone(view)
@@ -175,13 +177,16 @@ class Poller:
     def _complete(self, view: View, state: JobState) -> JobState:
         """The state with what the rows left out."""
         if state.state == TIMEOUT:
-            return replace(state, reason=f"ran longer than its limit of {clock(view.run.launch.time_limit)}")
+            return replace(state, reason=f"ran longer than its limit of {rundir.limit(view.run)}")
         if state.state != FAILED:
             return state
         if (said := rundir.lost_node(view.run)) is not None:
             return replace(state, state="NODE_FAIL", reason=said)
+        told = rundir.read(view.run)  # it may have ended since it was read
+        if told.job_id is not None and told.exit_code is None and _was_killed(state):
+            return replace(state, exit_code=None, reason=_KILLED_REASON)
         # Accounting keeps seven bits of it: 137 comes back as 9.
-        codes = (view.told.exit_code, state.exit_code)
+        codes = (told.exit_code, state.exit_code)
         known = next((code for code in codes if code is not None), None)
         return replace(state, exit_code=known if known is not None else self._exit_code(view.job_id))
 
@@ -210,9 +215,14 @@ class Poller:
         return replace(before, reason=what)
 
 
+def _was_killed(state: JobState) -> bool:
+    """Whether a signal ended a job's script: accounting keeps seven bits of an exit code, so 128 more is a signal."""
+    return state.reason.startswith(_KILLED) or (state.exit_code or 0) > 128
+
+
 def name_of(run: RunRecord) -> str:
     """The run's name in Slurm's queue."""
-    return f"{run.launch.name}.{run.stamp.id}"
+    return job_name(run.launch, run.stamp)
 
 
 def last_seen(run: RunRecord) -> JobState:

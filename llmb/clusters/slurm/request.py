@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
+from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.quote import path_pattern
 from llmb.config import ClusterConfig
 from llmb.config.schema import SLURM_OPTIONS, GpuTypeConfig, SlurmConfig
@@ -14,6 +16,9 @@ from llmb.launch import Launch, Stamp
 
 RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds
 _RACK_GPUS = 4
+GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+
+Value = str | int | bool | None  # True: an option without a value; False, None: left away
 
 
 def sbatch_options(
@@ -21,7 +26,7 @@ def sbatch_options(
 ) -> dict[str, str | None]:
     """Each option's long name with its value, None for one without; the order is the script's. Pure."""
     work = stamp.work(launch.name)
-    options: dict[str, str | int | bool | None] = {
+    options: dict[str, Value] = {
         "job-name": job_name(launch, stamp),
         "nodes": launch.nodes,
         "ntasks-per-node": launch.ranks_per_node,
@@ -36,18 +41,32 @@ def sbatch_options(
         **resources(launch, config),
         "segment": _segment(launch, config) if knows_segment else None,
     }
-    given = {**(config.slurm or SlurmConfig()).args, **launch.slurm_args}
-    options |= {name.strip("-").replace("_", "-"): value for name, value in given.items()}
-    kept = {name: value for name, value in options.items() if value is not None and value is not False}
+    return with_args(options, launch, config)
+
+
+def with_args(options: Mapping[str, Value], launch: Launch, config: ClusterConfig) -> dict[str, str | None]:
+    """``options`` with those of ``args`` and the command line over them, as text; those that are unset are left out.
+
+    Where these count GPUs in another way than by ``gres``, the gres asks for none.
+    """
+    args = {**(config.slurm or SlurmConfig()).args, **launch.slurm_args}
+    given = {name.strip("-").replace("_", "-"): value for name, value in args.items()}
+    found = {**options, **given}
+    if "gres" not in given and any(given.get(name) for name in GPU_OPTIONS):
+        found["gres"] = _without_gpus(found.get("gres"))
+    kept = {name: value for name, value in found.items() if value is not None and value is not False}
     return {name: None if value is True else str(value) for name, value in kept.items()}
 
 
 def job_name(launch: Launch, stamp: Stamp) -> str:
-    """The name in the queue, by which a run is found whose submission was never answered."""
-    return f"{launch.name}.{stamp.id}"
+    """The name in the queue, by which a run is found whose submission was never answered.
+
+    Slurm's commands take a comma for the end of a name, and quotes for their own.
+    """
+    return re.sub(r"""[,'"\\\s]""", "_", f"{launch.name}.{stamp.id}")
 
 
-def resources(launch: Launch, config: ClusterConfig) -> dict[str, str | int | bool | None]:
+def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
     """Account, partition, GPUs and the rest of the configuration's options but for the segment."""
     own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
     slurm, kind = config.slurm or SlurmConfig(), kind_of(launch, config)
@@ -69,15 +88,16 @@ def kind_of(launch: Launch, config: ClusterConfig) -> Literal["gpu", "cpu"]:
     return "cpu" if config.rows_for(_gpu_type(launch, config)) == CPU else "gpu"
 
 
+def gpus_asked(options: Mapping[str, str | None]) -> tuple[str | None, int | None]:
+    """As ``gpu_request``, of all options."""
+    per_node = options.get("gpus-per-node")
+    return gpu_request(_gres(per_node) if per_node is not None else options.get("gres"))
+
+
 def gpu_request(gres: object) -> tuple[str | None, int | None]:
     """Type (None: any) and number of GPUs that a gres asks for on each node; no number where it asks for none."""
     match = re.search(r"(?:^|,)gpu(?::([a-zA-Z][^:,]*))?(?::(\d+))?(?=,|$)", str(gres))
     return (match[1], int(match[2] or 1)) if match else (None, None)
-
-
-def clock(seconds: int) -> str:
-    """Seconds as HH:MM:SS."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def _gpu_type(launch: Launch, config: ClusterConfig) -> str:
@@ -88,6 +108,11 @@ def _gres(gres: str | int) -> str:
     """``8`` and ``h100:8`` count GPUs; what begins with ``gpu``, and a list of several kinds, stays as it is."""
     text = str(gres)
     return text if text.partition(":")[0] == "gpu" or "," in text else f"gpu:{text}"
+
+
+def _without_gpus(gres: Value) -> str | None:
+    kinds = [kind for kind in str(gres or "").split(",") if kind and kind.partition(":")[0] != "gpu"]
+    return ",".join(kinds) or None
 
 
 def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:

@@ -1,47 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's own folder says of it: its script writes the job's id first and the exit code last."""
+"""What a run's own folder says of it on Slurm, whose daemons write into its logs as well."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
-from llmb.clusters.slurm.script import ENDED, SCHEDULER_ID
+from llmb.clusters import rundir
+from llmb.clusters.bashscript import clock
+from llmb.clusters.rundir import Told, tail
+from llmb.clusters.slurm.partitions import seconds
 from llmb.runs.record import RunRecord
 from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
 
-_TAIL = 16384  # bytes of a log's end
 _CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
 _LOST_NODE = re.compile(
     r"^srun: error: (Node failure on \S+|Aborting, io error and missing step on node \d+)", re.MULTILINE
 )
+_TIME = "#SBATCH --time="
+_REQUEUED = "JOB REQUEUE"  # it started again, and how that ended comes later
 _DUE_TO = {"TIME LIMIT": TIMEOUT, "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED", "DEADLINE": "DEADLINE"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A run's own word: the job that runs it, the cluster's name, when it started, its exit code and its end."""
-
-    job_id: str | None = None
-    cluster: str | None = None
-    started: float | None = None
-    exit_code: int | None = None
-    ended: float | None = None
-
-
 def read(run: RunRecord) -> Told:
-    """What the script of the run's present attempt has written so far."""
-    first = _lines(run.place / SCHEDULER_ID)
-    last = _lines(run.place / ENDED)
-    facts = dict(line.split(" ", 1) for line in [*first[1:], *last[1:]] if " " in line)
-    return Told(
-        job_id=first[0] if first and first[0].isdecimal() else None,
-        cluster=facts.get("cluster") or None,
-        started=_number(facts.get("started")),
-        exit_code=int(last[0]) if last and last[0].isdecimal() else None,
-        ended=_number(facts.get("ended")),
-    )
+    """What the script of the run's present attempt has written so far; a job's id is a number."""
+    told = rundir.read(run)
+    return told if told.job_id is None or told.job_id.isdecimal() else replace(told, job_id=None)
 
 
 def end_of(run: RunRecord, told: Told) -> JobState | None:
@@ -57,34 +41,19 @@ def end_of(run: RunRecord, told: Told) -> JobState | None:
 
 def lost_node(run: RunRecord) -> str | None:
     """What srun said of a node that it lost; such a job may end FAILED, as the script itself goes on for a moment."""
-    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(_tail(path))]
+    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(tail(path))]
     return found[-1][1] if found else None
+
+
+def limit(run: RunRecord) -> str:
+    """The time limit that the run's script asks for, as HH:MM:SS."""
+    asked = (line.removeprefix(_TIME) for line in rundir.lines(run.script) if line.startswith(_TIME))
+    text = next(asked, "")
+    return clock(seconds(text) or run.launch.time_limit)
 
 
 def _log_end(run: RunRecord) -> str | None:
     """The state that slurmd's last words in the script's output mean."""
-    found = [match for path in (run.batch_log, run.log) for match in _CANCELLED.finditer(_tail(path))]
-    if not found:
-        return None
-    return _DUE_TO.get(found[-1][2] or "", CANCELLED)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # not written yet
-        return []
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - _TAIL))
-            return stream.read().decode("utf-8", errors="replace")
-    except OSError:  # it never started
-        return ""
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isdecimal() else None
+    found = [match[2] or "" for path in (run.batch_log, run.log) for match in _CANCELLED.finditer(tail(path))]
+    ends = [cause for cause in found if cause != _REQUEUED]
+    return _DUE_TO.get(ends[-1], CANCELLED) if ends else None

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
-from llmb.clusters.slurm.quote import NAME, bash, directive
+from llmb.clusters import bashscript
+from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS
+from llmb.clusters.quote import bash
+from llmb.clusters.slurm.quote import directive
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.schema import SlurmConfig
-from llmb.errors import UsageError
 from llmb.images import image_path
 from llmb.launch import Launch, Stamp
 
-NO_VENV = "<venv>"  # what a preview says where no environment is installed
-NO_IMAGE = "<image>"
-SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by its script
-PYXIS = "pyxis"
+PYXIS, PMIX = "pyxis", "pmix"
+PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", "container-writable", "container-env")
 WRITABLE_FROM = (25, 8)  # year and month of an image's release
 
 # The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
@@ -43,11 +42,9 @@ _RANK = """\
 export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
 """
-# Else each rank would take every CPU of its node. The image of a container has its own way.
-_THREADS = """\
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
-"""
-
+_EXEC = 'exec "$@"'
+_ENV = "container-env"
+_OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # no image has them, and only the batch script can tell them
 # srun ends the other ranks when one fails, and then gives their code and not that one's: its first line has that.
 _LAST_ACT = """\
 llmb_code=$?
@@ -61,8 +58,6 @@ if (( llmb_code != 0 )); then
         'Bus error'*) llmb_code=135 ;;
     esac
 fi
-printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
-exit "$llmb_code"
 """
 
 
@@ -70,12 +65,14 @@ exit "$llmb_code"
 class Setting:
     """What a script depends on beside its launch.
 
-    ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``.
+    ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``;
+    ``lacks``: those of PYXIS_OPTIONS and PMIX that its srun does not have, which are then left away.
     """
 
     config: ClusterConfig
     programs: str
     knows_segment: bool
+    lacks: frozenset[str] = frozenset()
 
     @property
     def slurm(self) -> SlurmConfig:
@@ -90,7 +87,7 @@ class Setting:
     @property
     def mpi(self) -> str | None:
         """What srun is told of MPI, None for nothing."""
-        return self.slurm.mpi or ("pmix" if self.container else None)
+        return self.slurm.mpi or (PMIX if self.container and PMIX not in self.lacks else None)
 
 
 def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
@@ -107,31 +104,23 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
         _FIRST_ACT,
         'cd "$llmb_work" || exit 1',
-        *_files(launch),
+        *bashscript.write_files(launch),
         "",
         *(f"export {name}={value}" for name, value in variables.items()),
         "",
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
-    return "\n".join(parts) + "\n" + _LAST_ACT
+    return "\n".join(parts) + "\n" + _LAST_ACT + END
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
     """What the script exports: each variable with its value as a word of bash. Raises UsageError."""
-    own = dict(launch.environment)
-    wrong = next((name for name in own if not NAME.fullmatch(name)), None)
-    if wrong is not None:
-        raise UsageError(f"'{wrong}' is not a name that a shell can give a variable", hint="letters, digits and _")
-    path = [setting.programs, *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
     return {
         "MASTER_ADDR": '"$(hostname)"',
         "MASTER_PORT": "$(( 20000 + SLURM_JOB_ID % 10000 ))",
         "WORLD_SIZE": str(launch.nodes * launch.ranks_per_node),
         "LOCAL_WORLD_SIZE": str(launch.ranks_per_node),
-        "LLMB_RUN_ID": bash(stamp.id, always=True),
-        "PYTHONUNBUFFERED": "1",  # so that what a rank printed is in the log also when it was killed
-        **{name: bash(value) for name, value in own.items()},
-        "PYTHONPATH": bash(":".join(path)),
+        **bashscript.environment(launch, stamp.id, setting.programs),
     }
 
 
@@ -150,14 +139,7 @@ def _option(name: str, value: str | None) -> str:
     return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={directive(value)}"
 
 
-def _files(launch: Launch) -> Iterator[str]:
-    for staged in launch.files:
-        if (folder := str(PurePosixPath(staged.name).parent)) != ".":
-            yield f"mkdir -p {bash(folder)} || exit 1"
-        yield f"printf %s {bash(staged.text)} > {bash(staged.name)} || exit 1"
-
-
-def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Iterable[str]) -> Iterator[str]:
+def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
     """The words of the command that starts the ranks, those of one line together."""
     total = launch.nodes * launch.ranks_per_node
     yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
@@ -167,17 +149,33 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Iterable[st
         image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
         yield f"--container-image={bash(image)}"
         yield f"--container-mounts={bash(','.join(mounts(launch, stamp, setting)), always=True)}"
-        writable = " --container-writable" if launch.image is not None and _is_writable(launch.image) else ""
-        yield f'--container-workdir="$llmb_work" --no-container-mount-home{writable}'
-        named = dict.fromkeys([*variables, *launch.secrets, *setting.config.pass_environment])
-        yield f"--container-env={','.join(named)}"  # else the image's own values would come over these
-    rank = _RANK + ("" if setting.container else _THREADS) + 'exec "$@"'
-    yield f"bash -c {bash(rank)} _"
+        yield from _pyxis(launch, setting, variables)
+    yield f"bash -c {bash(_rank(setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
-    program = launch.program
-    what = ["-m", program.module] if program.module is not None else [str(program.script)]
-    yield " ".join(map(bash, [python(launch, setting), *what, *launch.args]))
+    yield bashscript.program(launch, python(launch, setting))
+
+
+def _pyxis(launch: Launch, setting: Setting, variables: Iterable[str]) -> Iterator[str]:
+    """What this pyxis knows of the options beside image and mounts."""
+    writable = launch.image is not None and _is_writable(launch.image)
+    options = {
+        "container-workdir": '="$llmb_work"', "no-container-mount-home": "",
+        **({"container-writable": ""} if writable else {}),
+    }  # fmt: skip
+    if known := [f"--{name}{value}" for name, value in options.items() if name not in setting.lacks]:
+        yield " ".join(known)
+    if _ENV not in setting.lacks:
+        named = dict.fromkeys([*variables, *launch.secrets, *setting.config.pass_environment])
+        yield f"--{_ENV}={','.join(named)}"  # else the image's own values would come over these
+
+
+def _rank(setting: Setting, variables: Mapping[str, str]) -> str:
+    """What bash does in each rank: its place, then the program."""
+    if not setting.container:
+        return _RANK + THREADS + _EXEC
+    own = [f"export {name}={value}\n" for name, value in variables.items() if name not in _OF_THE_JOB]
+    return _RANK + "".join(own if _ENV in setting.lacks else []) + _EXEC
 
 
 def _is_writable(image: str) -> bool:

@@ -6,9 +6,14 @@ from __future__ import annotations
 import pwd
 import re
 
-from llmb.state import KNOWN
+from llmb.state import KNOWN, WAITING
 
 _NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
+# Why a job waited: accounting keeps it beyond the job's start, and its end.
+_WAITED = re.compile(
+    r"Priority|Resources|Dependency$|Licenses|BeginTime|Reservation|ReqNodeNotAvail|Nodes_required|Partition|JobHeld"
+    r"|Assoc|QOS|Max\w+PerAccount|Cleaning|Prolog|BurstBuffer|JobArrayTaskLimit|RequeueHold|WaitingForScheduling"
+)
 
 _LAST_SIGNAL = 64  # 125 is Slurm's own word for a job that was out of memory
 
@@ -27,7 +32,8 @@ def reason(text: str, told: str) -> str:
     """Why, in words: who cancelled it as the state's ``text`` says, else what Slurm has ``told``."""
     if match := re.fullmatch(r"CANCELLED by (\d+)", text.strip()):
         return f"cancelled by {_user_name(int(match[1]))}"
-    return "" if told in _NO_REASON else told
+    is_stale = word(text) not in WAITING and _WAITED.match(told) is not None
+    return "" if told in _NO_REASON or is_stale else told
 
 
 def exit_code(text: str) -> int | None:

@@ -84,7 +84,7 @@ class Machine:
         script.write_text(program)
         made = Launch(
             name="job", nodes=1, ranks_per_node=ranks, time_limit=limit, program=Program(script=str(script)),
-            venv=str(self.root / "venv"),
+            venv=str(self.root / "venv"), workload="pretrain_x",
         )  # fmt: skip
         return replace(made, **changes)
 

@@ -110,8 +110,8 @@ def test_preflight_finds_nothing_wrong(machine: Machine) -> None:
     [
         ({"nodes": 2}, {}, "job needs 2 nodes, and a local cluster is one machine", "choose a smaller scale"),
         ({"ranks": 2}, {"gpus": 1}, "job needs 2 GPUs, and this machine has 1", "choose a smaller scale"),
-        ({"venv": None}, {}, "job has no environment of Python installed", "llmb-install add WORKLOAD"),
-        ({"venv": "/nowhere"}, {}, "/nowhere/bin/python is not there", "llmb-install add WORKLOAD"),
+        ({"venv": None}, {}, "job has no environment of Python installed", "llmb-install add pretrain_x"),
+        ({"venv": "/nowhere"}, {}, "/nowhere/bin/python is not there", "llmb-install add pretrain_x"),
     ],
 )
 def test_preflight_tells_cause_and_cure(
@@ -128,6 +128,8 @@ def test_the_cure_names_the_workload(machine: Machine) -> None:
     config = replace(machine.cluster().config, workloads=own)
     (fault,) = machine.cluster(config=config).preflight([replace(LAUNCH, venv=None, secrets=())])
     assert fault.hint == "llmb-install add pretrain_x"
+    (bare,) = machine.cluster().preflight([replace(LAUNCH, name="own", workload="pretrain_y", venv=None, secrets=())])
+    assert bare.hint == "llmb-install add pretrain_y"
 
 
 def test_a_full_disk_is_told_before(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

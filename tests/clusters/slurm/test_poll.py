@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from llmb.clusters.slurm.client import Client, SilentError, is_silence, last_line, portions
+from llmb.clusters.slurm.cluster import SlurmCluster
 from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
+from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.launch import Launch, Program
 from llmb.process import ProcessId
@@ -122,12 +124,56 @@ def test_a_running_job_takes_one_question(slurm: Slurm, run: RunRecord) -> None:
         ("CANCELLED AT 2026-11-21T09:17:11 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***", "NODE_FAIL"),
         ("CANCELLED AT 2026-11-21T09:17:11 DUE TO PREEMPTION ***", "PREEMPTED"),
         ("CANCELLED AT 2026-11-21T09:17:11 ***", "CANCELLED"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO JOB REQUEUE ***", "FAILED"),  # and that is how it ended then
     ],
 )
 def test_a_forgotten_job_ends_as_its_log_says(slurm: Slurm, run: RunRecord, words: str, state: str) -> None:
     ended(run, 143)  # srun was ended first, and the script had time for its last act
     run.batch_log.write_text(f"slurmstepd: error: *** JOB 7 ON n1 {words}\n")
     assert slurm.poll(run)[0].state == state
+
+
+def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(slurm: Slurm, run: RunRecord) -> None:
+    """A node that breaks down may have the time to say so, and Slurm calls that a failed launch."""
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
+    slurm.says("sacct", "7|FAILED|0:9|100|200|None|job.r1\n")
+    reason = "its script was killed: the node failed, or had no memory left"
+    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    slurm.says("sacct")
+    slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200|job.r1\n")
+    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    assert slurm.poll(run)[0].exit_code == 9
+    ended(run, 137)
+    assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has told so
+
+
+def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: RunRecord) -> None:
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    path = slurm.folder / "sacct"
+    path.write_text(path.read_text().replace("exit 0\n", f'echo 137 > "{run.place}/ended"\nexit 0\n'))
+    assert slurm.poll(run)[0].exit_code == 137
+
+
+@pytest.mark.parametrize(("asked", "limit"), [("", "00:01:00"), ("00:20:00", "00:20:00"), ("1-12", "36:00:00")])
+def test_a_timeout_names_the_limit_that_was_asked_for(slurm: Slurm, run: RunRecord, asked: str, limit: str) -> None:
+    """An option of sbatch may have come over the job's own."""
+    run.script.write_text(f"#!/bin/bash\n#SBATCH --time={asked}\n" if asked else "#!/bin/bash\n")
+    slurm.says("sacct", "7|TIMEOUT|0:15|100|200|TimeLimit|job.r1\n")
+    assert slurm.poll(run)[0].reason == f"ran longer than its limit of {limit}"
+
+
+def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: RunRecord) -> None:
+    """Its first submission has arrived after all; the second ends itself, as it is one too many."""
+    (run.place / "scheduler_id").write_text("6\ncluster kit\n")
+    slurm.says("sacct", "6|RUNNING|0:0|100|Unknown|None|job.r1\n7|FAILED|1:0|100|101|None|job.r1\n")
+    slurm.says("squeue", "6|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    slurm.says("scancel")
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100")
+    SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest="").cancel([run])
+    assert slurm.calls[-1].split() == ["scancel", "7", "6"]
 
 
 @pytest.mark.parametrize("words", ["Node failure on n2", "Aborting, io error and missing step on node 1"])
@@ -170,6 +216,7 @@ def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, 
     states = slurm.poll(run, second)
     assert [state.state for state in states] == ["COMPLETED", "RUNNING"]
     assert "Socket timed out" in states[1].reason
+    assert (states[0].is_doubtful, states[1].is_doubtful) == (False, True)
 
 
 def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(slurm: Slurm, run: RunRecord) -> None:
@@ -258,11 +305,12 @@ def test_words_are_joined_into_few_arguments() -> None:
         ("sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file", True),
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", False),
         ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", False),
+        ("sbatch: unrecognized option '--no-such'\nTry \"sbatch --help\" for more information\n", False),
     ],
 )  # fmt: skip
 def test_silence_is_not_refusal(text: str, silent: bool) -> None:
     assert is_silence(text) == silent
-    assert not last_line(text).startswith("sbatch")
+    assert not last_line(text).startswith(("sbatch", "Try"))
 
 
 def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:

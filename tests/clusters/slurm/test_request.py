@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from llmb import typed, yamlfile
-from llmb.clusters.slurm.request import gpu_request, sbatch_options
-from llmb.clusters.slurm.script import Setting, render
+from llmb.clusters.slurm.request import gpu_request, gpus_asked, sbatch_options
+from llmb.clusters.slurm.script import PYXIS_OPTIONS, Setting, render
 from llmb.config import ClusterConfig, with_slurm_args
 from llmb.errors import InputFaults, UsageError
 from llmb.images import file_name, image_path
@@ -108,6 +108,25 @@ def test_further_options_come_over_all_others() -> None:
     assert got["comment"] == "a b"
 
 
+@pytest.mark.parametrize(
+    ("gres", "args", "left", "asked"),
+    [
+        (8, {"gpus-per-node": "h100:4"}, None, ("h100", 4)),
+        ("gpu:8,nvme:1", {"gpus_per_node": 4}, "nvme:1", (None, 4)),
+        (8, {"gpus": "16"}, None, (None, None)),
+        (8, {"gpus-per-node": "4", "gres": "nvme:1"}, "nvme:1", (None, 4)),
+        (8, {"gpus-per-node": None}, "gpu:8", (None, 8)),
+    ],
+)
+def test_gpus_are_asked_for_in_one_way(
+    gres: object, args: dict[str, object], left: str | None, asked: tuple[str | None, int | None]
+) -> None:
+    """Slurm adds a gres to other counts of GPUs, and then no node has so many."""
+    got = options(config(gpu={"gres": gres}, args=args))
+    assert got.get("gres") == left
+    assert gpus_asked(got) == asked
+
+
 def test_every_attempt_has_the_options_of_the_command_line() -> None:
     """Those of the configuration are as they are by then."""
     kept = replace(LAUNCH, slurm_args={"hold": True, "comment": "mine"})
@@ -177,3 +196,25 @@ def test_nemos_images_from_25_08_on_are_written_to(image: str, writable: bool) -
     text = render(replace(LAUNCH, image=image, venv=None), STAMP, setting)
     assert ("--no-container-mount-home --container-writable" in text) == writable
     assert "--no-container-mount-home" in text
+
+
+LACKING = frozenset({"container-workdir", "no-container-mount-home", "container-writable", "container-env", "pmix"})
+
+
+def test_what_this_srun_does_not_know_is_left_away() -> None:
+    """Without --container-env, an image's own values would come over the job's: each rank sets them again."""
+    launch = replace(LAUNCH, image="nvcr.io/nvidia/nemo:25.09", environment={"NOTE": "it's $5"}, secrets=("HF_TOKEN",))
+    setting = Setting(config=config(container="pyxis"), programs="/p", knows_segment=True)
+    whole, less = render(launch, STAMP, setting), render(launch, STAMP, replace(setting, lacks=LACKING))
+    for option in (*PYXIS_OPTIONS, "mpi=pmix"):
+        assert f"--{option}" in whole
+        assert f"--{option}" not in less
+    assert "--container-image=/i/images/nvidia+nemo+25.09.sqsh" in less
+    ranks = less[less.index("\nsrun ") :]
+    assert "export NOTE=" in ranks
+    assert "export PYTHONPATH=/p" in ranks
+    assert "HF_TOKEN" not in less
+    assert "export NOTE=" not in whole[whole.index("\nsrun ") :]
+    assert "--mpi=pmi2" in render(
+        launch, STAMP, replace(setting, config=config(container="pyxis", mpi="pmi2"), lacks=LACKING)
+    )

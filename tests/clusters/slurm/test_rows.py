@@ -100,8 +100,35 @@ def test_what_the_queue_says() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "told", "reason"),
+    [
+        ("COMPLETED", "ReqNodeNotAvail", ""), ("FAILED", "Resources", ""), ("CANCELLED", "Priority", ""),
+        ("TIMEOUT", "AssocGrpGRES", ""), ("CANCELLED", "DependencyNeverSatisfied", "DependencyNeverSatisfied"),
+        ("NODE_FAIL", "NodeDown", "NodeDown"), ("PENDING", "ReqNodeNotAvail", "ReqNodeNotAvail"),
+        ("RUNNING", "BeginTime", ""),
+    ],
+)  # fmt: skip
+def test_why_a_job_waited_is_told_while_it_waits(state: str, told: str, reason: str) -> None:
+    """Accounting keeps it beyond that."""
+    assert states.reason(state, told) == reason
+
+
+@pytest.mark.parametrize(
     ("limit", "length"),
-    [("infinite", None), ("n/a", None), ("30:00", 1800), ("2:00:00", 7200), ("1-12:00:00", 129600)],
+    [
+        ("infinite", None),
+        ("n/a", None),
+        ("30:00", 1800),
+        ("2:00:00", 7200),
+        ("1-12:00:00", 129600),
+        # What a user may write: sbatch(1).
+        ("20", 1200),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("UNLIMITED", None),
+        ("soon", None),
+        ("", None),
+    ],
 )
 def test_time_limits(limit: str, length: int | None) -> None:
     assert seconds(limit) == length
@@ -114,6 +141,7 @@ gpu*|up|infinite|1-infinite|1|idle*|gpu:h100:8|n9|Not responding
 gpu*|up|infinite|1-infinite|2|idle~|gpu:h100:8|c[1-2]|none
 mixed|up|1-00:00:00|1-16|4|allocated|gpu:a100:4,gpu:h100:2,nvme:1|m[1-4]|none
 cpu|inact|30:00|1-infinite|2|idle|(null)|p[1-2]|none
+cpu|inact|30:00|1-infinite|3|unknown|(null)|p[3-5]|none
 """
 
 
@@ -125,6 +153,7 @@ def test_partitions_nodes_and_gpus() -> None:
     assert [(nodes.count, nodes.in_service) for nodes in found["gpu"].nodes] == [
         (3, False), (5, True), (1, False), (2, True),
     ]  # fmt: skip
+    assert [nodes.in_service for nodes in found["cpu"].nodes] == [True, True]  # the controller has just started
     (nodes,) = found["mixed"].nodes
     assert (nodes.gpus_of(None), nodes.gpus_of("a100"), nodes.gpus_of("b200")) == (6, 4, 0)
     assert found["gpu"].nodes[0].reason == "broken | fan"

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts of all schedulers have in common: files, variables, the program, and what they write of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from llmb.clusters.quote import NAME, bash
+from llmb.errors import UsageError
+from llmb.launch import Launch
+
+NO_VENV = "<venv>"  # what a preview says where no environment is installed
+NO_IMAGE = "<image>"
+SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by its script
+
+# Else each rank would take every CPU of its node. The image of a container has its own way.
+THREADS = """\
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
+"""
+# The last act, once llmb_code is known.
+END = """\
+printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"
+"""
+
+
+def write_files(launch: Launch) -> Iterator[str]:
+    """The lines that write the launch's files into the folder that the script is in."""
+    for staged in launch.files:
+        if (folder := str(PurePosixPath(staged.name).parent)) != ".":
+            yield f"mkdir -p {bash(folder)} || exit 1"
+        yield f"printf %s {bash(staged.text)} > {bash(staged.name)} || exit 1"
+
+
+def environment(launch: Launch, run_id: str, programs: str) -> dict[str, str]:
+    """What ranks get on every cluster: each variable with its value as a word of bash. Raises UsageError.
+
+    ``programs``: the folder of the staged programs.
+    """
+    own = dict(launch.environment)
+    wrong = next((name for name in own if not NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise UsageError(f"'{wrong}' is not a name that a shell can give a variable", hint="letters, digits and _")
+    path = [programs, *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
+    return {
+        "LLMB_RUN_ID": bash(run_id, always=True),
+        "PYTHONUNBUFFERED": "1",  # so that what a rank printed is in the log also when it was killed
+        **{name: bash(value) for name, value in own.items()},
+        "PYTHONPATH": bash(":".join(path)),
+    }
+
+
+def program(launch: Launch, python: str) -> str:
+    """The words that start the launch's program with ``python``."""
+    what = ["-m", launch.program.module] if launch.program.module is not None else [str(launch.program.script)]
+    return " ".join(map(bash, [python, *what, *launch.args]))
+
+
+def clock(seconds: int) -> str:
+    """Seconds as HH:MM:SS."""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

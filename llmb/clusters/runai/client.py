@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run:ai's REST API as a caller sees it: signed in, patient with a busy server, every failure in words."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from llmb.clusters.base import UnclearError
+from llmb.clusters.runai import faults
+from llmb.clusters.runai.token import Credentials, Token, read_token
+from llmb.errors import LlmbError
+
+if TYPE_CHECKING:
+    import httpx
+
+PAGE = 500  # entries of a list in one answer, the most that the API gives
+ATTEMPTS = 6
+_FIRST_ATTEMPTS = 3  # at a server that has never answered: it may not be there at all
+_TOKENS = 3  # that are tried for one request
+_CONNECT_SECONDS = 10.0
+_SECONDS = 30.0  # for one answer
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_BUSY = frozenset({429, 502, 503, 504})
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+class Client:
+    """The API at ``base_url``. For several threads at a time. ``first_pause``: seconds before a second attempt."""
+
+    def __init__(self, base_url: str, credentials: Credentials, *, first_pause: float = _FIRST_PAUSE) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._credentials = credentials
+        self._first_pause = first_pause
+        self._token: Token | None = None
+        self._has_answered = False
+        self._lock = threading.Lock()
+
+    def get(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
+        """The data at ``path``. Raises LlmbError, NotThereError where there is nothing of that name."""
+        return self._ask("GET", path, params=params)
+
+    def pages(self, path: str, key: str, params: Mapping[str, str | int] | None = None) -> Iterator[dict[str, Any]]:
+        """Every entry of the list ``key`` at ``path``, page after page. Raises LlmbError."""
+        offset = 0
+        while True:
+            data = self.get(path, {**(params or {}), "limit": PAGE, "offset": offset})
+            found = data.get(key) if isinstance(data, dict) else None
+            if not isinstance(found, list):
+                raise faults.not_understood(self.base_url, f"no list '{key}' at {path}")
+            yield from found
+            offset += len(found)
+            if not found or data.get("next") in (None, "", 0):
+                return
+
+    def change(self, method: str, path: str) -> None:
+        """Ask for a change that may well be asked for twice. Raises LlmbError."""
+        self._ask(method, path)
+
+    def create(self, path: str, content: Mapping[str, Any]) -> Any:
+        """Make something new, once.
+
+        Raises UnclearError where the request may have arrived and no answer has come, LlmbError for a refusal.
+        """
+        return self._ask("POST", path, content=content, is_once=True)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content: Mapping[str, Any] | None = None,
+        is_once: bool = False,
+    ) -> Any:
+        token = self._signed_in()
+        for left in reversed(range(_TOKENS)):
+            answer = self._send(method, path, token=token, params=params, content=content, is_once=is_once)
+            if answer.status_code != 401 or not left:
+                break
+            token = self._signed_in(instead_of=token)  # it was withdrawn, or our clock is off
+        if answer.status_code >= 400:
+            raise faults.of_answer(self.base_url, answer)
+        return self._data(answer)
+
+    def _signed_in(self, instead_of: Token | None = None) -> Token:
+        """A token that is good for a while, another one than ``instead_of``. Raises LlmbError."""
+        with self._lock:
+            if self._token is None or self._token is instead_of or time.time() >= self._token.until:
+                self._token = self._sign_in()
+            return self._token
+
+    def _sign_in(self) -> Token:
+        refusals = []
+        for content in self._credentials.requests():
+            answer = self._send("POST", "/token", content=content)
+            if answer.status_code < 300:
+                token = read_token(self._data(answer), time.time())
+                if token is None:
+                    raise faults.not_understood(self.base_url, "no access token at /token")
+                return token
+            refusals.append(answer)
+        raise faults.of_sign_in(self.base_url, self._credentials.id, refusals[0])
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: Token | None = None,
+        params: Mapping[str, str | int] | None = None,
+        content: Mapping[str, Any] | None = None,
+        is_once: bool = False,
+    ) -> httpx.Response:
+        """The answer, asked for again while the server is busy or cannot be reached.
+
+        A request that ``is_once`` is repeated only where it surely has not arrived.
+        """
+        import httpx
+
+        headers = {"Authorization": f"Bearer {token.text}"} if token is not None else {}
+        pause = self._first_pause
+        for attempt in range(1, ATTEMPTS + 1):
+            wanted = pause
+            try:
+                answer = self._http.request(
+                    method, f"{self.base_url}{path}", params=params, json=content, headers=headers
+                )
+            except httpx.TransportError as error:
+                never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                fault = faults.of_transport(self.base_url, error)
+                if is_once and not never_left:
+                    raise UnclearError(fault.message, hint=fault.hint) from error
+                if attempt >= (ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) or not faults.may_pass(error):
+                    raise fault from error
+            except httpx.InvalidURL as error:
+                raise LlmbError(
+                    f"{self.base_url}: {error}", hint="mend runai.base_url in cluster_config.yaml"
+                ) from error
+            else:
+                self._has_answered = True
+                if answer.status_code not in _BUSY:
+                    return answer
+                if is_once and answer.status_code in (502, 504):  # a gateway's: what it passed on is not known
+                    fault = faults.of_answer(self.base_url, answer)
+                    raise UnclearError(fault.message, hint=fault.hint)
+                if attempt == ATTEMPTS:
+                    return answer
+                wanted = max(pause, _asked_pause(answer))
+            time.sleep(wanted * random.uniform(1.0, 1.3))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        found = httpx.Client(
+            timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+            headers={"User-Agent": "llmb-run", "Accept": "application/json"},
+            mounts={f"all://{host}": None for host in _LOOPBACK},
+        )
+        weakref.finalize(self, found.close)  # with whoever holds this client
+        return found
+
+    def _data(self, answer: httpx.Response) -> Any:
+        if not answer.content:
+            return {}
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise faults.not_understood(self.base_url, "no JSON") from error
+
+
+def _asked_pause(answer: httpx.Response) -> float:
+    """The seconds that Retry-After asks to wait, within reason; 0 where it says nothing that can be read."""
+    text = answer.headers.get("Retry-After", "")
+    try:
+        seconds = float(text) if text.replace(".", "", 1).isdecimal() else _until(text)
+    except (TypeError, ValueError):
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_PAUSE)
+
+
+def _until(date: str) -> float:
+    return parsedate_to_datetime(date).timestamp() - time.time()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run asks of Run:ai: the body of the request that makes its workload, as plain data. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from llmb.clusters.quote import bash
+from llmb.clusters.runai.volume import in_pod
+from llmb.config import ClusterConfig
+from llmb.config.schema import GpuTypeConfig, RunaiConfig
+from llmb.errors import LlmbError
+from llmb.gpus import CPU
+from llmb.launch import Launch, Stamp
+
+TRAINING, DISTRIBUTED = "trainings", "distributed"  # of one pod, and of several
+LONGEST_NAME = 50  # characters: the names of pods, which are hosts, are longer by -master-0 and may have 63
+_MARK = "#RUNAI "  # before each line of the body, which stands at the head of the run's script
+_DAY = 86400  # seconds
+
+
+def section(config: ClusterConfig) -> RunaiConfig:
+    """The configuration's part on Run:ai. Raises LlmbError where there is none."""
+    if config.runai is None:
+        hint = "runai: {base_url: https://HOST/api/v1, project: p, pvc: {name: w, path: /w, claim: c}}"
+        raise LlmbError("cluster_config.yaml says nothing under 'runai'", hint=hint)
+    return config.runai
+
+
+def kind_of(launch: Launch) -> str:
+    """The kind of workload, as the API's addresses name it."""
+    return TRAINING if launch.nodes == 1 else DISTRIBUTED
+
+
+def workload_name(launch: Launch, stamp: Stamp) -> str:
+    """The workload's name, by whose end a run is found: Kubernetes allows small letters, digits and hyphens."""
+    plain = re.sub(r"[^a-z0-9]+", "-", launch.name.lower()).strip("-") or "run"
+    plain = plain if plain[0].isalpha() else f"run-{plain}"
+    space = LONGEST_NAME - 1 - max(len(stamp.id), len("abcd1234-10"))
+    return f"{plain[:space].rstrip('-')}-{stamp.id}"
+
+
+def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> dict[str, Any]:
+    """All but the ids of project and cluster, which only the API knows, and the values of the shell's variables.
+
+    ``script``: the name of the run's script in its place. What a default would decide is said: a benchmark that starts
+    again in silence measures something else, and a pod that is cleaned away cannot be asked.
+    """
+    runai = section(config)
+    spec: dict[str, Any] = {
+        "command": "bash",
+        "args": bash(in_pod(runai.pvc, f"{stamp.place}/{script}")),
+        "image": launch.image,
+        "imagePullPolicy": "IfNotPresent",
+        "restartPolicy": "Never",
+        "backoffLimit": 0,
+        "terminateAfterPreemption": True,
+        "autoDeletionTimeAfterCompletionSeconds": runai.keep_days * _DAY,
+        "compute": _compute(launch, config),
+        "storage": {
+            "pvc": [
+                {"name": runai.pvc.name, "path": runai.pvc.path, "existingPvc": True, "claimName": runai.pvc.claim,
+                 "readOnly": False}
+            ]
+        },
+        "environmentVariables": _variables(launch, config),
+    }  # fmt: skip
+    if pools := _node_pools(launch, config):
+        spec["nodePools"] = pools
+    if runai.annotations:
+        spec["annotations"] = [{"name": name, "value": value} for name, value in runai.annotations.items()]
+    spec |= {name: value for name, value in runai.spec.items() if name != "compute"}
+    found: dict[str, Any] = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
+    if kind_of(launch) == TRAINING:
+        return found
+    spec |= {"distributedFramework": "PyTorch", "numWorkers": launch.nodes - 1, "cleanPodPolicy": "None"}
+    return {**found, "masterSpecSameAsWorker": True}  # the master trains too
+
+
+def to_lines(kind: str, content: dict[str, Any]) -> list[str]:
+    """The request as the first lines of a script, comments to bash."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    return [f"{_MARK}{line}" for line in (f"POST /workloads/{kind}", *text.splitlines())]
+
+
+def from_script(script: str) -> tuple[str, dict[str, Any]]:
+    """The kind of workload and the body that stand at the head of a run's script. Raises LlmbError."""
+    lines = [line.removeprefix(_MARK) for line in script.splitlines() if line.startswith(_MARK)]
+    try:
+        content = json.loads("\n".join(lines[1:]))
+    except ValueError:
+        content = None
+    if not lines or not isinstance(content, dict):
+        raise LlmbError("the run's script has no request to Run:ai at its head", hint="submit the job again")
+    return lines[0].rpartition("/")[2], content
+
+
+def placeholder(name: str) -> str:
+    """What stands for the value of the submitting shell's variable ``name`` before a submission."""
+    return f"<{name}>"
+
+
+def _compute(launch: Launch, config: ClusterConfig) -> dict[str, Any]:
+    gpus = config.rows_for(launch.gpu_type or config.gpu_type) != CPU
+    found: dict[str, Any] = {"gpuDevicesRequest": launch.ranks_per_node} if gpus else {}
+    found["largeShmRequest"] = True  # NCCL and data loaders need more than 64 MB
+    if more := section(config).extended_resources:
+        found["extendedResources"] = [{"resource": name, "quantity": str(count)} for name, count in more.items()]
+    return {**found, **section(config).spec.get("compute", {}), **found}
+
+
+def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
+    """Secrets by their name in Kubernetes, and those of the submitting shell; all others are in the script."""
+    secrets = section(config).secrets
+    named = dict.fromkeys([*launch.secrets, *(name for name in config.pass_environment if name in secrets)])
+    found: list[dict[str, Any]] = [
+        {"name": name, "secret": {"name": secrets[name].name, "key": secrets[name].key}}
+        for name in named if name in secrets
+    ]  # fmt: skip
+    passed = [name for name in config.pass_environment if name not in named]
+    return [*found, *({"name": name, "value": placeholder(name)} for name in passed)]
+
+
+def _node_pools(launch: Launch, config: ClusterConfig) -> list[str]:
+    """The pool of the launch's GPU type, else those of all jobs."""
+    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
+    return own.split(",") if own is not None else list(section(config).node_pools)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls of Run:ai's API that are made: the project, and workloads to make, list, look at and stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmb.clusters.runai.client import Client
+from llmb.clusters.runai.faults import NotThereError, RefusedError
+from llmb.config.schema import RunaiConfig
+from llmb.errors import LlmbError
+
+_SKEW = 3600.0  # seconds that the server's clock may differ from ours
+_FEW = 3  # questions that are sooner asked one by one than as a list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project on one cluster, by their ids."""
+
+    id: str
+    cluster: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Memory:
+    project: Project | None = None
+    narrows: bool = True  # whether lists can be filtered by project
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The project's workloads, as plain data of the API."""
+
+    client: Client
+    runai: RunaiConfig
+    memory: _Memory = field(default_factory=_Memory)
+
+    @property
+    def project(self) -> Project:
+        """The configured project, looked up once. Raises LlmbError where there is none or it is not unique."""
+        with self.memory.lock:
+            if self.memory.project is None:
+                self.memory.project = self._find_project()
+            return self.memory.project
+
+    def create(self, kind: str, content: Mapping[str, Any]) -> str:
+        """Make a workload, once; its id. Raises UnclearError, RefusedError, LlmbError."""
+        project = self.project
+        head = {"name": content["name"], "projectId": project.id, "clusterId": project.cluster}
+        answer = self.client.create(f"/workloads/{kind}", {**head, **content})
+        workload_id = answer.get("workloadId") if isinstance(answer, dict) else None
+        if not isinstance(workload_id, str):
+            raise LlmbError("Run:ai's answer names no workload", hint="llmb-run jobs reconcile finds it")
+        return workload_id
+
+    def one(self, workload_id: str) -> dict[str, Any] | None:
+        """A workload, None where there is none of that id any more. Raises LlmbError."""
+        try:
+            data = self.client.get(f"/workloads/{workload_id}")
+        except NotThereError:
+            return None
+        return data if isinstance(data, dict) else None
+
+    def by_ids(self, ids: Sequence[str], since: float) -> dict[str, dict[str, Any]]:
+        """The workloads of these ids, none of which was made before ``since``, in seconds since the epoch."""
+        wanted, found = set(ids), dict[str, dict[str, Any]]()
+        if len(wanted) > _FEW:
+            listed = self._listed(_since(since))
+            found = {one["id"]: one for one in listed if one.get("id") in wanted}
+        for workload_id in sorted(wanted - found.keys()):  # a list may be late
+            if (one := self.one(workload_id)) is not None:
+                found[workload_id] = one
+        return found
+
+    def by_names(self, names: Sequence[str], since: float, *, deleted: bool = False) -> dict[str, dict[str, Any]]:
+        """The first workload of each of these names, also among those that were ``deleted``."""
+        filters = [f"name=={name}" for name in names] if len(names) <= _FEW else [_since(since)]
+        wanted, found = set(names), dict[str, dict[str, Any]]()
+        for one in (one for text in filters for one in self._listed(text, deleted=deleted)):
+            name = one.get("name")
+            if name in wanted and name not in found:
+                found[name] = one
+        return found
+
+    def events(self, workload_id: str) -> list[dict[str, Any]]:
+        """What Kubernetes has told of a workload, as far as the API gives it in one page."""
+        data = self.client.get(f"/workloads/{workload_id}/events", {"limit": 100, "sortOrder": "desc"})
+        found = data.get("events") if isinstance(data, dict) else None
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    def suspend(self, kind: str, workload_id: str) -> None:
+        """Stop a workload; its pods end, and its record stays. One that is gone is left alone. Raises LlmbError."""
+        try:
+            self.client.change("POST", f"/workloads/{kind}/{workload_id}/suspend")
+        except NotThereError:
+            return
+
+    def _listed(self, own: str, *, deleted: bool = False) -> Iterator[dict[str, Any]]:
+        """The project's workloads that ``own`` filters, oldest first, so that new ones shift no page."""
+        project, narrow = self.project.id, self.memory.narrows
+        params: dict[str, str | int] = {"sortBy": "createdAt", "sortOrder": "asc"}
+        params |= {"filterBy": f"{own},projectId=={project}" if narrow else own}
+        params |= {"deleted": "true"} if deleted else {}
+        try:
+            for one in self.client.pages("/workloads", "workloads", params):
+                if one.get("projectId") in (None, project):
+                    yield one
+        except RefusedError:  # the documentation does not say which fields can be filtered by
+            if not narrow:
+                raise
+            self.memory.narrows = False
+            yield from self._listed(own, deleted=deleted)
+
+    def _find_project(self) -> Project:
+        name, wanted = self.runai.project, self.runai.cluster
+        listed = self.client.pages("/org-unit/projects", "projects", {"filterBy": f"name=={name}"})
+        found = [Project(id=str(one["id"]), cluster=str(one["clusterId"])) for one in listed if one.get("name") == name]
+        if not found:
+            hint = "runai.project in cluster_config.yaml names it; ask for access to it if it is there"
+            raise LlmbError(f"this access key sees no project '{name}' in Run:ai", hint=hint)
+        if len(found) == 1 and wanted is None:
+            return found[0]
+        names = {str(one.get("uuid")): str(one.get("name")) for one in self._clusters()}
+        kept = [one for one in found if wanted in (None, one.cluster, names.get(one.cluster))]
+        if len(kept) == 1:
+            return kept[0]
+        where = ", ".join(sorted(names.get(one.cluster, one.cluster) for one in kept or found))
+        if not kept:
+            message = f"project '{name}' of Run:ai is on {where}, not on cluster '{wanted}'"
+        else:
+            message = f"project '{name}' of Run:ai is on several clusters: {where}"
+        raise LlmbError(message, hint="set runai.cluster in cluster_config.yaml to the one that is meant")
+
+    def _clusters(self) -> list[dict[str, Any]]:
+        data = self.client.get("/clusters")
+        return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+
+
+def _since(seconds: float) -> str:
+    """The filter for workloads made after ``seconds``, however the clocks differ."""
+    return f"createdAt>={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(seconds - _SKEW))}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Slurm itself would say to runs: the largest job of each kind as a whole, and what is refused by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from llmb.clusters.slurm.client import Client, SilentError, last_line
+from llmb.clusters.slurm.refused import hint_for
+from llmb.clusters.slurm.request import GPU_OPTIONS
+from llmb.errors import Fault
+
+Options = dict[str, str | None]
+
+_NOT_TESTED = frozenset({"job-name", "chdir", "output", "open-mode", "export"})
+_SIZES = ("nodes", "ntasks-per-node", "time", "segment")
+# What a job as a whole may be refused for: no use in asking for each of these alone.
+_OF_THE_WHOLE = frozenset({*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"})
+_SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+
+
+def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]) -> Iterator[Fault]:
+    """What Slurm would refuse of ``jobs``: the options of each, and whether it fits its partition.
+
+    One that does not would be refused for that alone, so of it each option is asked for by itself. ``usable``: the
+    partitions that take jobs.
+    """
+    for options, is_fitting in _largest(jobs):
+        asked = {name: value for name, value in options.items() if name not in _NOT_TESTED}
+        said = _said(client, asked) if is_fitting else ""
+        if said is None:
+            continue
+        parts = list(_parts(client, asked, usable))
+        yield from parts
+        if said and not parts:
+            nodes = f"{asked['nodes']} node{'s' if asked['nodes'] != '1' else ''}"
+            words = [f"{name} {asked[name]}" for name in _SHOWN if asked.get(name) is not None]
+            yield _fault(", ".join([f"of {nodes}", *words]), said)
+
+
+def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]:
+    """The job of most nodes of each kind, those that fit and those that do not by themselves."""
+    largest: dict[object, tuple[Options, bool]] = {}
+    for options, is_fitting in jobs:
+        kind = is_fitting, *((name, value) for name, value in options.items() if name not in {*_NOT_TESTED, *_SIZES})
+        if kind not in largest or int(options["nodes"] or 0) > int(largest[kind][0]["nodes"] or 0):
+            largest[kind] = options, is_fitting
+    return list(largest.values())
+
+
+def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Fault]:
+    """The options that are refused each by itself, in a partition that would take it."""
+    base = {"partition": asked["partition"]} if asked.get("partition") in usable else {}
+    if "account" in asked:
+        base["account"] = asked["account"]
+        if said := _said(client, base):
+            yield _fault(f"with account {base.pop('account')}", said)
+    if _said(client, base) is not None:
+        return
+    for name in asked:
+        if name not in {*_OF_THE_WHOLE, "account"} and (said := _said(client, {**base, name: asked[name]})):
+            yield _fault(f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}", said)
+
+
+def _fault(what: str, said: str) -> Fault:
+    return Fault(message=f"Slurm would refuse a job {what}: {said}", hint=hint_for(said))
+
+
+def _said(client: Client, asked: Mapping[str, str | None]) -> str | None:
+    """Why Slurm would not take such a job; None where it would, or is too busy to say so."""
+    argv = ["sbatch", "--test-only", *(f"--{name}" if v is None else f"--{name}={v}" for name, v in asked.items())]
+    try:
+        done = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)
+    except SilentError:  # sbatch will tell
+        return None
+    if done.code == 0:
+        return None
+    return last_line(done.err).removeprefix("allocation failure: ") or f"sbatch ended with exit code {done.code}"

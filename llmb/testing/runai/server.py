@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API over HTTP on loopback: signs in, finds the route, answers in JSON; and the troubles that were asked for."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from llmb.testing.runai.lists import BadQueryError
+from llmb.testing.runai.routes import Answer, answer_to, error
+
+if TYPE_CHECKING:
+    from llmb.testing.runai.plane import ControlPlane
+
+_ROOT = "/api/v1"
+
+
+class Server:
+    """A server for one control plane, in threads of its own."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        handler = type("Handler", (_Handler,), {"plane": plane})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http.daemon_threads = True
+        self._http.block_on_close = False  # callers keep their connections
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._http.server_address[1])
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    plane: ControlPlane
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one piece
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        url = urlsplit(self.path)
+        if not url.path.startswith(f"{_ROOT}/"):
+            self._send(error(404, "page not found"))
+            return
+        path, plane = url.path.removeprefix(_ROOT), self.plane
+        with plane.lock:
+            plane.requests.append((self.command, path))
+            trouble = plane.trouble_for(self.command, path)
+            if trouble is not None and isinstance(trouble.answer, int):
+                found = Answer(
+                    status=trouble.answer, data=error(trouble.answer, "trouble").data, headers=trouble.headers
+                )
+            elif trouble is not None and trouble.answer == "cut":
+                found = None
+            else:
+                found = self._answer(path, dict(parse_qsl(url.query)), content)
+                found = None if trouble is not None else found
+            plane.answers.append(found.status if found is not None else 0)
+        if found is None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self._send(found)
+
+    def _answer(self, path: str, query: dict[str, str], content: bytes) -> Answer:
+        try:
+            body: Any = json.loads(content) if content else None
+            scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+            if path != "/token" and not (scheme == "Bearer" and self.plane.is_good(token)):
+                return error(401, "the token is not valid")
+            return answer_to(self.plane, self.command, path, query, body)
+        except (BadQueryError, ValueError) as wrong:
+            return error(400, str(wrong))
+
+    def _send(self, answer: Answer) -> None:
+        text = json.dumps(answer.data).encode()
+        self.send_response(answer.status)
+        for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the control plane keeps its requests itself."""

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values of the control plane: clusters, projects, workloads, and the troubles that a test wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from llmb.testing.runai.bodies import pods_of
+from llmb.testing.runai.pods import Pods
+
+END = ("Completed", "Failed", "Stopped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that the control plane knows."""
+
+    uuid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A project of a cluster."""
+
+    id: str
+    name: str
+    cluster: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Trouble:
+    """What happens to the next ``times`` requests whose method and path (below /api/v1) fit.
+
+    ``answer``: a status that is given in place of doing it; ``lost``, which does it and cuts the connection; ``cut``,
+    which cuts the connection at once.
+    """
+
+    method: str = ".*"
+    path: str = ".*"
+    answer: int | Literal["lost", "cut"]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
+
+    def fits(self, method: str, path: str) -> bool:
+        """Whether it is for this request; each that fits uses it up by one."""
+        if not self.times or not re.fullmatch(self.method, method) or not re.fullmatch(self.path, path):
+            return False
+        self.times -= 1
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Workload:
+    """A workload, its pods when they were started, and what a test has said of its phases.
+
+    ``script``: the phases that it goes through, one further with each look; empty where pods decide.
+    """
+
+    id: str
+    kind: str
+    body: dict[str, Any]
+    created: str
+    project: Project
+    phase: str = "Creating"
+    message: str = ""
+    script: list[str] = field(default_factory=list)
+    pods: Pods | None = None
+    restarts: int = 0
+    told_to_end: float | None = None
+    completed: str | None = None
+    deleted: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.body["name"])
+
+    def data(self) -> dict[str, Any]:
+        """As the API shows it."""
+        count = pods_of(self.kind, self.body)
+        running = self.pods.codes().count(None) if self.pods is not None else 0
+        return {
+            "id": self.id, "name": self.name, "type": "Distributed" if self.kind == "distributed" else "Training",
+            "projectId": self.project.id, "projectName": self.project.name, "clusterId": self.project.cluster,
+            "phase": self.phase, "phaseMessage": self.message, "createdAt": self.created,
+            "completedAt": self.completed, "deletedAt": self.deleted, "requestedPods": {"number": count},
+            "runningPods": running, "conditions": [],
+        }  # fmt: skip
+
+    def enter(self, phase: str) -> None:
+        """Be in ``phase`` from now on."""
+        self.phase, self.message = phase, ""
+        if phase in END:
+            self.completed = now()
+
+
+def now() -> str:
+    """The time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,195 @@
+#!/bin/bash
+#RUNAI POST /workloads/distributed
+#RUNAI {
+#RUNAI   "name": "pretrain-llama3-1-405b-fp8-gpus512-tp8-k3x9ab2c",
+#RUNAI   "useGivenNameAsPrefix": false,
+#RUNAI   "spec": {
+#RUNAI     "command": "bash",
+#RUNAI     "args": "/mnt/pvc/llmb/runs/job_1700000000/launch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub",
+#RUNAI     "image": "nvcr.io/nvidia/nemo:25.04.01",
+#RUNAI     "imagePullPolicy": "IfNotPresent",
+#RUNAI     "restartPolicy": "Never",
+#RUNAI     "backoffLimit": 0,
+#RUNAI     "terminateAfterPreemption": true,
+#RUNAI     "autoDeletionTimeAfterCompletionSeconds": 172800,
+#RUNAI     "compute": {
+#RUNAI       "gpuDevicesRequest": 8,
+#RUNAI       "largeShmRequest": true,
+#RUNAI       "extendedResources": [
+#RUNAI         {
+#RUNAI           "resource": "rdma/ib",
+#RUNAI           "quantity": "8"
+#RUNAI         }
+#RUNAI       ],
+#RUNAI       "cpuMemoryRequest": "1T"
+#RUNAI     },
+#RUNAI     "storage": {
+#RUNAI       "pvc": [
+#RUNAI         {
+#RUNAI           "name": "work",
+#RUNAI           "path": "/mnt/pvc",
+#RUNAI           "existingPvc": true,
+#RUNAI           "claimName": "work-claim",
+#RUNAI           "readOnly": false
+#RUNAI         }
+#RUNAI       ]
+#RUNAI     },
+#RUNAI     "environmentVariables": [
+#RUNAI       {
+#RUNAI         "name": "HF_TOKEN",
+#RUNAI         "secret": {
+#RUNAI           "name": "hub",
+#RUNAI           "key": "token"
+#RUNAI         }
+#RUNAI       },
+#RUNAI       {
+#RUNAI         "name": "SITE_PROXY",
+#RUNAI         "value": "<SITE_PROXY>"
+#RUNAI       }
+#RUNAI     ],
+#RUNAI     "nodePools": [
+#RUNAI       "h100",
+#RUNAI       "spare"
+#RUNAI     ],
+#RUNAI     "annotations": [
+#RUNAI       {
+#RUNAI         "name": "k8s.v1.cni.cncf.io/networks",
+#RUNAI         "value": "ib0,ib1"
+#RUNAI       }
+#RUNAI     ],
+#RUNAI     "priorityClass": "high",
+#RUNAI     "distributedFramework": "PyTorch",
+#RUNAI     "numWorkers": 63,
+#RUNAI     "cleanPodPolicy": "None"
+#RUNAI   },
+#RUNAI   "masterSpecSameAsWorker": true
+#RUNAI }
+
+llmb_run='/mnt/pvc/llmb/runs/job_1700000000'
+llmb_work='/mnt/pvc/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub'
+llmb_node=${RANK:?the operator of PyTorch jobs sets it}
+llmb_batch="$llmb_work"/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+llmb_own="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+(( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"
+llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
+if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
+    if [[ -e $llmb_run/.started.$llmb_node ]]; then
+        : > "$llmb_run/restarted"
+        llmb_say "pod $llmb_node was started before: a run starts once"
+    else
+        echo "error: $llmb_run cannot be written from this pod" >&2
+    fi
+    exit 1
+fi
+if (( llmb_node == 0 )); then
+    printf '%s\n' 'pretrain-llama3-1-405b-fp8-gpus512-tp8-k3x9ab2c' "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+        mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
+fi
+
+if [[ ${WORLD_SIZE-} != 64 ]]; then
+    llmb_say "error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 64"
+    echo 1 > "$llmb_run/.failed.$llmb_node"
+    (( llmb_node == 0 )) || exit 1
+    llmb_code=1
+    printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+    exit "$llmb_code"
+fi
+
+cd "$llmb_work" || exit 1
+if (( llmb_node == 0 )); then
+    printf %s '{
+  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub", "recipe": "llama31_405b", "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
+  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "hybrid_override_pattern": null},
+  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
+  "micro_batch": 1, "global_batch": 256, "max_steps": 50,
+  "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
+  "optimizer": {"use_precision_aware_optimizer": null},
+  "cuda_graphs": false,
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192"},
+  "tokenizer": {"kind": "hub", "name": "meta-llama/Llama-3.1-405B"},
+  "profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 2, 3, 4, 5, 6, 7]},
+  "checkpoint": {"save_at_step": 50},
+  "load_checkpoint": null, "model_flops": 2.15074782314496e+16
+}
+' > recipe.json || exit 1
+fi
+
+export LLMB_RUN_ID='k3x9ab2c'
+export PYTHONUNBUFFERED=1
+export TORCH_NCCL_AVOID_RECORD_STREAMS=1
+export TOKENIZERS_PARALLELISM=False
+export NCCL_NVLS_ENABLE=0
+export NVTE_FLASH_ATTN=1
+export NVTE_FUSED_ATTN=1
+export NEMO_LOG_MEMORY_USAGE=1
+export NVTE_FWD_LAYERNORM_SM_MARGIN=16
+export NVTE_BWD_LAYERNORM_SM_MARGIN=16
+export TRANSFORMERS_OFFLINE=0
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export NCCL_P2P_NET_CHUNKSIZE=2097152
+export NVTE_NORM_FWD_USE_CUDNN=1
+export NVTE_NORM_BWD_USE_CUDNN=1
+export NCCL_DEBUG=WARN
+export NOTE='it'"'"'s 5 o'"'"'clock'
+export DATA=/mnt/pvc/data:/mnt/pvc2
+export PYTHONPATH=/mnt/pvc/llmb/.llmb/programs/0
+
+SECONDS=0
+timeout --kill-after=60 3600 \
+    python3 -m torch.distributed.run --nnodes=64 --node_rank="$llmb_node" --nproc_per_node=8 \
+    --max_restarts=0 --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --no-python \
+    bash -c 'export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
+exec "$@"' _ \
+    bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
+if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
+fi
+(( LLMB_LOCAL_RANK % 4 )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@"' _ \
+    bash -c '(( LLMB_RANK >= 0 && LLMB_RANK <= 7 )) || exec "$@"
+if ! command -v nsys > /dev/null; then
+    echo "error: a profile was asked for, and nsys is not here" >&2
+    exit 127
+fi
+(( LLMB_RANK == 0 )) && llmb_metrics=--gpu-metrics-devices=all
+mkdir -p nsys_profile
+exec nsys profile -s none -t nvtx,cuda -o nsys_profile/profile_%q{LLMB_RUN_ID}_%q{LLMB_NODE_RANK}_%q{LLMB_RANK} --force-overwrite=true --capture-range=cudaProfilerApi --capture-range-end=stop --cuda-graph-trace=node --cuda-event-trace=false --nvtx-domain-include=NCCL ${llmb_metrics-} "$@"' _ \
+    python3 -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_own" 2>&1 &
+llmb_main=$!
+trap 'kill "$llmb_main" 2> /dev/null' TERM INT
+tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
+(
+    while sleep 2; do
+        for llmb_other in "$llmb_run"/.failed.*; do
+            [[ -e $llmb_other ]] || continue
+            echo "pod ${llmb_other##*.} has failed: this one ends" >> "$llmb_own"
+            kill "$llmb_main"
+            exit
+        done
+    done
+) &
+llmb_watch=$!
+while :; do
+    wait "$llmb_main"
+    llmb_code=$?
+    kill -0 "$llmb_main" 2> /dev/null || break
+done
+kill "$llmb_watch" 2> /dev/null
+if (( SECONDS >= 3600 && llmb_code != 0 )); then
+    llmb_code=124
+    llmb_say "pod $llmb_node ran longer than the limit of 3600 seconds"
+elif (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^Root Cause/,$s/^ *exitcode *: *(-?[0-9]+).*/\1/p' "$llmb_own" | head -n 1)
+    (( ${llmb_first:=$llmb_code} < 0 )) && llmb_first=$(( 128 - llmb_first ))
+    llmb_code=$llmb_first
+fi
+if (( llmb_code != 0 )); then
+    for llmb_other in "$llmb_run"/.failed.*; do
+        [[ ! -e $llmb_other ]] || read -r llmb_code < "$llmb_other"
+    done
+    echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
+fi
+(( llmb_node == 0 )) || exit "$llmb_code"
+printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each run exactly once in Run:ai: llmb-run killed at any moment, and answers that never come.
+
+LLMB_TEST_KILLS gives the full count, 50.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+from llmb.testing.runai import ControlPlane, Trouble
+
+Site = Any  # the class is in conftest.py
+Start = Callable[..., "subprocess.Popen[str]"]
+
+KILLS = int(os.environ.get("LLMB_TEST_KILLS", "1"))
+JOBS = 30
+ONE = ("single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "16")
+CREATE = "/workloads/(trainings|distributed)"
+
+
+@pytest.fixture
+def start(paper_site: Site) -> Iterator[Start]:
+    """Starts the real llmb-run."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        argv = [str(Path(sys.executable).with_name("llmb-run")), *map(str, arguments)]
+        process = subprocess.Popen(
+            [*argv, "--install", str(paper_site.install)], env={**os.environ, **paper_site.environ},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def runs_of(site: Site) -> list[RunRecord]:
+    runs, unreadable = store.all_runs(site.config)
+    assert unreadable == []
+    return runs
+
+
+def is_there_once(site: Site, paper: ControlPlane) -> None:
+    """Each record has one workload, the one that it names, and there is no other."""
+    there = sorted(f"{workload.name.rpartition('-')[2]} {workload.id}" for workload in paper.workloads)
+    assert there == sorted(f"{run.id} {run.scheduler_id}" for run in runs_of(site))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(KILLS))
+def test_killed_at_any_moment_each_run_is_there_once_and_none_is_lost(
+    moment: int, start: Start, paper_site: Site, paper: ControlPlane
+) -> None:
+    stop_at = random.Random(moment).randint(1, JOBS)
+    paper.trouble(Trouble(path=CREATE, answer=429, times=2))
+    process = start(*ONE, "--repeats", JOBS)
+    while len(paper.workloads) < stop_at and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    done = paper_site.llmb("jobs", "reconcile")
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+    done = paper_site.llmb(*ONE, "--repeats", JOBS, "--resume")
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+    assert sorted(run.job.repeat for run in runs_of(paper_site)) == [*range(1, JOBS + 1)]
+
+
+def test_answers_that_were_lost_are_found_at_once(paper_site: Site, paper: ControlPlane) -> None:
+    paper.trouble(Trouble(path=CREATE, answer="lost", times=3))
+    done = paper_site.llmb(*ONE, "--repeats", 6)
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+    assert len(paper.workloads) == 6
+
+
+def test_requests_that_were_cut_before_they_arrived_are_sent_by_reconcile(
+    paper_site: Site, paper: ControlPlane
+) -> None:
+    paper.trouble(Trouble(path=CREATE, answer="cut", times=2))
+    done = paper_site.llmb(*ONE, "--repeats", 5, "--keep-going")
+    assert done.returncode == 1
+    assert len(paper.workloads) == 3
+    assert "jobs reconcile" in done.stderr
+    done = paper_site.llmb("jobs", "reconcile")
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+    assert len(paper.workloads) == 5
+
+
+def test_a_storm_while_tokens_are_withdrawn_costs_nothing(paper_site: Site, paper: ControlPlane) -> None:
+    def withdraw(body: object) -> list[dict[str, str]]:
+        if len(paper.workloads) in (3, 6):
+            paper.expire_tokens()
+        return []
+
+    paper.issues = withdraw
+    paper.trouble(*(Trouble(path=CREATE, answer=status, times=4) for status in (429, 503)))
+    done = paper_site.llmb(*ONE, "--repeats", 8)
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+    assert len(paper.workloads) == 8
+    assert 401 in paper.answers

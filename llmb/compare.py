@@ -14,11 +14,9 @@ from llmb.measure import Window
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.result import FAILED, SUCCESS, Reference, Result
-from llmb.verdict.judge import LOADS, pool_key
+from llmb.verdict.judge import LOADS, pool_key, why_invalid
 from llmb.verdict.reference import SAME, comparable
 from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_ratios
-
-PROFILED = "profiled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +80,12 @@ def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -
     return [_against(pool, others, name) for pool in _pools(ours)]
 
 
-def invalid(result: Result) -> str | None:
-    """Why a measurement does not count, None where it does."""
-    if result.invalid:
-        return "; ".join(result.invalid)
-    return PROFILED if result.configuration is not None and result.configuration.profile else None
-
-
 def measures(result: Result) -> bool:
     """Whether it has a step time that others can be compared with."""
     loads = result.configuration is not None and result.configuration.loads
-    return result.status == SUCCESS and result.time_mean_seconds is not None and invalid(result) is None and not loads
+    return (
+        result.status == SUCCESS and result.time_mean_seconds is not None and why_invalid(result) is None and not loads
+    )
 
 
 def _pools(results: Iterable[Result]) -> list[list[Result]]:
@@ -120,7 +113,7 @@ def _against(pool: Sequence[Result], others: Sequence[Sequence[Result]], name: s
     first = pool[0]
     if first.status != SUCCESS or first.time_mean_seconds is None:
         return _row(pool, verdict_reason=first.reason)
-    if (why := invalid(first)) is not None:
+    if (why := why_invalid(first)) is not None:
         return _row(pool, verdict=INVALID, verdict_reason=why)
     if first.configuration is None:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason="the log does not say what it was")
@@ -165,15 +158,21 @@ def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[st
         return []
     said = (
         ("NCCL", ours.nccl_version, theirs.nccl_version),
-        ("network", " ".join(ours.networks), " ".join(theirs.networks)),
+        ("network", ", ".join(ours.networks), ", ".join(theirs.networks)),
+        ("driver", ", ".join(ours.drivers), ", ".join(theirs.drivers)),
+        ("GPU", ", ".join(ours.gpu_models), ", ".join(theirs.gpu_models)),
+        ("SM clock in MHz", ours.max_sm_clock_mhz, theirs.max_sm_clock_mhz),
+        ("power limit in W", ours.power_limit_w, theirs.power_limit_w),
         ("framework", ours.framework, theirs.framework),
     )
-    return [f"{what} {own}, not {other}" for what, own, other in said if own and other and own != other]
+    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in said if own and other and own != other]
 
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     return "unset" if value is None else str(value)
 
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmb import conditions
+from llmb.conditions import window_in_words
 from llmb.job import Job
-from llmb.measure import LAST, Window
 from llmb.model import flops_convention, flops_formulas, flops_terms
 from llmb.published import Figure
 from llmb.results.checkpoints import in_words
 from llmb.results.columns import tflops as shown
 from llmb.results.result import Result
 from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.workload import Row
 
 WIDTH = 11
 RULES = (
@@ -26,15 +28,17 @@ RULES = (
 class Told:
     """What is to be explained: the judged ``result`` of ``job``, and what it is explained with.
 
-    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it compares with; ``repeats``: the results that are
-    pooled with it, itself among them; ``cause`` and ``cure``: of a failure; ``tflops_note``: why the framework's own
-    TFLOPS do not count.
+    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it compares with; ``row``: that of its workload's
+    table; ``digest``: of its image; ``repeats``: the results that are pooled with it, itself among them; ``cause`` and
+    ``cure``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count.
     """
 
     result: Result
     job: Job
     peak_tflops: float | None = None
     figure: Figure | None = None
+    row: Row | None = None
+    digest: str | None = None
     repeats: Sequence[Result] = ()
     cause: str = ""
     cure: str = ""
@@ -48,7 +52,7 @@ def explain(told: Told) -> str:
     parts += [_entry(name, text) for name, text in (("cause", told.cause), ("cure", told.cure)) if text]
     if result.time_mean_seconds is not None:
         parts += [_measured(result), _tokens(told, result.time_mean_seconds), *_flops(told, result.time_mean_seconds)]
-    parts += [*_compared(told), *_entries("differs", _differs(told)), *_entries("log says", _environment(result))]
+    parts += [*_compared(told), *_entries("steps", [*conditions.steps(result)]), *_conditions(told)]
     parts += _entries("checkpoint", _checkpoints(result))
     parts.append(_entry("log", result.path))
     return "\n".join(part for part in parts if part) + "\n"
@@ -67,17 +71,9 @@ def _status(result: Result) -> str:
 
 
 def _measured(result: Result) -> str:
-    window = _window(result.window)
+    window = window_in_words(result.window)
     deviation = f"standard deviation {result.time_std_dev_seconds:.4g} s"
     return _entry("step time", f"{result.time_mean_seconds:.6g} s: mean over {window} of {result.steps}, {deviation}")
-
-
-def _window(window: Window | None) -> str:
-    if window is None:
-        return "no iteration"
-    if window == LAST:
-        return "the last iteration"
-    return f"iteration {window.first}" if window.first == window.last else f"iterations {window.first}-{window.last}"
 
 
 def _tokens(told: Told, seconds: float) -> str:
@@ -111,7 +107,9 @@ def _compared(told: Told) -> list[str]:
     result, figure = told.result, told.figure
     parts = []
     if figure is not None:
-        lines = [f"{figure.step_time_s:g} s in {figure.source}, over {_window(figure.window)} of {figure.steps}"]
+        lines = [
+            f"{figure.step_time_s:g} s in {figure.source}, over {window_in_words(figure.window)} of {figure.steps}"
+        ]
         if figure.mfu is not None and figure.model_flops is not None:
             formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample"
             lines.append(f"its printed MFU is {100 * figure.mfu:.2f} %, by {formula}")
@@ -134,26 +132,15 @@ def _repeats(told: Told) -> list[str]:
     return [f"pooled with its repeats: {shown}"]
 
 
-def _differs(told: Told) -> list[str]:
-    """What is not the same, though the two are compared."""
-    result, figure, job = told.result, told.figure, told.job
+def _conditions(told: Told) -> list[str]:
+    """What is not as published, and what is known of this run alone."""
+    result, job, figure = told.result, told.job, told.figure
+    place = [*conditions.place(result.log, job.image, told.digest)]
     if figure is None:
-        return []
-    lines = []
-    if result.same_window is False:
-        lines.append(f"the window: {_window(result.window)} here, {_window(figure.window)} of {figure.steps} there")
-    own = flops_convention(job.model)
-    if figure.flops_convention is not None and figure.flops_convention != own:
-        lines.append(f"the FLOPs formula: {own} here, {figure.flops_convention} there, so the two MFU do not compare")
-    if figure.peak_tflops is not None and figure.peak_tflops != told.peak_tflops:
-        lines.append(f"the peak under the MFU: {figure.peak_tflops:g} TFLOPS there")
-    if job.switches.fp8 == "current":
-        lines.append("the scaling of fp8: current here, delayed in the published runs")
-    if job.switches.tokenizer == "hub":
-        lines.append("the tokenizer: the model's own here, NeMo's null tokenizer there")
-    if job.env:
-        lines.append("variables set here: " + ", ".join(sorted(job.env)))
-    return lines
+        return _entries("ran on", place)
+    differs = [*conditions.differences(result, job, figure, peak_tflops=told.peak_tflops, row=told.row)]
+    place += [conditions.NOT_PUBLISHED.format(result.run), *conditions.not_told(result.log, job.scale)]
+    return [_entry("the same", conditions.alike(result)), *_entries("differs", differs), *_entries("ran on", place)]
 
 
 def _checkpoints(result: Result) -> list[str]:
@@ -163,18 +150,3 @@ def _checkpoints(result: Result) -> list[str]:
         return []
     folders = [part.folder for part in (found.loaded, found.saved) if part is not None and part.folder is not None]
     return [*in_words(found), *folders, *found.problems]
-
-
-def _environment(result: Result) -> list[str]:
-    """What the log says of where it ran."""
-    log = result.log
-    if log is None:
-        return []
-    said = [
-        f"network {', '.join(log.networks)}" if log.networks else "",
-        f"NCCL {log.nccl_version}" if log.nccl_version else "",
-        f"{log.nodes} nodes" if log.nodes else "",
-        f"step lines as {log.framework} writes them" if log.framework else "",
-    ]
-    text = ", ".join(part for part in said if part)
-    return [text] if text else []

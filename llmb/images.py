@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from llmb import files
 from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
 
 
 def file_name(reference: str) -> str:
@@ -22,3 +24,14 @@ def image_path(reference: str, config: ClusterConfig) -> Path:
     if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
         return Path(reference).expanduser()
     return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
+
+
+def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
+    """The digest that the installer wrote beside the image; None where it did not, or what it wrote is damaged."""
+    path = image_path(reference, config)
+    try:
+        facts = files.read_json(path.with_name(f"{path.name}.json"))
+    except LlmbError:
+        return None
+    digest = facts.get("digest") if isinstance(facts, dict) else None
+    return digest if isinstance(digest, str) else None

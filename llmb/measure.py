@@ -12,6 +12,7 @@ from llmb.errors import UsageError
 from llmb.logs.samples import Samples
 
 SECONDS_PER_DAY = 86400
+_MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
 
 
 class Window(NamedTuple):
@@ -59,13 +60,13 @@ class Measurement:
 def measure(samples: Samples, window: Window) -> Measurement | None:
     """The measurement over ``window``, None unless each of its iterations has a step time (positive, not nan or inf).
 
-    TFLOPS are None unless each of them has a finite one.
+    TFLOPS are None unless each of them has a finite one. What no program measures, a log that is damaged says.
     """
     steps = [step for step in samples.steps if window.first <= step.iteration <= window.last]
-    times = [step.step_time for step in steps if step.step_time > 0 and math.isfinite(step.step_time)]
+    times = [step.step_time for step in steps if 1 / _MOST < step.step_time < _MOST]
     if window.last < window.first or len(times) != window.last - window.first + 1:
         return None
-    tflops = [step.tflops for step in steps if step.tflops is not None and math.isfinite(step.tflops)]
+    tflops = [step.tflops for step in steps if step.tflops is not None and abs(step.tflops) < _MOST]
     whole = len(tflops) == len(times)
     time_mean, time_std_dev = _mean_and_deviation(times)
     tflops_mean, tflops_std_dev = _mean_and_deviation(tflops) if whole else (None, None)

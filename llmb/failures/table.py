@@ -19,7 +19,8 @@ PYTHON = "Python"
 class Signature:
     """One row of the table: any of ``text``, any of ``beside`` where given, and none of ``without``, in one line.
 
-    ``follows``: another rank's failure brings it about as well.
+    ``follows``: another rank's failure brings it about as well; ``not_behind``: no cause where a line with any of these
+    stands before it.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Signature:
     beside: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     follows: bool = False
+    not_behind: tuple[str, ...] = ()
 
     def fits(self, line: bytes) -> bool:
         """Whether the line is one of these."""
@@ -39,13 +41,18 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The content of failures.yaml: ``cures`` says for each class what to do next."""
+    """The content of failures.yaml: ``cures`` says for each class what to do next.
+
+    ``hard_ends``: states that come before what ``follows`` and Python errors say in the log.
+    """
 
     causes: tuple[Signature, ...]
     python: tuple[str, ...]
+    warnings: tuple[str, ...]
     consequences: tuple[str, ...]
     noise: tuple[str, ...]
     states: dict[str, str]
+    hard_ends: tuple[str, ...]
     exit_codes: dict[str, str]
     cures: dict[str, str]
 
@@ -63,12 +70,15 @@ def table() -> Table:
 @lru_cache(maxsize=1)
 def needles() -> Sequence[Needle]:
     """What to look for in a log, apart from tracebacks."""
-    return [needle(text) for row in table().causes for text in row.text] + [needle(text) for text in table().python]
+    rows = table().causes
+    texts = [text for row in rows for text in (*row.text, *row.not_behind)]
+    return [needle(text) for text in dict.fromkeys((*texts, *table().python))]
 
 
 def kind_of_end(state: JobState) -> str | None:
-    """The class that the scheduler's state or the exit code says by itself, None where they say too little."""
-    return table().states.get(state.state) or table().exit_codes.get(str(state.exit_code))
+    """The class that the scheduler's state, its reason or the exit code says; None where they say too little."""
+    told = table().row(state.reason.encode("utf-8", "replace"))
+    return table().states.get(state.state) or (told and told.kind) or table().exit_codes.get(str(state.exit_code))
 
 
 def any_in(words: tuple[str, ...], line: bytes) -> bool:

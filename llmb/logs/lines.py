@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one line of a log: a step, a list of step times, a checkpoint, what NCCL uses."""
+"""Reads one line of a log: a step, a list of step times, the number behind a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.text import strip_escapes
 
 _NUMBER = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
@@ -21,10 +21,11 @@ _STEP_TIME = re.compile(
     rb"\s*MODEL_TFLOP/s/GPU",
     re.IGNORECASE,
 )
-_NETWORK = re.compile(rb"Using network\s+([^\r\n]{1,60})")
-_NCCL_VERSION = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
-_HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
-_WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
+# Nothing but a time may stand between a rank and its step: text of another rank may be glued before.
+_RANK = re.compile(
+    rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
+    rb"\s*(?:\[[^\]]*\]:?\s*)*(?:Training epoch \d+, )?$"
+)
 
 
 class StepLine(NamedTuple):
@@ -53,6 +54,14 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
     return StepLine(step, int(header["last"]) - form.first_iteration, gbs, memory)
 
 
+def read_rank(line: Line, form: Format) -> int | None:
+    """Who tells of the step, where a prefix says so: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``."""
+    before = strip_escapes(line.before)
+    header = _last_header(before, form)
+    found = _RANK.search(before[: header.start()]) if header else None
+    return int(next(group for group in found.groups() if group is not None)) if found else None
+
+
 def read_list(behind: bytes, key: bytes) -> tuple[float, ...]:
     """The numbers of ``key: [11.85, 6.98, ...]`` that begins ``behind``, as far as they stand there; else none."""
     text = strip_escapes(behind.split(b"\n", 1)[0])
@@ -68,44 +77,6 @@ def read_step_time(line: Line) -> tuple[float, float] | None:
     """Seconds and TFLOPS of Megatron-Bridge's ``Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU``."""
     match = _STEP_TIME.search(strip_escapes(line.before + line.after))
     return (float(match["time"]), float(match["tflops"])) if match else None
-
-
-class CheckpointLine(NamedTuple):
-    """What one rank says of one save or load, in seconds."""
-
-    seconds: float
-    rank: int
-    iteration: int | None
-
-
-def read_checkpoint(line: Line, key: bytes) -> CheckpointLine | None:
-    """One rank's line; ``key`` names its seconds. None where the line is not whole."""
-    text = strip_escapes(line.after)
-    seconds, rank = read_value(text, key, line.cut), read_value(text, b"Rank")
-    if seconds is None:
-        return None
-    iteration = read_value(text, b"Iteration")
-    return CheckpointLine(seconds, int(rank or 0), None if iteration is None else int(iteration))
-
-
-def read_network(line: Line) -> tuple[str, str] | None:
-    """The network that NCCL uses and the host that says so (empty where it does not): ``IB``, ``Socket``."""
-    if line.cut or (match := _NETWORK.match(strip_escapes(line.after))) is None:
-        return None
-    host = _HOST.search(strip_escapes(line.before))
-    return plain(match[1]), host[1].decode() if host else ""
-
-
-def read_nccl_version(line: Line) -> str | None:
-    """NCCL's version, ``2.26.3+cuda12.9``."""
-    match = _NCCL_VERSION.match(strip_escapes(line.after))
-    return match[1].decode() if match and not line.cut else None
-
-
-def read_world_size(line: Line) -> int | None:
-    """How many ranks train, where the line says so."""
-    match = _WORLD.search(line.before + line.after)
-    return int(match[1] or match[2]) if match and not line.cut else None
 
 
 def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:

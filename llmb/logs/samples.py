@@ -32,21 +32,37 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What one node's GPUs are, as our programs log it: None where its driver does not tell.
+
+    ``gpu``: the model's name; ``max_sm_clock_mhz`` and ``power_limit_w``: of the lowest of its ``gpus``.
+    """
+
+    host: str
+    driver: str | None = None
+    gpu: str | None = None
+    gpus: int | None = None
+    max_sm_clock_mhz: float | None = None
+    power_limit_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """What a log says of where it ran: empty or None where it does not.
 
-    ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: who said so;
-    ``world_size`` in ranks, which is GPUs.
+    ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that
+    said anything; ``world_size`` in ranks, which is GPUs; ``described``: what nodes say of themselves.
     """
 
     networks: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     nccl_version: str | None = None
     world_size: int | None = None
+    described: tuple[Node, ...] = ()
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes told of their network, None without any."""
+        """How many nodes said something, None without any."""
         return len(self.hosts) or None
 
 
@@ -55,14 +71,15 @@ class Samples:
     """The last attempt of a log.
 
     ``last``: the last iteration that the log announces; ``attempts``: how often the iterations started anew, 0 without
-    a step; ``ended``: the trainer said that it was done; ``framework``: whose lines they
-    are (``NeMo 2``; None for a plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU
-    in bytes, the highest of all steps.
+    a step; ``begins``: where in the file, in bytes, the line of its first step begins, 0 where there was no attempt
+    before; ``ended``: the trainer said that it was done; ``framework``: whose lines they are (``NeMo 2``; None for a
+    plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU in bytes, the highest of all steps.
     """
 
     steps: tuple[Step, ...] = ()
     last: int | None = None
     attempts: int = 0
+    begins: int = 0
     ended: bool = False
     checkpoints: tuple[Checkpoint, ...] = ()
     environment: Environment = Environment()

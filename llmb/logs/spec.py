@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from llmb.logs.samples import Samples
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseSpec:
@@ -16,6 +18,7 @@ class ParseSpec:
     what their values are multiplied by to be s, TFLOPS or bytes; ``redrawn``: a step's line is printed again as it
     changes, and the last one counts. ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model,
     with ``tflops_note`` saying why. A spec for NeMo 2's lines takes those of NeMo 1 and Megatron as well.
+    ``samples``: what a plugin has read of the log by itself, with nothing left to look for.
     """
 
     needle: str = "train_step_timing in s"
@@ -36,3 +39,4 @@ class ParseSpec:
     first_iteration: int = 0
     units: dict[str, float] = field(default_factory=dict)
     redrawn: bool = False
+    samples: Samples | None = None

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmb.errors import LlmbError
+from llmb.gpus import CPU, known_types
 from llmb.job import Job
 from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.reader import read_log
@@ -27,7 +30,7 @@ from llmb.model import flops_convention, model_flops
 from llmb.results import reason
 from llmb.results.checkpoints import checkpoints_of
 from llmb.results.facts import facts_of, invalid_because
-from llmb.results.find import log_of, logs_beside, logs_of
+from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of
 from llmb.results.foreign import NOTHING, Description, describe_log
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.record import RunRecord
@@ -43,10 +46,10 @@ def result_of_run(
 ) -> Result:
     """The result of a recorded run; ``peak_tflops`` is the peak of one GPU at the job's dtype, None if not known.
 
-    Raises LlmbError when the log is there and cannot be read.
+    A log that is there and cannot be read counts as empty, and the reason says so.
     """
     job, path = record.job, log_of(record)
-    samples = read_log(path, spec) if path.exists() else Samples()
+    samples, trouble = _read(path, spec) if path.exists() else (spec.samples or Samples(), "")
     result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
     found = _of_job(job)
     result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
@@ -57,7 +60,7 @@ def result_of_run(
     result = replace(result, checkpoints=checkpoints)
     status = _status(state, complete=result.time_mean_seconds is not None)
     why = reason.of_run(status, state, samples, result, spec, lambda: logs_of(record))
-    return replace(result, status=status, reason=why)
+    return replace(result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None)
 
 
 def result_of_log(
@@ -71,16 +74,19 @@ def result_of_log(
     """The result of a log that has no record, with all that follows from what it is of, as far as that is known.
 
     ``workloads``: what it may be of, by key; without them its name and lines are not asked. ``given`` is what the user
-    says of it, before all else; a GPU type is never to be had from the log. Raises LlmbError when it cannot be read.
+    says of it, before all else; a GPU type is never to be had from the log. One that cannot be read has failed, with
+    the reason: it may be one of thousands.
     """
-    samples = read_log(path, spec)
+    samples, trouble = _read(path, spec)
+    if trouble:
+        return Result(experiment=experiment_of(path), path=str(path), status=FAILED, reason=trouble)
     found = given if workloads is None else describe_log(path, samples, workloads, given)
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
         spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
     steps = None if samples.last is None else samples.last + 1
     result = _measured(experiment_of(path), path, samples, spec, steps, window)
-    result = _with_details(_with_throughput(result, found, _peak(found)), samples, found)
+    result = _with_details(_with_throughput(result, found, _peak(found)), samples, found, nodes=_nodes(found))
     reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
     status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
     result = replace(result, checkpoints=checkpoints_of(samples.checkpoints, path.parent))
@@ -89,14 +95,29 @@ def result_of_log(
     )
 
 
+def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
+    """The samples of a log, and why it cannot be read where it cannot."""
+    try:
+        return read_log(path, spec), ""
+    except LlmbError as error:
+        return Samples(), error.message
+
+
+def _nodes(found: Description) -> int | None:
+    """How many nodes a job had at least: those of its GPU type, of the largest that we know where it is not known."""
+    if found.gpus is None or found.gpu_type == CPU:
+        return None
+    types = known_types()
+    own = types.get(found.gpu_type or "")
+    return math.ceil(found.gpus / (own.gpus_per_node if own else max(known.gpus_per_node for known in types.values())))
+
+
 def _of_job(job: Job) -> Description:
     traced = bool(job.switches.nccl_trace) or None
     return Description(gpus=job.scale, gbs=job.gbs, seq_length=job.seq_length, model=job.model, traced=traced)
 
 
 def _peak(found: Description) -> float | None:
-    from llmb.gpus import known_types
-
     known = known_types().get(found.gpu_type or "")
     return known.peak_tflops.get(found.dtype or "") if known else None
 
@@ -104,7 +125,7 @@ def _peak(found: Description) -> float | None:
 def experiment_of(path: Path) -> str:
     """The experiment's name in a log's: without ``log-``, the account before it and the attempt behind the job's id."""
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
-    name = re.sub(r"(_\d+)_\d+$", r"\1", stem)
+    name = re.sub(rf"(_\d+){ATTEMPT}$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
 
 

@@ -63,7 +63,17 @@ def read_export(path: Path) -> list[Result]:
 
 _PARTS = {
     "configuration": tuple(own.name for own in fields(Configuration)),
-    "log": ("framework", "nccl_version", "networks", "nodes"),
+    "log": (
+        "framework",
+        "nccl_version",
+        "networks",
+        "nodes",
+        "hosts",
+        "drivers",
+        "gpu_models",
+        "max_sm_clock_mhz",
+        "power_limit_w",
+    ),
 }
 
 

@@ -3,28 +3,68 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
 from llmb.errors import UsageError
 from llmb.runs.record import RECORD, RunRecord
 
+ATTEMPT = r"_(\d{1,2})"  # behind a job's id in the name of a log
 _LOGS = (".out", ".err", ".log")
 
 
-def find_logs(directory: Path) -> list[Path]:
-    """Every training log below ``directory``, in gzip or not, sorted. Raises UsageError without such a folder."""
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is not a folder", hint="name the folder that holds the experiments")
-    found = (path for pattern in ("log-*.out", "log-*.out.gz") for path in directory.rglob(pattern))
-    return sorted(path for path in found if path.is_file())
+def logs_at(path: Path, left_out: Callable[[OSError], None] | None = None) -> list[Path]:
+    """The log ``path``, whatever its name; of a folder its training logs, of each job the last attempt's.
+
+    ``left_out`` is told of each folder that cannot be read. Raises UsageError when there is none.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UsageError(f"{path} is not there", hint="name a log, or the folder that holds the experiments")
+    logs = last_attempts(find_logs(path, left_out))
+    if not logs:
+        hint = "name the folder that holds them, or a log of any other name itself: llmb-run parse FILE"
+        raise UsageError(f"there is no training log (log-*.out or log-*.out.gz) below {path}", hint=hint)
+    return logs
+
+
+def find_logs(directory: Path, left_out: Callable[[OSError], None] | None = None) -> list[Path]:
+    """Every training log below ``directory``, in gzip or not, sorted; a file that has several names under one of them.
+
+    Links to folders are not followed. ``left_out`` is told of each folder that cannot be read.
+    """
+    found = [
+        Path(folder) / name
+        for folder, _, names in os.walk(directory, onerror=left_out)
+        for name in names
+        if name.startswith("log-") and name.endswith((".out", ".out.gz"))
+    ]
+    own: dict[Hashable, Path] = {}
+    for path in sorted(found, key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114 - Path's may raise
+        own.setdefault(_file_behind(path), path)
+    return sorted(path for file, path in own.items() if file is not None)
+
+
+def _file_behind(path: Path) -> Hashable:
+    """Equal for names of one file; None where there is no file; one that may not be looked at counts as one."""
+    try:
+        found = path.stat()
+    except PermissionError:
+        return path
+    except OSError:  # a link to nowhere, or to itself
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def last_attempts(logs: Iterable[Path]) -> list[Path]:
     """``logs`` without those that a later attempt of the same job replaced.
 
-    A requeued job writes ``log-<name>_<job id>_0.out``, then ``_1.out``; llmb's own go to ``attempt-2/``.
+    A requeued job writes ``log-<name>_<job id>_0.out``, then ``_1.out``; llmb's own go to ``attempt-2/``. Of three
+    digits or more it is a job's id, behind a name that ends in a number: ``log-..._bf16_64_389757.out``.
     """
     newest: dict[Path, tuple[int, Path]] = {}
     for path in logs:
@@ -38,7 +78,7 @@ def _attempt(path: Path) -> tuple[Path, int]:
     if run_directory(path) is not None:
         return path.parent.parent / path.name, _number_of(path.parent)
     name = path.name.removesuffix(".gz").removesuffix(".out")
-    match = re.fullmatch(r"(.*_\d+)_(\d+)", name)
+    match = re.fullmatch(rf"(.*_\d+){ATTEMPT}", name)
     return (path.with_name(match[1]), int(match[2])) if match else (path.with_name(name), 0)
 
 

@@ -97,9 +97,10 @@ def _stopped(samples: Samples, result: Result) -> str:
 
 
 def _cause(logs: Callable[[], Sequence[Path]], state: JobState | None) -> str:
-    if (cause := root_cause(logs())) is not None:
+    if (cause := root_cause(logs(), state)) is not None:
         return str(cause)
-    return (kind_of_end(state) or "") if state else ""
+    kind = (kind_of_end(state) or "") if state else ""
+    return kind if state is None or kind.upper() != state.state else ""  # CANCELLED says all
 
 
 def _attempts(samples: Samples) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts: whether a run compares with a published figure, by what ratio, and whether that is good enough. Pure."""
 
-from llmb.verdict.judge import judge, pool_key
+from llmb.verdict.judge import judge, pool_key, why_invalid
 from llmb.verdict.reference import find_reference, same_window
 from llmb.verdict.rules import (
     BAD,
@@ -18,5 +18,5 @@ from llmb.verdict.rules import (
 
 __all__ = [
     "BAD", "FAIL", "INCONCLUSIVE", "INVALID", "NO_REFERENCE", "PASS", "SUSPICIOUS", "WARN", "Judgement",
-    "find_reference", "judge", "judge_ratios", "pool_key", "same_window",
+    "find_reference", "judge", "judge_ratios", "pool_key", "same_window", "why_invalid",
 ]  # fmt: skip

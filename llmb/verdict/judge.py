@@ -14,6 +14,7 @@ from llmb.verdict.reference import find_reference, same_window
 from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_ratios
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
+PROFILED = "profiled: a profiler costs time"
 
 
 def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | None = None) -> list[Result]:
@@ -51,22 +52,26 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
     measured = result.time_mean_seconds
     if result.status != SUCCESS or measured is None:
         return result
-    if result.configuration is not None and result.configuration.loads:
-        return replace(result, verdict=NO_REFERENCE, verdict_reason=LOADS)
     if result.configuration is None:
-        figure, why = None, "the log does not say what it was"
+        figure, missing = None, "the log does not say what it was"
+    elif result.configuration.loads:
+        figure, missing = None, LOADS
     else:
-        figure, why = find_reference(result.configuration, figures, release)
+        figure, missing = find_reference(result.configuration, figures, release)
     result = replace(result, reference=None if figure is None else reference_of(figure))
-    if result.invalid:
-        return replace(result, verdict=INVALID, verdict_reason="; ".join(result.invalid))
+    if (why := why_invalid(result)) is not None:
+        return replace(result, verdict=INVALID, verdict_reason=why)
     if figure is None:
-        return replace(result, verdict=NO_REFERENCE, verdict_reason=why)
-    if result.configuration is not None and result.configuration.profile:
-        return replace(result, verdict=INVALID, verdict_reason="profiled: a profiler costs time")
+        return replace(result, verdict=NO_REFERENCE, verdict_reason=missing)
     return replace(
         result, ratio=figure.step_time_s / measured, same_window=same_window(result.window, result.steps, figure)
     )
+
+
+def why_invalid(result: Result) -> str | None:
+    """Why a measurement does not count, whatever it is compared with; None where it does."""
+    profiled = result.configuration is not None and result.configuration.profile
+    return "; ".join([*result.invalid, *([PROFILED] if profiled else [])]) or None
 
 
 def _has_gaps(result: Result) -> bool:

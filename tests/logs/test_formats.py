@@ -109,6 +109,17 @@ def test_step_time_fills_what_the_iteration_lacks(tmp_path: Path, first: bool) -
     assert [(step.iteration, step.tflops) for step in samples.steps] == [(0, 601), (1, 602), (2, 603)]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_what_step_time_says_is_of_one_step(tmp_path: Path, first: bool) -> None:
+    """Steady steps take the same time to the millisecond, and other TFLOPS."""
+    lines = []
+    for n in range(1, 4):
+        pair = [megatron(n, time=f"2690.{n}", flops=""), STEP_TIME.format("2.69", 600 + n)]
+        lines += pair[::-1] if first else pair
+    samples = read(tmp_path, "\n".join(lines) + "\n")
+    assert [(step.iteration, step.tflops) for step in samples.steps] == [(0, 601), (1, 602), (2, 603)]
+
+
 def test_step_time_alone(tmp_path: Path) -> None:
     samples = read(tmp_path, "".join(f"3: {STEP_TIME.format(f'{n}.69', 611.5)}\nx\n" for n in range(3)))
     assert samples.steps[1] == Step(iteration=1, step_time=1.69, tflops=611.5)

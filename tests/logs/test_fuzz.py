@@ -31,6 +31,7 @@ PIECES = [
     b"Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU", b"train_step_timing in s: [11.85, 6.98, ",
     b"Global Checkpoint Save : Rank: 0 : Iteration: 50 : Start time: 1744408121.151s : Save duration: 4.389s",
     b"Global Checkpoint Load : Rank : 0 : Start time : 1744407969.270s : Time spent in load_checkpoint: 9.712s",
+    b'llmb node n1: {"driver": "570.86.15", "gpus": 8, "max_sm_clock_mhz": 1980, "power_limit_w": 7e2}', b"nan",
     b"n1:7:9 [0] NCCL INFO Using network Socket", b"NCCL version 2.26.3+cuda12.9", b"using world size: 99999999999",
     b"`Trainer.fit` stopped: `max_steps=50` reached.", b"Traceback (most recent call last):", b"  File 'x'",
     b"train_step_timing in s", b"iteration ", b"1e999999", b"-inf", b"9" * 400, b": ", b"=", b" | ", b"\x1b[31m",

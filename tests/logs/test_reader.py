@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from llmb.errors import LlmbError
 from llmb.logs.reader import progress, read_log
-from llmb.logs.samples import Samples, Step
+from llmb.logs.samples import Node, Samples, Step
 from llmb.logs.scan import CHUNK, REACH
 from llmb.logs.spec import ParseSpec
+from llmb.results.facts import facts_of
 
 SPEC = ParseSpec()
 SAMPLE = (
@@ -159,6 +160,29 @@ def test_a_step_logged_by_two_ranks_is_one(tmp_path: Path) -> None:
     assert iterations(samples) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("prefix", ["{}: ", " {}: ", "[default{}]:", "pretrain_x/{} ", "{}: [2025-04-11 14:48:45] "])
+def test_a_rank_that_lags_behind_begins_nothing_anew(tmp_path: Path, prefix: str) -> None:
+    told = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2), (0, 3), (1, 3)]
+    lines = [prefix.format(rank) + line(step, time=f"{step + 1}.{rank}5") for rank, step in told]
+    samples = read(tmp_path, "\n".join(lines) + "\n")
+    assert samples.attempts == 1
+    assert [(step.iteration, step.step_time) for step in samples.steps] == [(n, n + 1.05) for n in range(4)]
+
+
+@pytest.mark.parametrize("glued", ["  3: hello ", "[default3]:warning ", "1: loading 12/50 shards "])
+def test_text_of_another_rank_before_a_step_is_not_its_rank(tmp_path: Path, glued: str) -> None:
+    lines = [glued + line(0), line(1), "0: " + line(0, time="2.5"), line(1)]
+    samples = read(tmp_path, "\n".join(lines) + "\n")
+    assert (samples.attempts, samples.steps[0].step_time) == (2, 2.5)
+
+
+def test_an_attempt_of_one_step_has_its_batch(tmp_path: Path) -> None:
+    for key in ("global_batch_size: 128 | ", ""):
+        text = "\n".join([line(0), line(1), line(0, time="2.5")]).replace("global_batch_size: 128 | ", key)
+        samples = read(tmp_path, text + "\n")
+        assert (samples.attempts, len(samples.steps), samples.gbs) == (2, 1, 128)
+
+
 def test_the_end_and_the_saves_of_rank_0(tmp_path: Path) -> None:
     saves = [SAVE.format(rank, seconds) for rank, seconds in [(1, 9.5), (0, 4.389), (10, 8.5)]]
     odd = "Global Checkpoint Save  :  Rank : 0  : Start time : 1.5s : Save duration : 5s"
@@ -196,6 +220,13 @@ def test_a_load_belongs_to_the_attempt_behind_it(tmp_path: Path) -> None:
     assert [(event.kind, event.rank0_seconds) for event in again.checkpoints] == [("load", 3.5)]
 
 
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "1e999"])
+def test_a_checkpoint_of_no_number(tmp_path: Path, bad: str) -> None:
+    assert not read(tmp_path, SAVE.format(0, bad) + "\n").checkpoints
+    (event,) = read(tmp_path, SAVE.format(bad, 4.5).replace("50", bad) + "\n").checkpoints
+    assert (event.ranks, event.iteration, event.max_seconds) == ((0,), None, 4.5)
+
+
 def test_the_same_rank_again_is_another_checkpoint(tmp_path: Path) -> None:
     saves = [SAVE.format(rank, seconds) for rank, seconds in [(0, 4.5), (1, 4.6), (0, 5.5), (1, 5.6)]]
     samples = read(tmp_path, "\n".join([line(49), *saves]) + "\n")
@@ -218,6 +249,45 @@ def test_where_it_ran(tmp_path: Path) -> None:
     anew = read(tmp_path, content + line(3) + "\n" + "n:1:2 [0] NCCL INFO Using network IB\n" + line(1) + "\n")
     assert anew.environment.networks == ("IB",)
     assert read(tmp_path, "using world size: 128, data-parallel size: 16\n").environment.world_size == 128
+    assert read(tmp_path, "using world size: 0, data-parallel size: 16\n").environment.world_size is None
+
+
+NODE = (
+    'llmb node {}: {{"driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "max_sm_clock_mhz": {}, '
+    '"power_limit_w": 700.0}}'
+)
+
+
+def test_what_nodes_say_of_themselves(tmp_path: Path) -> None:
+    told = [f"{8 * number}: " + NODE.format(f"gpu-{number}", clock) for number, clock in enumerate((1980, 1755))]
+    samples = read(tmp_path, "\n".join([*told, told[0], "n:1:2 [0] NCCL INFO Using network IB", line(0)]) + "\n")
+    facts = facts_of(samples)
+    assert (facts.hosts, facts.nodes) == (("gpu-0", "gpu-1", "n"), 3)
+    assert (facts.drivers, facts.gpu_models) == (("570.86.15",), ("NVIDIA H100 80GB HBM3",))
+    assert (facts.max_sm_clock_mhz, facts.power_limit_w) == (1755.0, 700.0)
+    assert [node.gpus for node in samples.environment.described] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NODE.format("n", "NaN"),
+        NODE.format("n", "9")[:-1],
+        NODE.format("n", "[" * 3000),
+        "llmb node n: {1}",
+        "llmb node : {}",
+    ],
+)
+def test_a_node_whose_line_is_damaged_says_nothing(tmp_path: Path, text: str) -> None:
+    assert not read(tmp_path, f"{text}\n").environment.described
+
+
+def test_a_node_says_only_what_it_can(tmp_path: Path) -> None:
+    for facts in ('"gpus": 8.5, "power_limit_w": "x", "later": true', f'"gpus": -1, "power_limit_w": {"9" * 400}',
+                  '"max_sm_clock_mhz": 1e999, "gpus": true'):  # fmt: skip
+        text = f'llmb node n: {{"driver": 7, "gpu": "A\\u001b[31m", {facts}}}\n'
+        (node,) = read(tmp_path, text).environment.described
+        assert node == Node(host="n", gpu="A")
 
 
 def test_the_highest_memory_and_its_later_name(tmp_path: Path) -> None:

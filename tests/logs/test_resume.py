@@ -27,6 +27,7 @@ LINES = [
     "Global Checkpoint Save : Rank: 0 : Iteration: 50 : Start time: 17.151s : Save duration: 4.389s",
     " iteration        3/      50 | elapsed time per iteration (ms): 2690.1 | lm loss: 1.2E+01 |",
     "Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU",
+    'llmb node n1: {"driver": "570.86.15", "gpus": 8, "max_sm_clock_mhz": 1980, "power_limit_w": 700.5}',
     "train_step_timing in s: [1.5, 2.5]",
     "Epoch 0: :  7%|█ | 7/100 [07:57<00:00, reduced_train_loss=7.310, global_step=6.00, train_step_timing in s=3.590]",
     "node:1:2 [7] NCCL INFO AllReduce: opCount 2",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,6 +88,7 @@ class HandMade:
 
 
 Make = Callable[..., HandMade]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
 MANY = 4096  # GPUs of the one machine, which nobody has: the records are made by hand
 
 
@@ -108,3 +110,13 @@ def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -
 def install(make_install: Make) -> HandMade:
     """An install of a cluster with H100s, and some H200s that are like them."""
     return make_install(gpu_types={"h200": {"like": "h100"}})
+
+
+@pytest.fixture
+def run(install: HandMade, llmb_here: Command) -> Command:
+    """Runs llmb-run on the install, within this process."""
+
+    def on_install(*words: object) -> subprocess.CompletedProcess[str]:
+        return llmb_here(*words, "--install", install.folder)
+
+    return on_install

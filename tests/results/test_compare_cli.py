@@ -42,14 +42,6 @@ class Run(Protocol):
 
 
 @pytest.fixture
-def run(install: HandMade, llmb_here: Command) -> Run:
-    def on_install(*words: object) -> subprocess.CompletedProcess[str]:
-        return llmb_here(*words, "--install", install.folder)
-
-    return on_install
-
-
-@pytest.fixture
 def rows(run: Run) -> Callable[..., dict[str, dict[str, Any]]]:
     """The results by run id, as JSON."""
 
@@ -411,80 +403,6 @@ def test_parse_of_a_folder_without_a_log(fmt: str, tmp_path: Path, llmb_here: Co
     assert (done.returncode, done.stdout) == (2, "")
     assert f"there is no training log (log-*.out or log-*.out.gz) below {tmp_path}" in done.stderr
     assert "hint: name the folder that holds them" in done.stderr
-
-
-def test_explain_tells_what_the_switches_changed(install: HandMade, run: Run) -> None:
-    job = install.job("nemotron4_15b", "fp8", 16)
-    own = replace(job, switches=replace(job.switches, fp8="current", tokenizer="hub"))
-    install.measured("a1", 2.0, dtype="fp8")
-    log = (install.folder / "workloads").rglob("log-*.out")
-    install.run("s1", own, next(log).read_text())
-    told = run("explain", "s1").stdout
-    assert "the scaling of fp8: current here, delayed in the published runs" in told
-    assert "the tokenizer: the model's own here, NeMo's null tokenizer there" in told
-    assert "the scaling of fp8" not in run("explain", "a1").stdout
-
-
-def test_explain_tells_every_term(install: HandMade, run: Run) -> None:
-    install.measured("a1", 2.75)
-    install.measured("a2", 2.77)
-    done = run("explain", "a1")
-    assert done.returncode == 0
-    for said in (
-        "2.75 s: mean over iterations 11-44 of 50",
-        "sequence 4096 · batch 64 / 2.75 s = 95,325; 5,957.8 of each of 16 GPUs",
-        "attention 4096·12·32·6144²·(1 + 8/48 + 4096/6144) = 1.089e+14",
-        "MLP 4096·12·32·6144·24576 = 2.375e+14",
-        "embedding 4096·6·256000·6144 = 3.865e+13",
-        "3.85e+14 for one sample, by the formula gqa",
-        "989 TFLOPS peak of h100 bf16 = 56.62 %",
-        "2.746 s in release 25.05, figures of Nemotron4 15b on H100, over iterations 11-44 of 50",
-        "2.746 s / 2.75 s = 0.9985",
-        "a1 0.9985, a2 0.9913",
-        "INCONCLUSIVE: 0.995",
-        "FAIL below 0.95, WARN below 0.98, SUSPICIOUS above 1.05",
-    ):
-        assert said in done.stdout
-
-
-def test_explain_names_what_differs(install: HandMade, run: Run) -> None:
-    install.measured("c1", 4.5, "nemotron4_340b", scale=512, NCCL_ALGO="Ring")
-    said = run("explain", "c1").stdout
-    assert "the window: iterations 11-44 here, the last iteration of 50 there" in said
-    assert "the FLOPs formula: gqa here, mha-4h there" in said
-    assert "its printed MFU is 58.16 %, by formula mha-4h, 1.01e+16 for one sample" in said
-    assert "variables set here: NCCL_ALGO" in said
-    older = run("explain", "c1", "--reference", "24.11").stdout
-    assert "4.7 s in release 24.11" in older
-    assert "of 100" in older
-
-
-def test_explain_a_hybrid(install: HandMade, run: Run) -> None:
-    install.measured("h1", 15.5, "nemotronh_56b", "fp8", 32)
-    said = run("explain", "h1").stdout
-    assert "by the formula hybrid-mamba2" in said
-    assert "attention 6·10 layers·2·8192·8192·(64·128 + 8·128 + 8192) = 1.402e+14" in said
-    assert "WARN" in said
-
-
-def test_explain_a_failure_with_its_cure(install: HandMade, run: Run) -> None:
-    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
-    install.run("l1", install.job("llama3.1_8b", "fp8", 8), None, "NODE_FAIL")
-    install.run("u1", install.job("llama3.1_8b", "fp8", 16), None, "LOST")
-    said = run("explain", "f1").stdout
-    assert "cause      GPU out of memory: torch.OutOfMemoryError" in said
-    assert "\ncure       " in said
-    assert "node failure" in run("explain", "l1").stdout
-    assert "llmb-run jobs logs u1" in run("explain", "u1").stdout
-
-
-def test_explain_a_run_without_a_reference(make_install: Any, llmb_here: Command) -> None:
-    install = make_install(gpu_type="cpu")
-    install.measured("a1", 0.1, "llama3.1_tiny", "fp32", 2)
-    said = llmb_here("explain", "a1", "--install", install.folder).stdout
-    assert "NO_REFERENCE: nothing is published for size tiny" in said
-    assert "MFU        not known: there is no peak for cpu fp32" in said
-    assert "rules:" not in said
 
 
 def test_a_report(install: HandMade, run: Run, tmp_path: Path) -> None:

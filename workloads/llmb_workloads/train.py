@@ -13,6 +13,7 @@ from llmb_workloads.checkpoint import save_checkpoint
 from llmb_workloads.data import sample_tokens, successor_map
 from llmb_workloads.device import Device, choose_device
 from llmb_workloads.models import build, parameter_count
+from llmb_workloads.node import node_line
 from llmb_workloads.place import Place
 from llmb_workloads.recipe import Recipe
 from llmb_workloads.step import Trainer
@@ -35,6 +36,8 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
     torch.manual_seed(recipe.seed)
     model = build(recipe.model, str(device.torch_device))
     _log(place, opening_line(recipe, place, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
+    if device.is_gpu and place.local_rank == 0 and (line := node_line()) is not None:
+        print(line, flush=True)
     if recipe.dtype == "bf16" and not device.has_bf16:
         # Said and not mended: another precision would be another benchmark.
         _log(place, EMULATED)

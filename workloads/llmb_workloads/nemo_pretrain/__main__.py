@@ -17,6 +17,7 @@ from llmb_workloads.nemo_pretrain.library import versions
 from llmb_workloads.nemo_pretrain.limits import check_world
 from llmb_workloads.nemo_pretrain.recipe import Recipe, read_recipe
 from llmb_workloads.nemo_pretrain.show import plain
+from llmb_workloads.node import node_line
 from llmb_workloads.place import rank_from
 
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
         return 2
     if place.rank == 0:
         print(opening_line(recipe), flush=True)
+    if place.local_rank == 0 and (line := node_line()) is not None:
+        print(line, flush=True)
     execute(partial)
     return 0
 

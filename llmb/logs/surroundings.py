@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a log says beside its steps, read and put together line by line: where the job runs, and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeVar
+
+from llmb.logs.lines import read_value
+from llmb.logs.samples import Checkpoint, Environment, Node
+from llmb.logs.scan import Line, needle
+from llmb.logs.text import plain, strip_escapes
+
+T = TypeVar("T")
+
+SAVE, LOAD = needle("Global Checkpoint Save", b"."), needle("Global Checkpoint Load", b"._")
+_NETWORK, _NCCL_VERSION = needle("Using network "), needle("NCCL version ", b"+")
+_LIGHTNING_WORLD = needle("distributed processes registered", b".w")
+_MEGATRON_WORLD = needle("using world size")
+_NODE = needle("llmb node ", b"{}")
+PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE)
+
+_NETWORK_SAID = re.compile(rb"Using network\s+([^\r\n]{1,60})")
+_NCCL_VERSION_SAID = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
+_NODE_SAID = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
+_HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
+_WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
+
+NOTHING = Environment()
+_MOST_RANKS = 1 << 14
+_MOST = 1e6  # MHz, W: no GPU has more
+
+
+def environment_of(text: bytes, line: Line) -> Environment:
+    """What one line, found by the ``text`` of one of PLACES, says of where the job runs."""
+    if text == _NCCL_VERSION.text:
+        return Environment(nccl_version=_read_nccl_version(line))
+    if text == _NODE.text:
+        node = _read_node(line)
+        return NOTHING if node is None else Environment(hosts=(node.host,), described=(node,))
+    if text != _NETWORK.text:
+        return Environment(world_size=_read_world_size(line))
+    if (found := _read_network(line)) is None:
+        return NOTHING
+    network, host = found
+    return Environment(networks=(network,), hosts=(host,) if host else ())
+
+
+def merged(earlier: Environment, later: Environment) -> Environment:
+    """Both together; what can be said once alone, as the ``later`` one has it."""
+    if earlier == NOTHING or later == NOTHING:
+        return later if earlier == NOTHING else earlier
+    return Environment(
+        networks=_union(earlier.networks, later.networks),
+        hosts=_union(earlier.hosts, later.hosts),
+        nccl_version=later.nccl_version or earlier.nccl_version,
+        world_size=later.world_size or earlier.world_size,
+        described=_union(earlier.described, later.described),
+    )
+
+
+def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
+    return earlier if set(later) <= set(earlier) else tuple(dict.fromkeys((*earlier, *later)))
+
+
+def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line: Line) -> None:
+    """Add what the ``line`` of one rank says to ``events``: a rank that tells again tells of another checkpoint."""
+    found = _read_checkpoint(line, b"Save duration" if kind == "save" else b"Time spent in load_checkpoint")
+    if found is None or not 0 <= found.rank < _MOST_RANKS:
+        return
+    event = events[-1] if events else None
+    if event is None or event.kind != kind or event.iteration != found.iteration or found.rank in event.ranks:
+        event = Checkpoint(kind=kind, ranks=(), max_seconds=found.seconds, iteration=found.iteration)
+    else:
+        events.pop()
+    events.append(
+        replace(
+            event,
+            ranks=(*event.ranks, found.rank),
+            max_seconds=max(event.max_seconds, found.seconds),
+            rank0_seconds=found.seconds if found.rank == 0 else event.rank0_seconds,
+        )
+    )
+
+
+class _CheckpointLine(NamedTuple):
+    """What one rank says of one save or load, in seconds."""
+
+    seconds: float
+    rank: int
+    iteration: int | None
+
+
+def _read_checkpoint(line: Line, key: bytes) -> _CheckpointLine | None:
+    """One rank's line; ``key`` names its seconds. None where the line is not whole."""
+    text = strip_escapes(line.after)
+    values = read_value(text, key, line.cut), read_value(text, b"Rank"), read_value(text, b"Iteration")
+    seconds, rank, iteration = (value if value is None or math.isfinite(value) else None for value in values)
+    if seconds is None:
+        return None
+    return _CheckpointLine(seconds, int(rank or 0), None if iteration is None else int(iteration))
+
+
+def _read_network(line: Line) -> tuple[str, str] | None:
+    """The network that NCCL uses and the host that says so (empty where it does not): ``IB``, ``Socket``."""
+    if line.cut or (match := _NETWORK_SAID.match(strip_escapes(line.after))) is None:
+        return None
+    host = _HOST.search(strip_escapes(line.before))
+    return plain(match[1]), host[1].decode() if host else ""
+
+
+def _read_nccl_version(line: Line) -> str | None:
+    """NCCL's version, ``2.26.3+cuda12.9``."""
+    match = _NCCL_VERSION_SAID.match(strip_escapes(line.after))
+    return match[1].decode() if match and not line.cut else None
+
+
+def _read_world_size(line: Line) -> int | None:
+    """How many ranks train, where the line says so."""
+    match = _WORLD.search(line.before + line.after)
+    return int(match[1] or match[2]) or None if match and not line.cut else None
+
+
+def _read_node(line: Line) -> Node | None:
+    """What a node says of itself: ``llmb node gpu-001: {"driver": "570.86.15", ...}``; None where it is not whole."""
+    if (match := _NODE_SAID.match(strip_escapes(line.after))) is None:
+        return None
+    try:
+        said = json.loads(match["facts"], parse_constant=int)  # nan and inf are none: int() refuses them
+    except (ValueError, RecursionError):
+        return None
+    driver, gpu = (plain(said[name]) if isinstance(said.get(name), str) else None for name in ("driver", "gpu"))
+    gpus = said.get("gpus")
+    return Node(
+        host=match["host"].decode(), driver=driver, gpu=gpu,
+        gpus=gpus if type(gpus) is int and 0 < gpus < _MOST_RANKS else None,
+        max_sm_clock_mhz=_positive(said.get("max_sm_clock_mhz")), power_limit_w=_positive(said.get("power_limit_w")),
+    )  # fmt: skip
+
+
+def _positive(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and 0 < value < _MOST else None

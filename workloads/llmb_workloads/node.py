@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says what the GPUs of this node are, as NVIDIA's management library (NVML) has it: who compares step times asks."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+LIBRARY = "libnvidia-ml.so.1"  # comes with the driver, in containers too
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_TEXT = 96  # bytes: the longest name, NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+
+def node_line(host: str | None = None, open_library: Callable[[str], Any] = ctypes.CDLL) -> str | None:
+    """The line ``llmb node <host>: {...}`` for a log; None where there is no driver that tells.
+
+    ``max_sm_clock_mhz`` and ``power_limit_w`` are those of the lowest GPU, for which the others wait. What cannot be
+    asked is left out: no run fails for it.
+    """
+    try:
+        library = open_library(LIBRARY)
+        if library.nvmlInit_v2() != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    try:
+        said = {name: value for name, value in _facts(library).items() if value}
+    finally:
+        _asked(library, "nvmlShutdown")
+    name = (host or socket.gethostname()).split(".")[0]
+    return f"llmb node {name}: {json.dumps(said, sort_keys=True)}" if said else None
+
+
+def _facts(library: Any) -> dict[str, Any]:
+    gpus = [gpu for index in range(_number(library, "nvmlDeviceGetCount_v2") or 0) if (gpu := _gpu(library, index))]
+    models = dict.fromkeys(filter(None, (_text(library, "nvmlDeviceGetName", gpu) for gpu in gpus)))
+    clocks = [_number(library, "nvmlDeviceGetMaxClockInfo", gpu, ctypes.c_int(_SM_CLOCK)) for gpu in gpus]
+    limits = [_number(library, "nvmlDeviceGetEnforcedPowerLimit", gpu) for gpu in gpus]  # milliwatts
+    return {
+        "driver": _text(library, "nvmlSystemGetDriverVersion"),
+        "gpu": ", ".join(models),
+        "gpus": len(gpus),
+        "max_sm_clock_mhz": min(filter(None, clocks), default=None),
+        "power_limit_w": min((limit / 1000 for limit in limits if limit), default=None),
+    }
+
+
+def _gpu(library: Any, index: int) -> ctypes.c_void_p | None:
+    handle = ctypes.c_void_p()
+    return (
+        handle if _asked(library, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle)) else None
+    )
+
+
+def _number(library: Any, function: str, *arguments: Any) -> int | None:
+    value = ctypes.c_uint()
+    return value.value if _asked(library, function, *arguments, ctypes.byref(value)) else None
+
+
+def _text(library: Any, function: str, *arguments: Any) -> str | None:
+    text = ctypes.create_string_buffer(_TEXT)
+    told = _asked(library, function, *arguments, text, ctypes.c_uint(_TEXT))
+    return text.value.decode("utf-8", "replace") if told else None
+
+
+def _asked(library: Any, function: str, *arguments: Any) -> bool:
+    """Whether the library has this function, and it answered."""
+    try:
+        return bool(getattr(library, function)(*arguments) == 0)
+    except AttributeError:
+        return False

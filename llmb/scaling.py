@@ -6,16 +6,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from llmb.compare import measures
 from llmb.interval import spread
 from llmb.results.configuration import Configuration
 from llmb.results.result import Result
+from llmb.tables import Column
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"
 STRONG: Kind = "strong"
+
+COLUMNS = (
+    Column(key="workload"),
+    Column(key="size"),
+    Column(key="dtype"),
+    Column(key="gpu_type", heading="GPU"),
+    Column(key="scaling"),
+    Column(key="scale", heading="GPUs", right=True),
+    Column(key="gbs", heading="batch", right=True),
+    Column(key="n", heading="runs", right=True),
+    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
+    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
+    Column(key="efficiency", heading="efficiency %", show=lambda value: f"{100 * value:.1f}", right=True),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +78,13 @@ def _points(kind: Kind, scales: dict[int, list[tuple[Configuration, float]]]) ->
         )
         for scale, (own, seconds, rate) in sorted(rates.items())
     ]  # fmt: skip
+
+
+def cells(point: Point) -> dict[str, Any]:
+    """One point of a model's scaling as a row of COLUMNS."""
+    own = point.configuration
+    return {
+        "workload": own.workload, "size": own.model_size, "dtype": own.dtype, "gpu_type": own.gpu_type,
+        "scaling": point.kind, "scale": own.scale, "gbs": own.gbs, "n": point.n, "step_time_s": point.step_time_s,
+        "tokens_per_second_per_gpu": point.tokens_per_second_per_gpu, "efficiency": point.efficiency,
+    }  # fmt: skip

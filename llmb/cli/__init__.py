@@ -45,6 +45,10 @@ def llmb_commands() -> list[click.Command]:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run ``llmb-run`` and leave with its exit code."""
     gc.set_threshold(_YOUNG)
-    from llmb.cli import app
+    try:
+        from llmb.cli import app
 
-    sys.exit(app.run(args))
+        sys.exit(app.run(args))
+    except KeyboardInterrupt:  # before a command has begun
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)

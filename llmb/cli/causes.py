@@ -14,9 +14,9 @@ NOT_KNOWN = "not known"
 
 def cause_of(run: RunRecord, result: Result) -> Cause:
     """The cause of a failed run; of a class NOT_KNOWN where neither logs nor scheduler say one."""
-    found = root_cause(logs_of(run))
+    state = store.seen_state(run)
+    found = root_cause(logs_of(run), state)
     if found is not None:
         return found
-    state = store.seen_state(run)
     kind = None if state is None else kind_of_end(state)
     return Cause(kind=kind or NOT_KNOWN, line=result.reason or "the logs say nothing")

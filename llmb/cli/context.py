@@ -30,7 +30,8 @@ def say(text: str) -> None:
 class Context:
     """One command line's surroundings. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
 
-    ``faulty_figures``: the workloads whose published figures were asked for and could not be read.
+    ``faulty_figures``: the workloads whose published figures were asked for and could not be read; ``unreadable_runs``:
+    how many runs could not.
     """
 
     def __init__(self, plugins: Plugins) -> None:
@@ -38,7 +39,15 @@ class Context:
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
         self.faulty_figures: list[str] = []
+        self.unreadable_runs = 0
         self._figures: dict[str, tuple[Figure, ...]] = {}
+        self._warned: set[str] = set()
+
+    def warn(self, text: str) -> None:
+        """Say a warning, however often it comes up, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            say(f"warning: {text}")
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -100,6 +109,7 @@ class Context:
         from llmb.runs import store
 
         runs, unreadable = store.all_runs(self.config)
+        self.unreadable_runs = len(unreadable)
         for text in unreadable:
             say(f"warning: {text}")
         return store.find_runs(names, runs) if names else runs

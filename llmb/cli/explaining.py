@@ -9,6 +9,8 @@ from llmb.cli.causes import NOT_KNOWN, cause_of
 from llmb.cli.context import Context
 from llmb.cli.reporting import judged, results_of, spec_of
 from llmb.explain import Told, explain
+from llmb.images import recorded_digest
+from llmb.job import Job
 from llmb.measure import Window
 from llmb.results import FAILED, Result
 from llmb.results.configuration import of_job
@@ -16,6 +18,7 @@ from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.tables import escape
 from llmb.verdict import find_reference, pool_key
+from llmb.workload import Row
 
 _LOOK = "llmb-run jobs logs {} shows the training's log, --batch what the script printed"
 
@@ -39,14 +42,24 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
     cause, cure = _cause(run, own) if own.status == FAILED else ("", "")
     return Told(
         result=own, job=run.job, figure=figure, cause=cause, cure=cure,
-        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
+        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype), row=row_of(context, run.job),
+        digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "they are wrong for this model",
     )  # fmt: skip
 
 
+def row_of(context: Context, job: Job) -> Row | None:
+    """The row of the workload's table for this job's GPUs and batch, where the workload is installed and has one."""
+    workload = context.workloads.get(job.workload)
+    size = workload.sizes.get(job.model_size) if workload is not None else None
+    rows = [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
+    return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == job.gbs), None)
+
+
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
     found = cause_of(run, result)
     cure = found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")
+    cure = cure.replace("-w WORKLOAD", f"-w {run.job.workload}").replace("logs RUN", f"logs {run.id}")
     # What the scheduler alone says of the end is in the status already.
     return (found.kind if found.line == result.reason else str(found)), cure

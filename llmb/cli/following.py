@@ -19,7 +19,7 @@ from llmb.handover import Handed
 from llmb.logs.collect import ReadState
 from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
-from llmb.state import PENDING, RUNNING, JobState
+from llmb.state import PENDING, RUNNING, UNKNOWN, JobState
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -88,7 +88,8 @@ class _Shower:
         self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:
-        reason = f": {state.reason}" if state.reason and state.is_over else ""
+        is_told = state.is_over or state.state == UNKNOWN
+        reason = f": {state.reason}" if state.reason and is_told else ""
         self.line(f"{_now()} {run.id} {run.job.experiment_name} {state.state}{reason}")
 
     def retried(self, handed: Handed, end: JobState) -> None:
@@ -109,7 +110,23 @@ class _Shower:
 
 
 class _Lines(_Shower):
-    """Without a terminal: a line for each change, nothing between."""
+    """Without a terminal: a line for each change, and for each tenth of a run's steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tenths: dict[Path, int] = {}
+        self.read: dict[Path, ReadState] = {}
+
+    def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        for run in runs:
+            if states[run.id].state == RUNNING:
+                self.step(run)
+
+    def step(self, run: RunRecord) -> None:
+        at, self.read[run.log] = progress(run.log, self.read.get(run.log))
+        if at is not None and (tenth := 10 * (at[0] + 1) // (at[1] + 1)) > self.tenths.get(run.log, 0):
+            self.tenths[run.log] = tenth
+            self.line(f"{_now()} {run.id} {run.job.experiment_name} step {at[0] + 1} of {at[1] + 1}")
 
 
 class _Bars(_Shower):

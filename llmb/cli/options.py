@@ -24,9 +24,13 @@ def _keep_install(context: click.Context, _parameter: click.Parameter, value: Pa
         context.ensure_object(Context).install_option = value
 
 
+_WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in cluster_config.yaml
+
+
 def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     pairs = (item.partition("=") for item in value)
-    context.ensure_object(Context).slurm_args |= {name: text if equals else True for name, equals, text in pairs}
+    own = {name: _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
+    context.ensure_object(Context).slurm_args |= own
 
 
 def install_option(command: F) -> F:
@@ -144,7 +148,7 @@ def submit_options(command: F) -> F:
                 metavar="KEY=VALUE",
                 expose_value=False,
                 callback=_keep_slurm_args,
-                help="Give sbatch an option: comment=x, or overcommit alone.",
+                help="Give sbatch an option: comment=x, or overcommit alone; exclusive=null leaves one of llmb's away.",
             ),
             format_option,
             install_option,

@@ -14,6 +14,7 @@ from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
 from llmb.cli.looking import states_of
 from llmb.cli.output import name_width, print_rows
+from llmb.errors import LlmbError
 from llmb.logs.spec import ParseSpec
 from llmb.measure import Window
 from llmb.results import (
@@ -22,6 +23,7 @@ from llmb.results import (
     Result,
     csv_rows,
     legend,
+    log_of,
     report,
     result_columns,
     result_of_log,
@@ -30,7 +32,7 @@ from llmb.results import (
     table_rows,
 )
 from llmb.results.configuration import of_job
-from llmb.results.foreign import Description
+from llmb.results.foreign import NOTHING, Description
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.shell import map_many
@@ -87,30 +89,40 @@ def exit_code(results: Iterable[Result]) -> int:
 
 
 def results_of_files(
-    context: Context, logs: Sequence[Path], window: Window | None, gpu_type: str | None = None
+    context: Context, logs: Sequence[Path], window: Window | None, given: Description = NOTHING
 ) -> list[Result]:
-    """The results of logs in some folder: with a run's record where that lies beside one, else from the log alone.
+    """The results of logs: with a run's record where it is that run's own and last one, else from the log alone.
 
-    ``gpu_type``: of logs without a record, which never say it.
+    ``given``: what the user says of logs without a record, which never say their GPU type.
     """
-    recorded = {log: directory for log in logs if (directory := run_directory(log)) is not None}
+    recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
     read = partial(
         result_of_log,
         spec=ParseSpec(),
         window=window,
         workloads=context.workloads,
-        given=Description(gpu_type=gpu_type),
+        given=given,
     )
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 
 
-def _recorded(context: Context, log: Path, directory: Path, window: Window | None) -> Result:
+def _run_of(log: Path) -> RunRecord | None:
+    """The recorded run whose log of its last attempt ``log`` is; none where its record is damaged, said aloud."""
+    directory = run_directory(log)
+    try:
+        run = record.load(directory) if directory is not None else None
+    except LlmbError as error:
+        say(f"warning: {error.message}; its log is read without it")
+        return None
+    return run if run is not None and log_of(run).resolve() == log.resolve() else None
+
+
+def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None) -> Result:
     """The result of a recorded run, no cluster asked: its state is what was seen last, or that of a whole log."""
     from llmb.gpus import known_types
 
-    run = record.load(directory)
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="nobody has asked its cluster since")
     if not seen.is_end and result_of_log(log, ParseSpec(), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
@@ -128,6 +140,10 @@ def _known(run: RunRecord, result: Result) -> Result:
 
 
 def spec_of(context: Context, run: RunRecord) -> ParseSpec:
-    """How the run's log is read; as NeMo 2's where its workload is no longer installed."""
+    """How the run's log is read; as NeMo 2's where its workload is no longer installed, or its plugin fails."""
     workload = context.workloads.get(run.job.workload)
-    return (context.plugins.parse(workload, run) if workload is not None else None) or ParseSpec()
+    try:
+        return (context.plugins.parse(workload, run) if workload is not None else None) or ParseSpec()
+    except LlmbError as error:
+        context.warn(f"{error.message}: its logs are read as NeMo 2's")
+        return ParseSpec()

@@ -4,42 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows
 from llmb.cli.reporting import exit_code
 from llmb.cli.sides import find_side
-from llmb.compare import invalid
 from llmb.errors import UsageError
 from llmb.measure import Window
 from llmb.results import FAILED, RUNNING, SUCCESS, Result
-from llmb.scaling import Point, efficiencies
-from llmb.tables import Column
-
-COLUMNS = [
-    Column(key="workload"),
-    Column(key="size"),
-    Column(key="dtype"),
-    Column(key="gpu_type", heading="GPU"),
-    Column(key="scaling"),
-    Column(key="scale", heading="GPUs", right=True),
-    Column(key="gbs", heading="batch", right=True),
-    Column(key="n", heading="runs", right=True),
-    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
-    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
-    Column(key="efficiency", heading="efficiency %", show=lambda value: f"{100 * value:.1f}", right=True),
-]
-
-
-def cells(point: Point) -> dict[str, Any]:
-    """One point of a model's scaling as a row of COLUMNS."""
-    own = point.configuration
-    return {
-        "workload": own.workload, "size": own.model_size, "dtype": own.dtype, "gpu_type": own.gpu_type,
-        "scaling": point.kind, "scale": own.scale, "gbs": own.gbs, "n": point.n, "step_time_s": point.step_time_s,
-        "tokens_per_second_per_gpu": point.tokens_per_second_per_gpu, "efficiency": point.efficiency,
-    }  # fmt: skip
+from llmb.scaling import COLUMNS, cells, efficiencies
+from llmb.verdict import why_invalid
 
 
 def print_scaling(context: Context, ours: str | None, window: Window | None, fmt: str) -> int:
@@ -60,7 +34,7 @@ def left_out(results: Iterable[Result]) -> list[str]:
     """A line for each reason why runs are not among the points, and what that means for the exit code."""
     reasons = {
         "failed: exit code 3": [result for result in results if result.status == FAILED],
-        "do not count (INVALID)": [result for result in results if result.status == SUCCESS and invalid(result)],
+        "do not count (INVALID)": [result for result in results if result.status == SUCCESS and why_invalid(result)],
         "not ended": [result for result in results if result.status == RUNNING],
     }
     return [

@@ -17,34 +17,44 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option("-w", "--workload", metavar="W", help="Show every configuration of one workload.")
+@click.option(
+    "-w", "--workload", metavar="W", help="Show every configuration of one workload, or of one size: key_size."
+)
 @click.option("--published", is_flag=True, help="Show the published figures that runs are compared with.")
 @click.option("--check", is_flag=True, help="Of what is published, show what does not follow from its step time.")
 @options.format_option
+@options.install_option
 @pass_context
 def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
     """Show the workloads that can be run."""
     from llmb import listing
-    from llmb.names import find_workload
+    from llmb.names import find_workload_and_size
 
-    _notice_install()
-    key = None if workload is None else find_workload(workload, list(context.workloads))
+    _notice_install(context.install_option)
+    sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
+    key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     if published or check:
         _print_published(context, [key] if key else list(context.workloads), check, fmt)
     elif key is None:
         _print(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
     else:
-        _print(listing.ROWS, listing.configurations(context.workloads[key]), fmt)
+        rows = listing.configurations(context.workloads[key])
+        _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
 
 
-def _notice_install() -> None:
-    """Say so where LLMB_INSTALL names no install directory: this command needs none, the next one will."""
+def _notice_install(option: Path | None) -> None:
+    """Say so where LLMB_INSTALL names no install directory: this command needs none, the next one will.
+
+    Raises UsageError where the option does.
+    """
     import os
 
     from llmb.config import find_install
     from llmb.errors import UsageError
 
-    if os.environ.get("LLMB_INSTALL"):
+    if option is not None:
+        find_install(option, {}, Path.cwd())
+    elif os.environ.get("LLMB_INSTALL"):
         try:
             find_install(None, {"LLMB_INSTALL": os.environ["LLMB_INSTALL"]}, Path.cwd())
         except UsageError as error:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run plugins`: which plugins there are, what each offers, and why one is left out."""
+"""`llmb-run plugins`: which plugins there are, what each offers, why one is left out; and a new one."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
 
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
+from llmb.cli.context import Context, pass_context, say
 
 
 @click.group("plugins", invoke_without_command=True)
@@ -38,15 +41,61 @@ def list_(context: Context, fmt: str) -> None:
 @group.command("check")
 @pass_context
 def check(context: Context) -> int:
-    """Exit 1 when a plugin is left out, or the figures that it published cannot be read; with the reason."""
-    workloads = context.plugins.workloads()
-    for problem in context.plugins.problems:
-        click.echo(f"error: {problem.source}: {problem.reason}", err=True)
+    """Look through every plugin and say what is wrong; exit 1 when something is.
+
+    It must load, its published figures must be readable, each of its rows must come out whole, and its launch answer.
+    """
+    from llmb.checkup import faults_of
+    from llmb.errors import InputFaults, describe
+
+    plugins = context.plugins
+    workloads = plugins.workloads()
+    plugins.cluster_types()
+    for problem in plugins.problems:
+        say(f"error: {problem.source}: {problem.reason}")
     context.figures(workloads)
-    if context.plugins.problems or context.faulty_figures:
+    faults = [
+        replace(fault, place=plugins.offers[key].source)
+        for key, workload in workloads.items()
+        for fault in faults_of(workload, plugins)
+    ]
+    if faults:
+        say(describe(InputFaults(faults)))
+    if plugins.problems or context.faulty_figures or faults:
         return 1
-    click.echo(f"{len(context.plugins.sources)} plugins, all in order")
+    count = len(plugins.sources)
+    click.echo(f"{count} plugin{'' if count == 1 else 's'}, all in order")
     return 0
+
+
+@group.command("new")
+@click.argument("name")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@pass_context
+def new(context: Context, name: str, folder: Path | None) -> None:
+    """Write a plugin with a workload of your own, called NAME, into FOLDER (else ./NAME).
+
+    It is complete as it is: a table with a small llama, for H100s and for this machine, to be changed into yours.
+    """
+    from llmb import files, scaffold
+    from llmb.errors import UsageError
+    from llmb.names import squash_workload
+
+    plain = scaffold.plain_name(name)
+    folder = folder or Path(plain)
+    for key in context.workloads:
+        if squash_workload(key) == squash_workload(plain):
+            hint = "choose another name: of two plugins that offer one workload neither is taken"
+            raise UsageError(f"{context.plugins.offers[key].source} offers {key} already", hint=hint)
+    if folder.exists():
+        raise UsageError(f"{folder} is there already", hint="name another folder: llmb-run plugins new NAME FOLDER")
+    texts = scaffold.scaffold(plain)
+    files.write_folder(folder, texts)
+    for path in texts:
+        click.echo(f"{folder / path}")
+    where = folder if folder.is_absolute() else f"./{folder}"
+    say(f"it is found once it is installed: pip install -e {where}")
+    say(f"then: llmb-run plugins check; llmb-run list -w {plain}; llmb-run single -w {plain} -s tiny --scale 1 -d")
 
 
 def _rows(context: Context) -> list[dict[str, str]]:

@@ -1,39 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run report`: one Markdown page about a set of runs, to be kept or sent."""
+"""`llmb-run report`: one page about a set of runs, in Markdown or HTML, to be kept or sent."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 
+if TYPE_CHECKING:
+    from llmb.measure import Window
+    from llmb.report import Report
+
+FORMATS = ("md", "html")
+_HTML = (".html", ".htm")
+
 
 @click.command("report")
 @click.argument("runs", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not on stdout.")
+@click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), help="HTML is one file that needs no other; else as FILE ends."
+)
 @options.window_option
 @options.reference_option
 @options.install_option
 @pass_context
 def command(
-    context: Context, runs: tuple[str, ...], output: Path | None, window: str | None, reference: str | None
+    context: Context,
+    runs: tuple[str, ...],
+    output: Path | None,
+    fmt: str | None,
+    window: str | None,
+    reference: str | None,
 ) -> int:
-    """Write a report in Markdown on RUNS, on all runs of this install without names."""
+    """Write a report on RUNS, on all runs of this install without names.
+
+    `-o report.html` makes a page to send: verdicts, what differs from the published runs, charts, failures with cures,
+    conditions. Markdown is for notes and tickets.
+    """
     from llmb import files
-    from llmb.cli.page import make_page
     from llmb.cli.reporting import exit_code
     from llmb.measure import parse_window
-    from llmb.results.page import to_markdown
 
     chosen = parse_window(window) if window is not None else None
-    page = make_page(context, context.runs(runs), chosen, reference)
-    text = to_markdown(page)
+    fmt = fmt or ("html" if output is not None and output.suffix.lower() in _HTML else "md")
+    if fmt == "html" and output is None and sys.stdout.isatty():
+        from llmb.errors import UsageError
+
+        raise UsageError("a page of HTML is for a browser, not for a terminal", hint="-o report.html")
+    report = _report(context, runs, fmt, chosen, reference)
+    text = _text(report, fmt)
     if output is None:
         click.echo(text, nl=False)
     else:
         files.write_text(output, text)
-        say(f"{output}: {len(page.results)} runs")
-    return exit_code(page.results)
+        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
+    return exit_code(report.results)
+
+
+def _report(context: Context, names: tuple[str, ...], fmt: str, window: Window | None, reference: str | None) -> Report:
+    from datetime import datetime
+
+    from llmb.cli.gathering import make_report, with_samples
+
+    records = context.runs(names)
+    report = make_report(context, records, window, reference, datetime.now().astimezone())
+    if fmt == "md":
+        return report
+    from llmb.report.page import charted
+
+    return with_samples(context, report, records, charted(report))
+
+
+def _text(report: Report, fmt: str) -> str:
+    if fmt == "md":
+        from llmb.report.markdown import to_markdown
+
+        return to_markdown(report)
+    from llmb.report.html import to_html
+
+    return to_html(report)

@@ -37,18 +37,22 @@ def command(
     """
     from llmb.cli.reporting import judged, print_report, results_of
     from llmb.measure import parse_window
+    from llmb.names import find_workload_and_size
     from llmb.runs.store import was_cancelled
-    from llmb.select import split_name
 
     chosen = parse_window(window) if window is not None else None
-    wanted = [split_name(name, context.workloads) for name in workloads]
+    every = context.runs(runs)
+    sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
+    for run in every:  # its plugin may be gone
+        sizes.setdefault(run.job.workload, []).append(run.job.model_size)
+    wanted = [find_workload_and_size(name, sizes) for name in workloads]
     found = [
         run
-        for run in context.runs(runs)
+        for run in every
         if not wanted or any(run.job.workload == key and size in (None, run.job.model_size) for key, size in wanted)
     ]
     if not found:
-        say("no run yet; submit some: llmb-run submit-all jobs.txt")
+        say("no run is of these workloads" if every else "no run yet; submit some: llmb-run submit-all jobs.txt")
     results = results_of(context, found, chosen)
     if cancelled := {run.id for run in found if was_cancelled(run)}:
         if exclude_cancelled:

@@ -10,7 +10,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.errors import UsageError
+from llmb.errors import InputFaults, UsageError
 
 _FILE = click.Path(path_type=Path)
 
@@ -61,4 +61,9 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
     found, left_out = discover(context.workloads, context.config, selection, how.gpu_type or context.config.gpu_type)
     for text in left_out:
         say(f"note: {text}")
-    return submission.run(context, JobList(requests=tuple(found)), how)
+    try:
+        return submission.run(context, JobList(requests=tuple(found)), how)
+    except InputFaults as error:
+        cure = "--workloads and --dtype name what to take, --keep-going takes what is right"
+        hints = (error.hint, cure if selection.scales else None)
+        raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

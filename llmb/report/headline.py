@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader must know in one glance: a sentence, what stands behind it, and how many runs have each word. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmb.report.entries import Entry
+from llmb.report.words import ORDER
+from llmb.results.result import FAILED, RUNNING
+from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The ``sentence``, the ``details`` behind it, and the runs of each word in ``tally``, the worst word first."""
+
+    sentence: str
+    details: tuple[str, ...]
+    tally: tuple[tuple[str, int], ...]
+
+
+def headline(entries: Sequence[Entry]) -> Headline:
+    """The headline of a report with these entries."""
+    counts = Counter(entry.word for entry in entries for _ in entry.runs)
+    tally = tuple((word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word])
+    return Headline(sentence=_sentence(entries, counts), details=tuple(_details(entries, counts)), tally=tally)
+
+
+def count(number: int, word: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _sentence(entries: Sequence[Entry], counts: Counter[str]) -> str:
+    if not entries:
+        return "There are no runs yet."
+    total = counts.total()
+    compared = sum(entry.ratio is not None for entry in entries)
+    slow = sum(entry.word == FAIL for entry in entries)
+    wrong = []
+    if slow:
+        wrong.append(f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} clearly slower than published")
+    if counts[FAILED]:
+        wrong.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
+    if counts[INVALID]:
+        wrong.append(f"{count(counts[INVALID], 'run')} {'does' if counts[INVALID] == 1 else 'do'} not count")
+    if wrong:
+        return f"{', '.join(wrong[:-1])}{' and ' if wrong[:-1] else ''}{wrong[-1]}."
+    if not compared:
+        return f"{count(total, 'run')}, and nothing published to compare {'it' if total == 1 else 'them'} with."
+    if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
+        return f"No configuration is clearly below the published figures; {count(compared, 'configuration')} compared."
+    return f"{'All ' if compared > 1 else ''}{_reached(compared)} the published figures."
+
+
+def _reached(compared: int) -> str:
+    return "The one compared configuration reaches" if compared == 1 else f"{compared} compared configurations reach"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
+    ratios = [entry.ratio.mean for entry in entries if entry.ratio is not None]
+    said = []
+    if len(ratios) > 1:
+        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
+        said.append(f"On average a configuration reaches {mean:.3f} of the published throughput, {span}.")
+    elif ratios:
+        said.append(f"It reaches {ratios[0]:.3f} of the published throughput.")
+    open_ = sum(entry.word == INCONCLUSIVE for entry in entries)
+    if open_:
+        said.append(f"{count(open_, 'configuration')} {'needs' if open_ == 1 else 'need'} more repeats.")
+    fast = sum(entry.word == SUSPICIOUS for entry in entries)
+    if fast:
+        said.append(f"{count(fast, 'configuration')} {_is(fast)} faster than can be expected.")
+    if counts[RUNNING]:
+        verb = "has" if counts[RUNNING] == 1 else "have"
+        said.append(f"{count(counts[RUNNING], 'run')} {verb} not ended: this report is not final.")
+    return said

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as Markdown: verdicts, failures and their cures, and the conditions. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from llmb.failures import Group
+from llmb.report.value import Report
+from llmb.results.columns import legend, result_columns, table_rows
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.scaling import COLUMNS, cells
+from llmb.tables import Column, escape, render
+
+
+def to_markdown(report: Report) -> str:
+    """The report as Markdown."""
+    results = report.results
+    parts = [f"# {escape(report.title)}", escape(_made(report)), _summary(results), missing(report)]
+    parts += ["## Results", _table(results)]
+    if report.points:
+        scaling = render(COLUMNS, [cells(point) for point in report.points], "md")
+        parts += ["## Scaling", "Throughput of one GPU, by that at the smallest scale.", scaling]
+    if report.failures:
+        parts += ["## Failures", *(_failure(group) for group in report.failures)]
+    parts += ["## Conditions", _conditions(results)]
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def missing(report: Report) -> str:
+    """What is not in the report though it should be, empty where nothing is missing."""
+    if not report.unreadable:
+        return ""
+    verb = "is" if report.unreadable == 1 else "are"
+    return f"{_count(report.unreadable, 'run')} could not be read and {verb} left out."
+
+
+def _made(report: Report) -> str:
+    day = report.made.strftime("%Y-%m-%d %H:%M")
+    where = f"cluster type {report.cluster_type}, GPU type {report.gpu_type}"
+    return f"Made by llmb {report.llmb_version} on {day}; {where}."
+
+
+def _summary(results: Sequence[Result]) -> str:
+    statuses = Counter(result.status for result in results)
+    words = {SUCCESS: "succeeded", FAILED: "failed", RUNNING: "not ended"}
+    runs = [f"{statuses[status]} {word}" for status, word in words.items() if statuses[status]]
+    verdicts = Counter(result.verdict for result in results if result.verdict is not None)
+    lines = [f"{_count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
+    if verdicts:
+        lines.append(f"Verdicts: {', '.join(f'{count} {word}' for word, count in sorted(verdicts.items()))}.")
+    return "\n".join(lines)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _table(results: Sequence[Result]) -> str:
+    if not results:
+        return ""
+    table = render(result_columns("md", results), table_rows(results), "md")
+    return "\n".join([table, *(line.replace("*", r"\*", 1) for line in legend(results))])
+
+
+def _failure(group: Group) -> str:
+    heading = f"### {escape(group.cause.kind)}: {_count(len(group.runs), 'run')}"
+    runs = ", ".join(escape(run) for run in group.runs)
+    return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", escape(group.cause.cure)]))
+
+
+_CONDITIONS = tuple(
+    Column(key=key, heading=heading, right=right)
+    for key, heading, right in (
+        ("experiment", "experiment", False), ("gpu_type", "GPU", False), ("scale", "GPUs", True),
+        ("gbs", "batch", True), ("seq_length", "sequence", True), ("window", "window", False),
+        ("formula", "FLOPs formula", False), ("image", "image", False), ("variables", "variables", False),
+        ("reference", "reference", False),
+    )
+)  # fmt: skip
+
+
+def _conditions(results: Iterable[Result]) -> str:
+    """One line for each configuration."""
+    rows = [_condition(result) for result in results]
+    distinct = list({repr(row): row for row in rows}.values())
+    shown = [column for column in _CONDITIONS if any(row[column.key] is not None for row in distinct)]
+    return render(shown, distinct, "md") if distinct else ""
+
+
+def _condition(result: Result) -> dict[str, object]:
+    own, reference = result.configuration, result.reference
+    return {
+        "experiment": result.experiment,
+        "gpu_type": own and own.gpu_type,
+        "scale": own and own.scale,
+        "gbs": own and own.gbs,
+        "seq_length": own and own.seq_length,
+        "window": f"{result.window} of {result.steps}" if result.window else None,
+        "formula": result.flops_convention,
+        "image": own and own.image,
+        "variables": (own and " ".join(f"{name}={value}" for name, value in sorted(own.env.items()))) or None,
+        "reference": reference and f"{reference.step_time_s:g} s, {reference.source}, window {reference.window}",
+    }

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the template of the HTML page is filled with: the parts of a report, each within its limit. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llmb.report import limits
+from llmb.report.attention import attention
+from llmb.report.entries import Entry, entries_of, worst_first
+from llmb.report.environment import conditions_of, day
+from llmb.report.families import Family, families_of
+from llmb.report.headline import count, headline
+from llmb.report.limits import first
+from llmb.report.markdown import missing
+from llmb.report.svg.axes import Axis
+from llmb.report.svg.scaling import scaling_picture
+from llmb.report.svg.steps import steps_picture
+from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
+from llmb.report.value import Report, Run
+from llmb.report.why import reasons
+from llmb.report.words import ASKING, word_of
+
+
+class Svg(str):
+    """A picture that goes into the page as it is: its texts have been escaped."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """An entry, a family or a run with its picture."""
+
+    of: Any
+    picture: Svg
+
+
+def kind_of(word: str) -> str:
+    """The class that a word's colour goes by."""
+    return re.sub(r"[^a-z]+", "-", word.lower())
+
+
+def charted(report: Report) -> list[Run]:
+    """The runs whose steps the page shows: those of the worst entries that measured something or came to a step."""
+    entries = entries_of(report.runs)
+    started = [run for run in worst_first(entries, len(report.runs)) if run.result.max_iteration is not None]
+    return started[: limits.CHARTS]
+
+
+def values(report: Report) -> dict[str, Any]:
+    """The variables of the template."""
+    entries, conditions = entries_of(report.runs), conditions_of(report)
+    told = headline(entries)
+    explained = [e for e in entries if e.word in ASKING and e.runs[0].figure is not None and e.ratio is not None]
+    cards = first(explained, limits.CARDS)
+    runs = [(entry, run) for entry in entries for run in entry.runs]
+    repeated = [entry for entry in entries if entry.step_time is not None and entry.step_time.n > 1]
+    return {
+        "headline": told,
+        "missing": missing(report),
+        "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in told.tally])) if runs else "",
+        "items": first(attention(report, entries, cards.items), limits.ATTENTION),
+        "entries": _entries(entries),
+        "scale": _scale(entries),
+        "compared": any(entry.ratio or entry.result.reference for entry in entries),
+        "with_mfu": any(entry.mfu is not None for entry in entries),
+        "reasons": reasons(cards.items, report.digests),
+        "cards": cards,
+        "families": _families(families_of(report)),
+        "repeats": _repeats(repeated),
+        "charts": _charts(runs),
+        "failures": first(report.failures, limits.FAILURES),
+        "conditions": conditions,
+        "condition_rows": first(conditions.rows, limits.CONDITIONS),
+        "runs": first(runs, limits.RUNS),
+        "root": _root(report.runs),
+        "made": report.made.strftime("%Y-%m-%d %H:%M %Z"),
+        "span": _span(report),
+        "gpu_types": ", ".join(sorted({run.job.gpu_type for run in report.runs})),
+        "day": lambda seconds: day(seconds, report.made),
+        "count": count,
+        "below": below,
+        "word_of": word_of,
+        "limits": limits,
+    }
+
+
+def below(path: str, root: str) -> str:
+    """The path as it is written below ``root``."""
+    return os.path.relpath(path, root) if root else path
+
+
+def _axis(entries: Sequence[Entry]) -> Axis:
+    ratios = [run.result.ratio for entry in entries for run in entry.runs if run.result.ratio is not None]
+    return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.ratio_interval or ())])
+
+
+def _scale(entries: Sequence[Entry]) -> Svg:
+    return Svg(ratio_scale(_axis(entries)))
+
+
+def _entries(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
+    axis, shown = _axis(entries), first(entries, limits.ENTRIES)
+    drawn = []
+    for number, entry in enumerate(shown.items, 1):
+        ratio, picture = entry.ratio, ""
+        if ratio is not None:
+            ratios = [run.result.ratio for run in entry.runs if run.result.ratio is not None]
+            interval = entry.result.ratio_interval
+            picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio.mean, ratios, interval)
+        drawn.append(Drawn(of=entry, picture=Svg(picture)))
+    return limits.Shown(drawn, shown.total)
+
+
+def _families(families: Sequence[Family]) -> limits.Shown[Drawn]:
+    shown = first(families, limits.FAMILIES)
+    drawn = [Drawn(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
+    return limits.Shown(drawn, shown.total)
+
+
+def _repeats(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
+    shown = first(entries, limits.REPEATED)
+    parts = {id(entry): _parts(entry) for entry in shown.items}
+    axis = spread_axis(part for found in parts.values() for part in found)
+    drawn = [
+        Drawn(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
+        for i, entry in enumerate(shown.items, 1)
+    ]
+    return limits.Shown(drawn, shown.total)
+
+
+def _parts(entry: Entry) -> list[float]:
+    times = [run.result.time_mean_seconds for run in entry.runs if run.result.time_mean_seconds is not None]
+    mean = sum(times) / len(times)
+    return [time / mean - 1 for time in times]
+
+
+def _charts(runs: Sequence[tuple[Entry, Run]]) -> limits.Shown[Drawn]:
+    drawn: list[Drawn] = []
+    total = 0
+    for entry, run in runs:
+        total += run.result.max_iteration is not None
+        if run.samples is None or len(drawn) >= limits.CHARTS:
+            continue
+        result = run.result
+        outliers = result.statistics.outliers if result.statistics is not None else ()
+        title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
+        picture = steps_picture(
+            f"steps-{len(drawn) + 1}", title, run.samples.steps, result.window, outliers, result.time_mean_seconds,
+            result.steps,
+        )  # fmt: skip
+        if picture:
+            drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))
+    return limits.Shown(drawn, total)
+
+
+def _root(runs: Sequence[Run]) -> str:
+    """The folder that all runs lie below, empty where there is none."""
+    folders = [os.path.dirname(run.directory) for run in runs]  # noqa: PTH120 - a name, no file is looked at
+    try:
+        root = os.path.commonpath(folders) if folders else ""
+    except ValueError:  # one of them is not absolute
+        return ""
+    return root if root != "/" else ""
+
+
+def _span(report: Report) -> str:
+    """The days on which the runs were submitted."""
+    days = sorted(day(run.created, report.made)[:10] for run in report.runs)
+    return "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"

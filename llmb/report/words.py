@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that a report sorts and marks runs by: their order, the worst first, and what each means."""
+
+from __future__ import annotations
+
+from llmb.results.result import FAILED, RUNNING, Result
+from llmb.verdict.rules import (
+    FAIL,
+    FAIL_BELOW,
+    INCONCLUSIVE,
+    INVALID,
+    NO_REFERENCE,
+    PASS,
+    SUSPICIOUS,
+    SUSPICIOUS_ABOVE,
+    WARN,
+    WARN_BELOW,
+)
+
+MEANINGS = {
+    FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",
+    FAILED: "the run ended before it had measured",
+    INVALID: "measured, but it does not count: profiled, over TCP, a loss that is no number, or steps missing",
+    INCONCLUSIVE: f"the repeats lie on both sides of {FAIL_BELOW}: more of them would settle it",
+    WARN: f"a little slower than published: below {WARN_BELOW}",
+    SUSPICIOUS: f"faster than can be expected, above {SUSPICIOUS_ABOVE}: something is not the same",
+    RUNNING: "has not ended",
+    PASS: f"as published or faster: {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
+    NO_REFERENCE: "measured; nothing published is comparable with it",
+}
+ORDER = tuple(MEANINGS)  # the worst first
+ASKING = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})  # verdicts that ask for a look at the run
+
+
+def word_of(result: Result) -> str:
+    """The one word for a run: its verdict, else its status."""
+    return result.verdict or result.status

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import click
+
 from llmb import locks
 from llmb.errors import Fault, LlmbError
 from llmb_installer import config, record, schedule, tidy
@@ -51,8 +53,8 @@ class Outcome:
             raise StepsFailed([*self.faults], hint="the same command goes on from here")
 
 
-class Silent:
-    """Progress that nobody looks at."""
+class Aloud:
+    """Progress before the work has begun: what is said is a line on standard error."""
 
     def total(self, bytes: int) -> None:
         """Nothing."""
@@ -61,7 +63,8 @@ class Silent:
         """Nothing."""
 
     def say(self, text: str) -> None:
-        """Nothing."""
+        """Print it."""
+        click.echo(text, err=True)
 
 
 def context_for(intent: Intent, stop: threading.Event) -> Context:
@@ -70,7 +73,7 @@ def context_for(intent: Intent, stop: threading.Event) -> Context:
     runner: Runner = runner_for(intent.answers, install)
     return Context(
         install=install, environ=dict(os.environ), home=Path.home(), log=install / record.FOLDER / "logs" / "check.log",
-        progress=Silent(), runner=runner, stop=stop,
+        progress=Aloud(), runner=runner, stop=stop,
     )  # fmt: skip
 
 
@@ -153,7 +156,8 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     now = replace(found, config=own, steps=_with_workloads(found.steps, intent))
     if now != found:
         record.save(plan.install, now)
-    sentences = (*change.kept, *([said] if said else []))
+    notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
+    sentences = (*notes, *change.kept, *([said] if said else []))
     return Outcome(record=now, said=sentences, ready=ready, lacking=lacking, faults=faults)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from llmb.errors import LlmbError
 from llmb.shell import Completed
+from llmb_installer.registry.room import size
 
 if TYPE_CHECKING:
     from llmb_installer.runner import Runner
 
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
+HARDLY = 20_000_000  # bytes: where less is free, programs fail for the want of it
 
 # What pip, uv, git and Slurm print for a known cause, and its cure.
 _CURES = (
@@ -79,11 +82,21 @@ class Commands:
             stream.seek(before)
             told = end_of(stream.read().decode("utf-8", "replace"))
         ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{cure_for(told)}; all of its output: {log}")
+        cure = _full_disk(log.parent, self.environ) or cure_for(told)
+        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{cure}; all of its output: {log}")
 
     def read(self, argv: Sequence[str]) -> Completed:
         """Run one program that answers at once, whatever its exit code."""
         return self.context.runner.read(argv, env=self.environ)
+
+
+def _full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """What to do where hardly anything is free: not every program says that this is why it failed."""
+    for place in (folder, Path(environ.get("TMPDIR") or "/tmp")):
+        free = shutil.disk_usage(place).free if place.is_dir() else HARDLY
+        if free < HARDLY:
+            return f"{size(free)} are left on the disk of {place}: free space there"
+    return None
 
 
 def cure_for(told: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import LlmbError, describe
+from llmb_installer import surroundings
 from llmb_installer.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def cli(
     llmb-install --config answers.yaml --dry-run    what would be done
     llmb-install --config answers.yaml --yes        do it; again: does what is missing
     """
+    surroundings.require_home()
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
@@ -103,6 +105,8 @@ def _go_to(context: click.Context, wanted: Change) -> None:
 
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
+    surroundings.open_streams()
+    surroundings.end_in_order()
     try:
         code = cli.main(standalone_mode=False)
     except LlmbError as error:

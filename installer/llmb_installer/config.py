@@ -13,15 +13,16 @@ import yaml
 
 from llmb import files, typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb.errors import UsageError
 from llmb.site import Site
 from llmb_installer.answers import AUTO, Answers
-from llmb_installer.answers.read import without_nulls
-from llmb_installer.folder import repair_hint
+from llmb_installer.answers.read import lean, without_nulls
+from llmb_installer.folder import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
 _ABSENT: Any = object()
+_LEFT_OPEN = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,8 @@ class ConfigChange:
 def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[Step]) -> dict[str, Any]:
     """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed.
 
-    Only what says something is written: a section of another cluster type, or an option left open, is not.
+    Sections of other cluster types and options of sbatch that are left open are not written; what a person may want to
+    set by hand is, as null or empty.
     """
     steps, installed = tuple(steps), list(workloads)
     return {
@@ -47,18 +49,18 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         "cluster_type": answers.cluster_type,
         "cluster_name": answers.cluster_name,
         "llmb_install": str(site.install),
-        **_said_of(answers, "experiments_root"),
+        "experiments_root": typed.to_data(answers.experiments_root),
         "gpu_type": answers.gpu_type if answers.gpu_type != AUTO else site.gpu_type,
         **_said_of(answers, "gpu_types"),
         "environment": dict(answers.environment),
-        **_said_of(answers, "pass_environment"),
+        "pass_environment": list(answers.pass_environment),
         **_said_of(answers, "slurm"),
         **_said_of(answers, "runai"),
         "install": {
             "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
             "method": "local" if answers.method == "here" else "slurm",
             "node_architecture": site.node_architecture,
-            **_said_of(answers, "image_folder"),
+            "image_folder": typed.to_data(answers.image_folder),
         },
         "workloads": {
             "installed": installed,
@@ -75,7 +77,7 @@ def _said_of(answers: Answers, key: str) -> dict[str, Any]:
     value = typed.to_data(getattr(answers, key))
     if key == "gpu_types":
         value = {name: without_nulls(own) for name, own in value.items()}
-    value = without_nulls(value)
+    value = lean(answers.runai) if key == "runai" else without_nulls(value)
     return {key: value} if value not in (None, {}, []) else {}
 
 
@@ -100,13 +102,8 @@ def read_config(install: Path) -> dict[str, Any]:
     path = install / CONFIG_FILE
     if not path.exists():
         return {}
-    try:
-        document = yamlfile.load(path)
-        typed.read(ClusterConfig, document)
-    except UsageError as error:
-        faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
-        raise InputFaults(faults, hint=error.hint or f"mend it, or {repair_hint(install)}") from error
-    data: dict[str, Any] = document.data
+    own_config(install)
+    data: dict[str, Any] = yamlfile.load(path).data
     return data
 
 
@@ -137,7 +134,8 @@ def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
         return {key: value for key, value in merged.items() if value is not _ABSENT}
     if now == before:
         return ours
-    if now != ours and not (before is _ABSENT and ours is _ABSENT):
+    said_nothing = ours is _ABSENT if before is _ABSENT else name in _LEFT_OPEN and ours in (None, [])
+    if now != ours and not said_nothing:
         kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
     return now
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +59,7 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
             else:
                 estimates[step.key] = answer
     disks = _disks(steps, estimates, install)
-    return Costs(estimates=estimates, disks=disks, faults=(*faults, *_too_small(disks)))
+    return Costs(estimates=estimates, disks=disks, faults=(*faults, *_read_only(install), *_too_small(disks)))
 
 
 def _check(step: Step, context: Context) -> Estimate | Fault:
@@ -86,6 +87,14 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
 def existing(path: Path) -> Path:
     """The nearest folder of ``path`` that is there."""
     return next(parent for parent in (path, *path.parents) if parent.is_dir())
+
+
+def _read_only(install: Path) -> list[Fault]:
+    there = existing(install)
+    if os.access(there, os.W_OK | os.X_OK):
+        return []
+    hint = "choose a folder that you may write: --install DIR; or ask its owner"
+    return [Fault(place=str(install), message=f"{there} cannot be written by you", hint=hint)]
 
 
 def _too_small(disks: Sequence[Disk]) -> list[Fault]:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import yamlfile
-from llmb.errors import LlmbError
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.loader import Plugins, load_plugins
 from llmb.workload import Workload
 from llmb_installer import record
@@ -52,4 +53,9 @@ def recorded_answers(install: Path, offered: Known) -> Answers:
     if not path.is_file():
         message = f"{install} does not hold the answers that it was made by"
         raise LlmbError(message, hint="llmb-install --config answers.yaml writes them there")
-    return read_answers(yamlfile.load(path), install=install, known=offered.workloads, recorded=True)
+    try:
+        document = yamlfile.load(path)
+    except UsageError as error:
+        hint = f"llmb-install --config answers.yaml --install {shlex.quote(str(install))} writes it anew"
+        raise InputFaults([Fault(message=error.message)], hint=hint) from error
+    return read_answers(document, install=install, known=offered.workloads, recorded=True)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb_installer import record
@@ -17,6 +18,8 @@ def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> P
     try:
         return find_install(option, environ, cwd)
     except UsageError:
+        if "STAGE_PATH" in environ:  # refused whatever else is said
+            raise
         named = option or (Path(environ["LLMB_INSTALL"]).expanduser() if environ.get("LLMB_INSTALL") else None)
         for folder in (cwd / named,) if named is not None else (cwd, *cwd.parents):
             if record.record_path(folder).is_file() or record.answers_path(folder).is_file():
@@ -25,17 +28,25 @@ def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> P
 
 
 def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
-    """The configuration of ``folder``. Raises InputFaults, whose hint is its repair."""
+    """The configuration of ``folder`` with every layer. Raises InputFaults, whose hint is its repair."""
     if not (folder / CONFIG_FILE).is_file():
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
         raise UsageError(message, hint=f"while an installation runs, wait for it; else {repair_hint(folder)}")
+    own_config(folder)
+    return load_config(folder, environ)[0]
+
+
+def own_config(folder: Path) -> ClusterConfig:
+    """What cluster_config.yaml itself says, without the layers above it. Raises InputFaults with its repair."""
     try:
-        return load_config(folder, environ)[0]
+        return typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE))
     except InputFaults as error:
         raise InputFaults(error.faults, hint=error.hint or f"mend it, or {repair_hint(folder)}") from error
     except UsageError as error:
-        fault = Fault(message=error.message, hint=error.hint)
-        raise InputFaults([fault], hint=f"mend it, or {repair_hint(folder)}") from error
+        cure = f"mend it, or {repair_hint(folder)}"
+        if isinstance(error.__cause__, PermissionError):
+            cure = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(folder))}"
+        raise InputFaults([Fault(message=error.message, hint=error.hint)], hint=cure) from error
 
 
 def repair_hint(folder: Path) -> str:

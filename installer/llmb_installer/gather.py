@@ -13,11 +13,11 @@ from typing import Any, Literal
 import click
 
 from llmb import files, yamlfile
-from llmb.errors import UsageError
+from llmb.errors import InputFaults, UsageError
 from llmb.yamlfile import Document
 from llmb_installer import flow, show
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
-from llmb_installer.answers.layers import nested
+from llmb_installer.answers.layers import given, nested
 from llmb_installer.apply import context_for
 from llmb_installer.costs import find_costs
 from llmb_installer.plan import Intent, look
@@ -58,7 +58,11 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
 
 def _value(text: str, option: str) -> Any:
     """What YAML makes of ``text``, but for numbers with a point, which are versions (2.10); nothing is null."""
-    value = yamlfile.parse(f"value: {text}", name=option).data["value"]
+    try:
+        value = yamlfile.parse(f"value: {text}", name=option).data["value"]
+    except InputFaults as error:
+        said = f"{option}: {text} is not valid YAML"
+        raise UsageError(said, hint="put it in quotes within the quotes: KEY='\"value\"'") from error
     return text.strip() if isinstance(value, float) else value
 
 
@@ -79,6 +83,8 @@ def gather(
 
     click.echo("Looking at this machine and its cluster ...", err=True)
     detected = look_around(os.environ, Path.cwd(), install)
+    if detected.damaged is not None and not given(document.data, "cluster_type"):
+        raise detected.damaged.error
     asked = ask(
         document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
     )

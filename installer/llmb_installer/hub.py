@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from llmb import secrets
 from llmb.errors import LlmbError
 from llmb.needs import HubAsset
+from llmb_installer.registry import transport
 from llmb_installer.registry.retry import own_pause, retry_after
+from llmb_installer.registry.settings import RegistrySettings
 from llmb_installer.steps.base import Context
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 ENDPOINT = "https://huggingface.co"
 ATTEMPTS = 6
 CHUNK = 1 << 20
+_SECONDS = 60.0  # that the hub may be silent
 _PASSING = (408, 429, 500, 502, 503, 504)
 
 
@@ -54,11 +57,10 @@ class Hub:
         self.token = secrets.find(wanted, context.environ).get(need.secret or "")
 
     def __enter__(self) -> Hub:
-        import httpx
-
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        self.client = transport.make_client(RegistrySettings(), self.context.environ, _SECONDS)
         # An Authorization of ours is not sent on where the hub's answer leads to another host.
-        self.client = httpx.Client(headers=headers, follow_redirects=True, timeout=60.0)
+        self.client.headers.update({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        self.client.follow_redirects = True
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -113,7 +115,7 @@ class Hub:
                     self.context.progress.advance(len(chunk))
         except httpx.TransportError as error:
             if last:
-                raise LlmbError(f"{file.url}: {error}", hint="check the network, and give the same command") from error
+                raise self._unanswered(error, file.url) from error
             return False
         except OSError as error:
             path.unlink(missing_ok=True)  # others need what space there is
@@ -134,8 +136,7 @@ class Hub:
                 answer = self.client.send(request, stream=True)
             except (httpx.TransportError, httpx.InvalidURL) as error:
                 if attempt == ATTEMPTS or isinstance(error, httpx.InvalidURL):
-                    hint = "check the network and HF_ENDPOINT"
-                    raise LlmbError(f"{self.endpoint} does not answer: {error}", hint=hint) from error
+                    raise self._unanswered(error, url) from error
                 self._pause(own_pause(attempt))
                 continue
             try:
@@ -155,6 +156,15 @@ class Hub:
         while (left := end - time.monotonic()) > 0:
             self.context.progress.advance(0)  # raises StoppedError once the user has interrupted
             self.context.stop.wait(min(left, 0.2))
+
+    def _unanswered(self, error: Exception, url: str) -> LlmbError:
+        import httpx
+
+        said, hint = f"{self.endpoint} is no address: {error}", "check HF_ENDPOINT"
+        if isinstance(error, httpx.TransportError):
+            fault = transport.in_words(error, httpx.URL(url))
+            said, hint = fault.message, f"{fault.hint}; another hub: HF_ENDPOINT"
+        return LlmbError(said, hint=hint)
 
     def _refused(self, answer: httpx.Response) -> LlmbError:
         need, code = self.need, answer.status_code

@@ -12,7 +12,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.tables import to_json
 from llmb_installer import record, show
 from llmb_installer.answers import to_yaml
-from llmb_installer.apply import apply, context_for
+from llmb_installer.apply import Outcome, apply, context_for
 from llmb_installer.costs import Costs, find_costs
 from llmb_installer.plan import Intent, Plan, look
 
@@ -20,21 +20,16 @@ from llmb_installer.plan import Intent, Plan, look
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
     """Show the plan, ask unless ``yes``, do it and say what is there. Raises LlmbError.
 
-    ``agreed``: the user has seen the plan in the conversation and said yes.
+    ``agreed``: the user has seen the plan in the conversation and said yes. With ``fmt`` json nothing but data goes to
+    standard output: of a dry run the plan, else what came of it.
     """
     plan = look(intent)
     if plan.is_empty and not (dry_run and fmt == "json"):
-        if not dry_run:
-            record.save_answers(plan.install, to_yaml(intent.asked))
-        kept = plan.config.kept
-        click.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
-        for sentence in kept:
-            click.echo(f"note: {sentence}", err=True)
-        click.echo(show.summary(plan.install, plan.record, intent.workloads))
+        _nothing_to_do(plan, dry_run=dry_run, fmt=fmt)
         return
     if not agreed:
         costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
-        _show(plan, costs, fmt if dry_run else "table")
+        _show(plan, costs, fmt, dry_run=dry_run)
         costs.require()
     if dry_run:
         return
@@ -43,13 +38,34 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
     outcome = apply(intent)
     for sentence in outcome.said:
         click.echo(f"note: {sentence}", err=True)
-    if text := show.outcome_text(plan, outcome):
+    if fmt == "json":
+        click.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+    elif text := show.outcome_text(plan, outcome):
         click.echo(text)
     outcome.require()
 
 
-def _show(plan: Plan, costs: Costs, fmt: str) -> None:
-    click.echo(to_json(show.plan_data(plan, costs)).rstrip("\n") if fmt == "json" else show.plan_text(plan, costs))
+def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
+    intent, kept = plan.intent, plan.config.kept
+    if not dry_run:
+        record.save_answers(plan.install, to_yaml(intent.asked))
+    if fmt == "table":
+        click.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
+    for sentence in kept:
+        click.echo(f"note: {sentence}", err=True)
+    if fmt == "json":
+        outcome = Outcome(record=plan.record, said=kept, ready=intent.workloads)
+        click.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+    else:
+        click.echo(show.summary(plan.install, plan.record, intent.workloads))
+
+
+def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:
+    """The plan, as data where that is all that is wanted; before an installation told as data, on standard error."""
+    if fmt == "json" and dry_run:
+        click.echo(to_json(show.plan_data(plan, costs)), nl=False)
+    else:
+        click.echo(show.plan_text(plan, costs), err=fmt == "json")
 
 
 def ask(question: str = "Go ahead?") -> None:

@@ -4,11 +4,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
+
+class _Named(click.Path):
+    """A path that is not empty: an unset variable of a script must not come to mean this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty: a variable that is not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = _Named(path_type=Path, dir_okay=False)
+FOLDER = _Named(path_type=Path, file_okay=False)
 
 INSTALLED = click.option(
     "--install", type=FOLDER, help="The install directory; else LLMB_INSTALL or the one around this folder."

@@ -113,10 +113,22 @@ def outcome_text(plan: Plan, outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
+def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """What an installation came to, as plain data: ``workloads`` are ready, those of ``not_ready`` lack these steps."""
+    site = plan.intent.site
+    return {
+        "install": str(plan.install), "cluster_type": site.cluster_type, "gpu_type": site.gpu_type,
+        "workloads": [*outcome.ready], "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
+        "steps": rows(plan.install, outcome.record), "notes": [*outcome.said],
+        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
+    }  # fmt: skip
+
+
 def steps_text(install: Path, record: InstallRecord) -> list[str]:
     """A line for each finished step: what it made, and whether that is still there."""
     return [
-        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there)'}" for row in rows(install, record)
+        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there, or not for you to read)'}"
+        for row in rows(install, record)
     ]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from llmb_installer.answers.words import CPU_WHEELS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchSource:
@@ -36,3 +38,11 @@ def index_for(source: TorchSource, report: dict[str, Any]) -> str | None:
     if source.index is not None:
         return source.index
     return source.cpu_index if cuda_packages(report) else None
+
+
+def is_spare(source: TorchSource) -> bool:
+    """Whether its index is only the usual one for CPUs, which sites with an index of their own often cannot reach.
+
+    Without it torch comes from pip's sources, larger and just as good; an index that was named in the answers counts.
+    """
+    return source.index is None and source.cpu_index == CPU_WHEELS.text

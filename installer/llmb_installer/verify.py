@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.errors import Fault, InputFaults, UsageError
-from llmb_installer.record import InstallRecord
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb_installer.plan import Intent
+from llmb_installer.record import InstallRecord, StepRecord, answers_path
 from llmb_installer.steps.kinds import kind_of
+
+_OWN_PYTHON = "of a Python in a home folder, 'python' in the answers names one that all may use"
 
 
 def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
@@ -20,14 +25,50 @@ def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (),
     """
     faults = []
     for key, done in found.steps.items():
-        kind, name = kind_of(key)
-        told = kind.verify(name, done.facts, install, deep=deep)
+        told = _step_faults(key, done, install, deep=deep)
         if done.damaged and not told:
-            told = ["it was found damaged, and its repair did not come to an end"]
-        faults += [Fault(place=key, message=text) for text in told]
+            told = [Fault(place=key, message="it was found damaged, and its repair did not come to an end")]
+        faults += told
     lacking = [key for key in wanted if key not in found.steps]
     faults += [Fault(place=key, message="the answers ask for it, and it was never finished") for key in lacking]
-    return [*faults, *_config_faults(install, found)]
+    return [*faults, *_answers_faults(install), *_config_faults(install, found)]
+
+
+def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> list[Fault]:
+    kind, name = kind_of(key)
+    try:
+        return [Fault(place=key, message=text) for text in kind.verify(name, done.facts, install, deep=deep)]
+    except PermissionError as error:
+        where = os.path.realpath(error.filename or install)
+        hint = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(install))}; {_OWN_PYTHON}"
+        return [Fault(place=key, message=f"you may not read {where}", hint=hint)]
+    except LlmbError as error:
+        return [Fault(place=key, message=error.message, hint=error.hint)]
+
+
+def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+    """The workloads of answers that ask for all, which were not there to be asked for when they were carried out.
+
+    Such a one has no step in the record, not even one that it would share; what was asked for then and failed has: the
+    programs of compute nodes are for all of them.
+    """
+    if intent.asked.workloads is not None or not found.config:
+        return ()
+    there = {key for done in found.steps.values() for key in done.workloads}
+    return tuple(key for key in intent.workloads if key not in there)
+
+
+def _answers_faults(install: Path) -> list[Fault]:
+    """Whether the noted answers can be read: nothing can be added, removed or repaired without them."""
+    path = answers_path(install)
+    if not path.is_file():
+        return []
+    try:
+        yamlfile.load(path)
+    except UsageError as error:
+        hint = f"llmb-install --config answers.yaml --install {shlex.quote(str(install))} writes it anew"
+        return [Fault(place="answers", message=error.message, hint=hint)]
+    return []
 
 
 def unreadable(install: Path) -> list[Fault]:

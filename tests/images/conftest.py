@@ -83,7 +83,10 @@ def unpacked(tmp_path: Path) -> Callable[[Path], Tree]:
 
 
 def tree_of(folder: Path) -> Tree:
-    """Everything below a folder: type and mode, owner, time, links, content and attributes. Owners only as root."""
+    """Everything below a folder: type and mode, owner, time, links, content and attributes.
+
+    Owners and setuid only as root: unsquashfs gives an ordinary user neither.
+    """
     found: Tree = {}
     for above, folders, files in os.walk(folder):
         for name in [*folders, *files]:
@@ -95,7 +98,8 @@ def tree_of(folder: Path) -> Tree:
 def _look(path: Path) -> tuple[Any, ...]:
     state = path.lstat()
     mode = state.st_mode
-    owner = (state.st_uid, state.st_gid) if os.geteuid() == 0 else ()
+    is_root = os.geteuid() == 0
+    owner = (state.st_uid, state.st_gid) if is_root else ()
     content: str | None = None
     if stat.S_ISLNK(mode):
         content = str(path.readlink())
@@ -106,7 +110,15 @@ def _look(path: Path) -> tuple[Any, ...]:
     links = state.st_nlink if stat.S_ISREG(mode) else 0
     names = [name for name in os.listxattr(path, follow_symlinks=False) if "rootlesscontainers" not in name]
     attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-    return (stat.filemode(mode), owner, None if stat.S_ISDIR(mode) else int(state.st_mtime), links, content, attributes)
+    shown = mode if is_root else mode & ~(stat.S_ISUID | stat.S_ISGID)
+    return (
+        stat.filemode(shown),
+        owner,
+        None if stat.S_ISDIR(mode) else int(state.st_mtime),
+        links,
+        content,
+        attributes,
+    )
 
 
 @pytest.fixture

@@ -211,10 +211,10 @@ def test_one_without_a_record_is_taken_over(build: Build, target: Path, told: To
 def test_one_for_other_nodes_is_built_again_with_and_without_a_record(build: Build, target: Path, told: Told) -> None:
     build(architecture="arm64")
     build()
-    assert told.said.count(f"{target}: it is for arm64, the nodes are amd64; it is built again") == 1
+    assert told.said.count(f"{target}: it is for aarch64, the nodes are x86_64; it is built again") == 1
     target.with_name("tool.sqsh.json").unlink()
     build(architecture="arm64")
-    assert any("the programs in it are for amd64, the nodes are arm64" in text for text in told.said)
+    assert any("the programs in it are for x86_64, the nodes are aarch64" in text for text in told.said)
     assert content(target, "architecture") == b"arm64"
 
 
@@ -261,7 +261,7 @@ def test_programs_for_other_machines_than_the_manifest_says_are_refused(
 ) -> None:
     layer = Layer(entries=(file("usr/bin/bash", _ARM, mode=0o755),))
     registry.push("public/lies", "1", make_index([SampleImage(layers=(layer,), architecture="amd64")]))
-    with pytest.raises(LlmbError, match="says it is for amd64, but its programs are for arm64"):
+    with pytest.raises(LlmbError, match="says it is for x86_64, but its programs are for aarch64"):
         build(registry.reference("public/lies", "1"))
     assert not target.exists()
 

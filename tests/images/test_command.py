@@ -28,7 +28,7 @@ def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: 
     done = image_command(reference, "--arch", "aarch64")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0].startswith("fetching 1 layer, ")
-    assert done.stdout.startswith("public+command+1.0.sqsh: 4.1 kB, arm64, sha256:")
+    assert done.stdout.startswith("public+command+1.0.sqsh: 4.1 kB, for aarch64, sha256:")
     seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
     assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
     again = image_command(reference, "--arch", "aarch64")
@@ -57,7 +57,7 @@ def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path:
     assert f"the registry has the same one as {reference}" in whole.stdout
     other = image_command(reference, "-o", "x.sqsh", "--arch", "aarch64", "--check")
     assert other.returncode == 1
-    assert "for amd64, not" in other.stderr
+    assert "for x86_64, not" in other.stderr
     with (tmp_path / "x.sqsh").open("r+b") as stream:
         stream.write(b"HSQS")
     broken = image_command(*words, "--check")

@@ -126,7 +126,7 @@ def test_a_srun_that_fails_is_not_laid_to_enroot(build: Callable[..., ImageFacts
         ({"FAKE_FAULT": "fails"}, "enroot import ended with exit code 1:\n  [ERROR] URL https://x/v2/ returned error"),
         ({"FAKE_FAULT": "cut"}, "enroot import reports success, but of its image it is cut: 120 of"),
         ({"FAKE_FAULT": "silent"}, "enroot import reports success, but of its image it is not there"),
-        ({"FAKE_IMAGE": "arm.sqsh"}, "enroot import wrote an image for arm64, not for amd64"),
+        ({"FAKE_IMAGE": "arm.sqsh"}, "enroot import wrote an image for aarch64, not for x86_64"),
     ],
 )
 def test_its_exit_code_is_not_believed(

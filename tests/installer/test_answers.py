@@ -66,10 +66,14 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("text", "place", "message"),
     [
         ("clustertype: local\n", "a.yaml:3", "did you mean 'cluster_type'?"),
+        ("image_folder: /a:b\n", "a.yaml:3", "image_folder: /a:b cannot be used: a ':' parts the folders"),
+        ('experiments_root: "/a\\nb"\n', "a.yaml:3", "it has a character that cannot be shown"),
         ("gpu_type: h1000\n", "a.yaml:3", "did you mean 'h100'?"),
         ("venv_type: pipenv\n", "a.yaml:3", "'pipenv' is not one of auto, uv, venv, conda"),
-        ("node_architecture: arm64\n", "a.yaml:3", "'arm64' is not one of auto, x86_64, aarch64"),
+        ("node_architecture: sparc\n", "a.yaml:3", "'sparc' is not one of auto, x86_64, aarch64"),
         ("workloads: [llama3.1_9b]\n", "a.yaml:3", "pretrain_llama3.1 has no size '9b'"),
+        ("workloads: nemotron4, llama3.1\n", "a.yaml:3", "write a list: [nemotron4, llama3.1]"),
+        ("versions: {torch: }\n", "a.yaml:3", "there is nothing; write a version like 2.13.0"),
         ("gpu_type: h200\n", "a.yaml:3", "'gpu_types: {h200: {like: TYPE}}' adds one"),
         ("gpu_types: {h200: {}}\n", "a.yaml:3", "gpu_types.h200: needs the key 'like'"),
         ("gpu_types:\n  h200: {like: h10}\n", "a.yaml:4", "did you mean 'h100'?"),
@@ -96,6 +100,7 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("torch_index: https://me:pass@host/simple\n", "a.yaml:3", "must not hold a user or password"),
         ("python: 3.10\n", "a.yaml:3", 'write a version in quotes ("3.12")'),
         ("environment: {HF_TOKEN: x}\n", "a.yaml:3", "environment.HF_TOKEN looks like a secret"),
+        ("environment: {WORLD_SIZE: '8'}\n", "a.yaml:3", "environment.WORLD_SIZE is set by llmb or the scheduler"),
         ("environment: {DEBUG: true}\n", "a.yaml:3", "put it in quotes"),
         ("cluster_name: a\ncluster_name: b\n", "a.yaml:4", "'cluster_name' stands twice"),
     ],
@@ -191,6 +196,14 @@ def test_a_runai_cluster() -> None:
     assert answers.runai is not None
     assert answers.runai.pvc.claim == "c"
     assert answers.uses_images
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [("arm64", "aarch64"), ("ARM64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")]
+)
+def test_an_architecture_as_registries_call_it(given: str, taken: str) -> None:
+    text = f"cluster_type: slurm\ninstall: /i\ngpu_type: h100\nnode_architecture: {given}\n"
+    assert read(text).node_architecture == taken
 
 
 def test_runai_tells_no_gpu_type() -> None:

@@ -125,6 +125,68 @@ def test_what_was_never_finished_is_no_whole(both: Any) -> None:
     assert "error: venv other: the answers ask for it, and it was never finished" in done.stderr
 
 
+def test_a_workload_that_came_later_is_no_fault(both: Any) -> None:
+    """Where the answers say all of them: it is named with its installation, and no repair installs it."""
+    answers = both.answers(workloads=None)
+    assert both.run("--config", answers, "--yes").returncode == 0
+    both.workload("pretrain_late", Venv(name="late", requirements=("small==1",)))
+    done = both.run("verify", "--install", both.install)
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"note: pretrain_late is offered here and not installed: "
+        f"llmb-install add pretrain_late --install {both.install}\n",
+    )
+    assert f"{both.install} is whole" in done.stdout
+    data = json.loads(both.run("verify", "--install", both.install, "--format", "json").stdout)
+    assert (data["whole"], data["faults"], data["not_installed"]) == (True, [], ["pretrain_late"])
+
+    (both.install / "venvs" / "small").unlink()
+    done = both.run("verify", "--repair", "--yes", "--install", both.install)
+    assert done.returncode == 0, done.stderr
+    assert not (both.install / "venvs" / "late").exists()
+    assert "workloads" not in yaml.safe_load((both.install / ".llmb/answers.yaml").read_text())
+    assert both.run("add", "pretrain_late", "--yes", "--install", both.install).returncode == 0
+    assert both.run("verify", "--install", both.install).stderr == ""
+
+
+def test_what_failed_of_all_is_no_newcomer(both: Any) -> None:
+    both.workload("pretrain_bad", Venv(name="bad", requirements=("nowhere==1",)))
+    assert both.run("--config", both.answers(workloads=None), "--yes").returncode == 1
+    done = both.run("verify", "--install", both.install)
+    assert done.returncode == 1
+    assert "error: venv bad: the answers ask for it, and it was never finished" in done.stderr
+    assert "pretrain_bad" not in done.stderr
+
+
+def test_an_installation_as_data(both: Any) -> None:
+    """Nothing but data on stdout: when there is nothing to do, when steps fail, and in a dry run."""
+    done = both.run("--config", both.answers(), "--yes", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["workloads"]) == (0, ["pretrain_a", "pretrain_b"])
+    both.workload("pretrain_bad", Venv(name="bad", requirements=("nowhere==1",)))
+    done = both.run("--config", both.answers(), "--yes", "--format", "json")
+    assert done.returncode == 1
+    assert "venv bad" in done.stderr
+    data = json.loads(done.stdout)
+    assert (data["workloads"], data["not_ready"]) == (["pretrain_a", "pretrain_b"], {"pretrain_bad": ["venv bad"]})
+    assert [(fault["step"], bool(fault["hint"])) for fault in data["faults"]] == [("venv bad", True)]
+    assert {step["step"]: step["there"] for step in data["steps"]}["venv small"] is True
+    dry = both.run("--config", both.answers(), "--dry-run", "--format", "json")
+    assert {step["step"]: step["state"] for step in json.loads(dry.stdout)["steps"]}["venv bad"] == "todo"
+
+
+def test_faults_as_data(both: Any) -> None:
+    """Nothing but data on stdout, the same exit code; a repair is not told in this form."""
+    whole = both.run("verify", "--install", both.install, "--format", "json")
+    assert (whole.returncode, json.loads(whole.stdout)["whole"]) == (0, True)
+    module(both, "small").unlink()
+    done = both.run("verify", "--install", both.install, "--format", "json")
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert (data["install"], data["whole"]) == (str(both.install), False)
+    assert [fault["step"] for fault in data["faults"]] == ["venv small"]
+    assert both.run("verify", "--repair", "--install", both.install, "--format", "json").returncode == 2
+
+
 @pytest.mark.parametrize("text", [None, "gpu_type: [\n", "cluster_type: locl\n"])
 def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> None:
     path = both.install / "cluster_config.yaml"
@@ -140,6 +202,27 @@ def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> No
     assert path.read_text() == before
     aside = both.install / "cluster_config.yaml.broken"
     assert (aside.read_text() if aside.exists() else None) == text
+
+
+def test_noted_answers_that_cannot_be_read(both: Any) -> None:
+    """Nothing can be changed without them: it is a fault, and every command names the way to write them anew."""
+    path = both.install / ".llmb" / "answers.yaml"
+    path.write_text("workloads: [\n")
+    cure = f"hint: llmb-install --config answers.yaml --install {both.install} writes it anew"
+    done = both.run("verify", "--install", both.install)
+    assert done.returncode == 1
+    assert f"error: answers: {path}:2: not valid YAML" in done.stderr
+    for words in (("verify",), ("verify", "--repair", "--yes"), ("add", "pretrain_a"), ("remove", "pretrain_a")):
+        done = both.run(*words, "--install", both.install)
+        assert (done.returncode, cure in done.stderr) == (1 if words == ("verify",) else 2, True), words
+    assert both.run().returncode == 0
+    assert both.run("verify", "--install", both.install).returncode == 0
+
+
+def test_a_record_that_cannot_be_read_is_a_finding(both: Any) -> None:
+    (both.install / ".llmb" / "install.json").write_text("{")
+    done = both.run("doctor", "--install", both.install, "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["lacking"]) == (1, ["record of the installation"])
 
 
 def test_a_change_by_hand_is_said(both: Any) -> None:
@@ -213,6 +296,7 @@ def test_the_last_one_removed(site: Any) -> None:
     done = site.run("remove", "pretrain_a", "--yes", "--install", site.install)
     assert done.returncode == 0, done.stderr
     assert "Installed now: nothing" in done.stdout
+    assert "workloads: none\n" in site.run("status", "--install", site.install).stdout
     assert [*(site.install / "venvs").iterdir()] == []
     assert yaml.safe_load((site.install / ".llmb/answers.yaml").read_text())["workloads"] == []
     assert site.run("verify", "--install", site.install).returncode == 0

@@ -39,6 +39,8 @@ def test_version(run_install: Install) -> None:
         (["--confg", "x"], "Did you mean '--config'?"),
         (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["sttus"], "No such command 'sttus'"),
+        (["--install", ""], "it is empty: a variable that is not set?"),
+        (["status", "--install", ""], "it is empty: a variable that is not set?"),
     ],
 )
 def test_wrong_usage(run_install: Install, arguments: list[str], said: str) -> None:
@@ -80,6 +82,56 @@ def test_without_a_terminal_yes_is_needed(run_install: Install, answers: Answers
     assert done.returncode == 2
     assert "error: there is no terminal to confirm the plan in\nhint: give --yes" in done.stderr
     assert not (tmp_path / "install").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-", ">&-"])
+def test_closed_streams(command: str, environ: dict[str, str], answers: Answers, closed: str) -> None:
+    """As cron and some batch systems start programs: no question is asked, and the exit code is as ever."""
+    shell = ["bash", "-c", f'"$@" {closed}', "bash", command, "--config", str(answers(workloads="[nemotron4]"))]
+    dry = subprocess.run([*shell, "--dry-run"], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert (dry.returncode, dry.stderr) == (0, "")
+    asked = subprocess.run(
+        shell, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    assert asked.returncode == 2
+    assert ("give --yes" in asked.stderr) == ("2>" not in closed)
+
+
+def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user whom the machine does not know, as in containers."""
+    from llmb_installer import cli
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.setattr(sys, "argv", ["llmb-install", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "your home folder is not known" in capsys.readouterr().err
+
+
+def test_a_home_folder_of_nobody(run_install: Install, answers: Answers) -> None:
+    done = run_install("--config", answers(), "--install", "~nobody-at-all/llmb", "--yes")
+    assert done.returncode == 2
+    assert "error: --install: install: nobody knows the home folder in ~nobody-at-all/llmb\nhint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("slurm.account=team", "error: --set slurm.account: slurm is for cluster type slurm, and this one is local"),
+        ("environment=[", "error: --set environment: [ is not valid YAML\nhint: put it in quotes"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_placed_there(
+    run_install: Install, answers: Answers, setting: str, said: str
+) -> None:
+    done = run_install("--config", answers(), "--set", setting, "--dry-run")
+    assert done.returncode == 2
+    assert said in done.stderr
 
 
 def test_a_folder_that_cannot_be_made(run_install: Install, answers: Answers, tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_a_users_change_is_said_every_time(now: dict[str, Any], told: list[str])
     assert [*planned.kept] == [f"cluster_config.yaml {text}" for text in told]
 
 
+def test_what_the_answers_leave_open_may_be_set_by_hand() -> None:
+    """Nobody minds; once the answers say it too, both are named."""
+    ours = change(OURS, experiments_root=None, pass_environment=[])
+    by_hand = change(ours, experiments_root="/e", pass_environment=["A"])
+    planned = plan_config(ours, by_hand, ours)
+    assert (planned.data, planned.kept) == (by_hand, ())
+    (kept,) = plan_config(ours, by_hand, change(ours, experiments_root="/f")).kept
+    assert "keeps experiments_root '/e'; the answers give experiments_root '/f'" in kept
+
+
 def test_what_both_changed_is_the_users_and_said() -> None:
     planned = plan_config(OURS, change(OURS, gpu_type="h100"), change(OURS, gpu_type="b200"))
     assert planned.data["gpu_type"] == "h100"
@@ -193,12 +203,16 @@ def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[st
     assert config.slurm.option("gres", "cpu") is None
 
 
-def test_nothing_of_a_configuration_is_only_a_default(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_a_configuration_has_the_keys_that_people_look_for(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    """Not those of other cluster types, nor options that nobody has set."""
     data = written(LOCAL, tmp_path, workloads)
     assert {*data} == {
-        "schema_version", "cluster_type", "cluster_name", "llmb_install", "gpu_type", "environment", "install",
-        "workloads",
+        "schema_version", "cluster_type", "cluster_name", "llmb_install", "experiments_root", "gpu_type", "environment",
+        "pass_environment", "install", "workloads",
     }  # fmt: skip
+    assert (data["experiments_root"], data["pass_environment"]) == (None, [])
+    assert {*data["install"]} == {"venv_type", "method", "node_architecture", "image_folder"}
+    assert {*written(RUNAI, tmp_path, workloads)["runai"]} == {"base_url", "project", "pvc"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
 from llmb.config.schema import SlurmConfig, SlurmOptions
 from llmb.workload import Workload
+from llmb_installer import record
+from llmb_installer.detect.folder import find_folder
 from llmb_installer.detect.installed import Installed
 from llmb_installer.detect.look import Detected
 from llmb_installer.detect.machine import MachineFound
@@ -86,7 +88,8 @@ def test_secrets_that_others_can_read(home: Path) -> None:
     path.write_text("HF_TOKEN=hf_abc\n")
     path.chmod(0o644)
     found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
-    assert (found.state, found.cure) == ("missing", f"chmod 600 {path}")
+    assert (found.state, found.cure) == ("wrong", f"chmod 600 {path}")
+    assert found.found == f"others can read {path}: its mode is 644"
     path.chmod(0o600)
     found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
     assert found.found == f"{path}, mode 600: HF_TOKEN"
@@ -101,6 +104,23 @@ def test_folders(tmp_path: Path, home: Path) -> None:
     assert (found["temporary files"].state, found["temporary files"].needed_by) == (
         "missing", ("local", "slurm", "runai")
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("alone", "state"), [(True, "ok"), (False, "warning")])
+def test_a_folder_that_other_machines_do_not_see(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, alone: bool, state: str
+) -> None:
+    """That is as it should be for this machine alone."""
+    monkeypatch.setattr(folders, "find_folder", lambda path: replace(find_folder(path), shared=False))
+    found = by_check(folders.findings(tmp_path, {}, is_installed=True, alone=alone))["shared folder"]
+    assert (found.state, bool(found.cure)) == (state, not alone)
+
+
+def test_small_sizes_are_told_in_their_own_unit(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "find_folder", lambda path: replace(find_folder(path), free=3_400_000))
+    found = by_check(folders.findings(tmp_path, {}, is_installed=True))
+    assert found["disk"].found.startswith("3.4 MB free; ")
+    assert found["temporary files"].found.endswith(": 3.4 MB free")
 
 
 def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,3 +197,71 @@ def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install
     assert done.returncode == 0, done.stderr
     assert "Run:ai's API" in done.stdout
     assert run_install("doctor", "--cluster-type", "runai").returncode == 1
+
+
+@pytest.mark.parametrize("text", ["gpu_type: [\n", "cluster_type: local\ngpu_type: cpx\n", "\udcff"])
+def test_a_configuration_that_cannot_be_read_is_one_finding(run_install: Install, tmp_path: Path, text: str) -> None:
+    """With the repair as its cure; what the installer has noted tells the cluster type still."""
+    path = tmp_path / "cluster_config.yaml"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    done = run_install("doctor", "--install", tmp_path, "--format", "json")
+    assert (done.returncode, done.stderr) == (1, "")
+    data = json.loads(done.stdout)
+    found = {one["check"]: one for one in data["findings"]}
+    assert found["cluster_config.yaml"]["state"] == "wrong"
+    assert f"llmb-install verify --repair --install {tmp_path}" in found["cluster_config.yaml"]["cure"]
+    assert {"this machine", "disk", "Run:ai's API", "Slurm's commands"} <= {*found}
+    assert (data["cluster_type"], data["lacking"]) == (None, ["cluster_config.yaml"])
+
+    record.save(tmp_path, record.InstallRecord(config={"cluster_type": "local"}))
+    done = run_install("doctor", "--install", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "For cluster type local: cluster_config.yaml (wrong)." in done.stdout
+    assert "Run:ai" not in done.stdout
+    path.unlink()
+    done = run_install("doctor", "--install", tmp_path)
+    assert done.returncode == 1
+    assert "For cluster type local: cluster_config.yaml (missing)." in done.stdout
+
+
+def test_a_users_own_layer_that_cannot_be_read_is_one_finding(
+    run_install: Install, cluster: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = cluster("local", "cpu")
+    own = tmp_path / "config" / "llmb" / "config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("acount: team\n")
+    done = run_install("doctor", "--install", folder, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"your own configuration: {own}:1: acount: 'acount' is not a key" in done.stdout
+    assert "\n  cure: did you mean 'account'?" in done.stdout
+    assert "For cluster type local: your own configuration (wrong)." in done.stdout
+
+
+def test_it_looks_at_the_folder_that_is_named(run_install: Install, tmp_path: Path) -> None:
+    """Also where nothing is installed there yet."""
+    done = run_install("doctor", "--install", tmp_path / "new", "--format", "json")
+    found = {one["check"]: one["found"] for one in json.loads(done.stdout)["findings"]}
+    assert found["install folder"] == f"{tmp_path / 'new'} can be written"
+
+
+def test_answers_that_cannot_be_read_do_not_end_it(run_install: Install, cluster: Callable[..., Path]) -> None:
+    folder = cluster("slurm", "h100")
+    answers_path(folder).parent.mkdir(exist_ok=True)
+    answers_path(folder).write_text("cluster_type: slurm\ninstall: /x\nimages: {mirors: {}}\n")
+    done = run_install("doctor", "--install", folder, "--registries", "--format", "json")
+    found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["images"]["state"] == "wrong"
+    assert "'mirors' is not a key here" in found["images"]["found"]
+
+
+def test_the_older_variable_is_one_finding(run_install: Install, cluster: Callable[..., Path]) -> None:
+    """It keeps every other command from looking for an installation."""
+    folder = cluster("local", "cpu")
+    answers_path(folder).parent.mkdir(exist_ok=True)
+    answers_path(folder).touch()
+    done = run_install("doctor", "--install", folder, "--format", "json", STAGE_PATH="/somewhere")
+    assert (done.returncode, done.stderr) == (1, "")
+    wrong = [one for one in json.loads(done.stdout)["findings"] if one["state"] == "wrong"]
+    assert [(one["check"], "unset STAGE_PATH" in one["cure"]) for one in wrong] == [("STAGE_PATH", True)]
+    assert run_install("status", "--install", folder, STAGE_PATH="/somewhere").returncode == 2

@@ -106,7 +106,7 @@ def test_what_is_gone_is_not_believed(installed: tuple[Path, Path, str], run_ins
     status = run_install("status", "--install", install)
     settings.with_suffix(".away").rename(settings)
     assert "Python environment with torch==2.13.0" in done.stdout
-    assert "(no longer there)" in status.stdout
+    assert "(no longer there, or not for you to read)" in status.stdout
 
 
 def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Path) -> None:

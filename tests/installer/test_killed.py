@@ -102,15 +102,17 @@ def test_two_at_once(made: Any, hub: SmallHub) -> None:
     assert_whole(site)
 
 
-def test_interrupted(site: Any) -> None:
-    """Ends with 130; the programs of its steps have ended; what was finished is not done again."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(site: Any, number: int) -> None:
+    """By Ctrl-C, a batch system, a lost connection: with 130, the programs of its steps have ended, what was finished
+    is not done again."""
     note = site.folder / "pid"
     site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(f"echo $$ > {note}; sleep 600"))
     with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as first:
         wait_until(lambda: note.exists() and note.read_text().strip())
         child = psutil.Process(int(note.read_text()))
         below = [child, *child.children(recursive=True)]
-        first.send_signal(signal.SIGINT)
+        first.send_signal(number)
         _, said = first.communicate(timeout=120)
     assert first.returncode == 130
     assert said.endswith(b"interrupted; what is finished stays: the same command goes on from here\n")

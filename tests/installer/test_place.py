@@ -178,7 +178,8 @@ def test_the_site_of_a_gpu_type_of_its_own(workloads: dict[str, Workload]) -> No
 
 def test_runai_takes_the_usual_architecture(workloads: dict[str, Workload]) -> None:
     text = (
-        "cluster_type: runai\ngpu_type: gb200\nrunai: {base_url: u, project: p, pvc: {name: n, path: /p, claim: c}}\n"
+        "cluster_type: runai\ngpu_type: gb200\n"
+        "runai: {base_url: https://h/api/v1, project: p, pvc: {name: n, path: /p, claim: c}}\n"
     )
     answers, notes = settle(asked(text, workloads))
     assert answers.node_architecture == "aarch64"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from llmb import programs
+from llmb_installer import record
 
 JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
 User = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -101,7 +102,45 @@ def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, hom
 def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.yaml"
     answers.write_text(f"cluster_type: local\ninstall: {shared}\ngpu_type: cpu\nvenv_type: venv\n")
-    done = as_user("llmb-install", "--config", answers, "--yes")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert str(shared) in done.stderr
+    for how in ("--yes", "--dry-run"):
+        done = as_user("llmb-install", "--config", answers, how)
+        assert done.returncode == 1
+        assert f"error: {shared}: {shared} cannot be written by you\nhint: choose a folder" in done.stderr
+
+
+def test_a_python_in_its_owners_home(as_user: User, cluster: Callable[..., Path], tmp_path: Path) -> None:
+    """An environment that leads there is told as what it is, and nothing is built in its place."""
+    folder, private = cluster("local", "cpu"), tmp_path / "private"
+    (private / "bin").mkdir(parents=True)
+    (private / "bin" / "python").touch()
+    (folder / "venvs" / ".small.1" / "bin").mkdir(parents=True)
+    (folder / "venvs" / ".small.1" / "pyvenv.cfg").touch()
+    (folder / "venvs" / ".small.1" / "bin" / "python").symlink_to(private / "bin" / "python")
+    (folder / "venvs" / "small").symlink_to(".small.1")
+    done = record.StepRecord(digest="x", facts={"folder": ".small.1"}, workloads=("pretrain_nemotron4",))
+    (folder / ".llmb").mkdir(exist_ok=True)
+    record.save(folder, record.InstallRecord(steps={"venv small": done}))
+    private.chmod(0)
+    try:
+        status = as_user("llmb-install", "status", "--install", folder)
+        verify = as_user("llmb-install", "verify", "--install", folder)
+    finally:
+        private.chmod(0o755)
+    assert (status.returncode, "(no longer there, or not for you to read)" in status.stdout) == (0, True)
+    assert verify.returncode == 1
+    assert f"error: venv small: you may not read {private}/bin/python\n" in verify.stderr
+    assert f"chmod -R go+rX {folder}; of a Python in a home folder, 'python' in the answers" in verify.stderr
+
+
+@pytest.mark.parametrize("name", ["cluster_config.yaml", ".llmb/install.json"])
+def test_what_its_owner_keeps_to_himself(as_user: User, cluster: Callable[..., Path], name: str) -> None:
+    folder = cluster("local", "cpu")
+    (folder / ".llmb").mkdir(exist_ok=True)
+    record.save(folder, record.InstallRecord())
+    (folder / name).chmod(0)
+    for command in ("status", "verify", "doctor"):
+        done = as_user("llmb-install", command, "--install", folder)
+        assert done.returncode in (1, 2), command
+        assert f"{folder / name} cannot be read: Permission denied" in done.stdout + done.stderr, command
+        assert "Traceback" not in done.stderr
+        assert "damaged" not in done.stdout + done.stderr

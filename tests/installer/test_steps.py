@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ import pytest
 from llmb.errors import LlmbError
 from llmb.needs import HubAsset, Repo, Venv
 from llmb.shell import StoppedError
+from llmb_installer import hub as hub_client
+from llmb_installer.calls import Commands
 from llmb_installer.costs import RESERVE, find_costs
 from llmb_installer.runner import Here
 from llmb_installer.steps import Context, repo
@@ -245,6 +248,34 @@ def test_a_disk_that_becomes_full(full: Any, hub: SmallHub, small_disk: Path | N
     assert again.returncode == 0, again.stderr
     assert full.leftovers() == []
     assert full.run("verify", "--deep", "--install", full.install).returncode == 0
+
+
+def test_a_full_disk_is_the_cure_whatever_a_program_says(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's venv only says that ensurepip has failed."""
+    commands = Commands(context=context, environ={})
+    failing = ["sh", "-c", "echo ensurepip; exit 1"]
+    with pytest.raises(LlmbError) as raised:
+        commands.run("it", failing)
+    assert "python3-venv" in str(raised.value.hint)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 3_000))
+    with pytest.raises(LlmbError) as raised:
+        commands.run("it", failing)
+    assert str(raised.value.hint).startswith(f"3.0 kB are left on the disk of {context.log.parent}: free space there; ")
+
+
+def test_a_hub_behind_a_proxy_that_is_not_there(
+    asset: AssetStep, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy is named, with its port and without its password."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:hidden@127.0.0.1:{port}")
+        monkeypatch.setattr(hub_client, "own_pause", lambda attempt: 0.0)
+        with pytest.raises(LlmbError) as raised:
+            asset.check(replace(context, environ={"HF_ENDPOINT": "https://hub.example"}))
+    said = f"hub.example cannot be reached by the proxy 127.0.0.1:{port}: the connection is refused"
+    assert (str(raised.value), "HF_ENDPOINT" in str(raised.value.hint)) == (said, True)
 
 
 def test_a_plan_that_does_not_fit(context: Context, full_hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:

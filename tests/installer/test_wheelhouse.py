@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import platform
 import shutil
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 
 from llmb.needs import Venv
 from llmb_installer.venv import pipconf
+from llmb_installer.venv.pip import requirements_of
 
 WANTED = Venv(name="both", requirements=("small", "other==1"))
 TOOLS = ("uv", "venv")
@@ -27,6 +30,25 @@ def unreachable() -> Iterator[str]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}/simple"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder with a folder for each package, and its URL: the listing of a folder is an index."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(tmp_path / "index"))
+
+        def log_message(self, *arguments: Any) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield tmp_path / "index", f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -56,6 +78,26 @@ def test_a_wheelhouse_without_an_index(site: Any, wheels: Path, no_index: dict[s
     assert done.returncode == 0, done.stderr
     assert site.record()["steps"]["venv both"]["facts"]["packages"].items() >= {"small": "2", "other": "1"}.items()
     assert "small==2 \\\n    --hash=sha256:" in lock(site)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_usual_index_for_cpus_can_be_done_without(
+    site: Any, make_wheel: Callable[..., Path], served: tuple[Path, str], unreachable: str, tool: str
+) -> None:
+    """Where it cannot be reached torch comes with CUDA's libraries, said aloud; an index that was named must answer."""
+    make_wheel(served[0] / "torch", "torch", "2.13.0", "nvidia_small")
+    make_wheel(served[0] / "nvidia-small", "nvidia_small", "1")
+    site.workload("pretrain_a", Venv(name="one", requirements=("torch==2.13.0",)))
+    away = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": served[1], "UV_NO_CONFIG": "1"}
+    away |= {"HTTPS_PROXY": unreachable.removesuffix("/simple"), "UV_HTTP_RETRIES": "0"}
+    named = site.run("--config", site.answers(venv_type=tool, torch_cpu_index=unreachable), "--yes", **away)
+    assert named.returncode == 1, "that index was asked for by name"
+    assert f"torch from {unreachable} failed with exit code" in named.stderr
+    done = site.run("--config", site.answers(venv_type=tool), "--yes", **away)
+    assert done.returncode == 0, done.stderr
+    assert "note: venv one: https://download.pytorch.org/whl/cpu gave no torch: it comes from pip's own" in done.stderr
+    assert site.record()["steps"]["venv one"]["facts"]["packages"].items() >= {"nvidia_small": "1"}.items()
+    assert site.run("verify", "--deep", "--install", site.install).returncode == 0
 
 
 def test_a_wheelhouse_that_is_not_there(site: Any) -> None:
@@ -103,6 +145,16 @@ def test_a_package_that_is_not_what_the_lock_says(
     assert done.returncode == 1
     assert "hint: a package is not what the lock file says" in done.stderr
     assert site.leftovers() == []
+
+
+@pytest.mark.parametrize("archive", [{"hashes": {"sha256": "ab"}}, {"hash": "sha256=ab"}])
+def test_hashes_as_every_pip_reports_them(archive: dict[str, Any]) -> None:
+    """Debian 12 has pip 23.0, which says the older word."""
+    item = {
+        "metadata": {"name": "Small_One", "version": "2"}, "is_direct": False,
+        "download_info": {"url": "file:///wheels/small_one-2-py3-none-any.whl", "archive_info": archive},
+    }  # fmt: skip
+    assert requirements_of([item]) == (("small-one==2 --hash=sha256:ab",), ())
 
 
 PIP_FILE = """\

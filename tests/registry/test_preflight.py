@@ -54,7 +54,7 @@ def test_all_faults_together(scripted: ScriptedRegistry, made: Made, home: Path)
         f"image: {host}/team/tool has no tag 2",
         f"image: {host} has no repository team/other",
         f"image: {host} wants credentials for team/locked, and none were found (needed for {host}/team/locked:1)",
-        f"image: {fine} is not there for arm64; it is for amd64",
+        f"image: {fine} is not there for aarch64; it is for x86_64",
         "image: 'not a reference' is not the reference of an image",
         "image: 127.0.0.1:1 cannot be reached: the connection is refused"
         " (needed for 127.0.0.1:1/one:1, 127.0.0.1:1/two:1)",
@@ -65,6 +65,21 @@ def test_a_busy_registry(scripted: ScriptedRegistry, made: Made, home: Path) -> 
     name = scripted.add("team/tool", "1", made)
     scripted.next("/manifests/", *[Status(503)] * 6)
     assert faults([(name, "amd64")], home) == [f"image: {scripted.host} has trouble of its own (HTTP 503) (6 attempts)"]
+
+
+def test_a_long_pause_is_told(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+    name, told = scripted.add("team/tool", "1", made), list[str]()
+    scripted.next("/manifests/", Status(429, {"Retry-After": "60"}))
+    check_images([(name, "amd64")], environ=os.environ, home=home, sleep=lambda _: None, say=told.append)
+    assert told == [f"{scripted.host} asks for fewer requests (HTTP 429); asked again in 60 s"]
+
+
+def test_a_tag_that_is_listed_and_not_given(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+    """It is no misspelling of itself."""
+    name = scripted.add("team/tool", "1", made)
+    scripted.next("/manifests/", Status(404))
+    (said,) = faults([(name, "amd64")], home)
+    assert said == f"image: {scripted.host}/team/tool lists the tag 1, and its registry does not give it (HTTP 404)"
 
 
 def test_a_bundle_that_is_not_there(home: Path, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_the_nearest_tag_is_named(registry: RealRegistry, home: Path) -> None:
 def test_another_architecture(registry: RealRegistry, home: Path) -> None:
     kind, message = kind_of_fault(registry, "team/single", "1.0", home, **registry.login())
     assert kind == "architecture"
-    assert message.endswith("is not there for amd64; it is for arm64")
+    assert message.endswith("is not there for x86_64; it is for aarch64")
 
 
 def test_without_credentials(guarded: RealRegistry, home: Path) -> None:

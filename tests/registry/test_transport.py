@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from llmb.errors import UsageError
-from llmb_installer.registry import ImageFaultError, Reference, RegistrySettings, check_image
+from llmb_installer.registry import ImageFaultError, Reference, RegistrySettings, check_image, transport
 from llmb_installer.registry.place import Place, may_be_plain, place_of
 from llmb_installer.testing.images import Made
 from llmb_installer.testing.registry import Access, RealRegistry
@@ -111,6 +112,32 @@ def test_a_proxy_that_refuses(deaf_port: int, home: Path, monkeypatch: pytest.Mo
     by = f"{NAME} cannot be reached by the proxy 127.0.0.1:{deaf_port}: the connection is refused"
     assert str(found) == by
     assert "HTTPS_PROXY" in (found.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("http://me:hidden@proxy.example", "proxy.example:80"), ("https://proxy.example/", "proxy.example:443"),
+        ("proxy.example:3128", "proxy.example:3128"),
+    ],
+)  # fmt: skip
+def test_a_proxy_is_named_with_its_port(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
+    """Docker Hub is named as its users know it, with the host that was asked."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    url = httpx.URL("https://registry-1.docker.io/v2/")
+    found = transport.in_words(httpx.ConnectTimeout("late"), url)
+    named = "docker.io (registry-1.docker.io) cannot be reached"
+    assert str(found) == f"{named} by the proxy {said}: it does not answer in time"
+    monkeypatch.setenv("NO_PROXY", "registry-1.docker.io")
+    assert str(transport.in_words(httpx.ConnectTimeout("late"), url)) == f"{named}: it does not answer in time"
+
+
+def test_the_proxy_of_the_own_scheme_counts(deaf_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry without TLS is asked through another proxy than one with it."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://other.example:1")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{deaf_port}")
+    found = transport.in_words(httpx.ConnectError("no"), httpx.URL(f"http://{NAME}/v2/"))
+    assert f"by the proxy 127.0.0.1:{deaf_port}" in str(found)
 
 
 def test_a_proxy_that_says_no(scripted: ScriptedRegistry, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,9 @@ class Layered(Document):
                 return self.sources[path[:end]]
             if path[:end] in self.lines:
                 break
+            below = [source for own, source in self.sources.items() if own[:end] == path[:end]]
+            if below:  # a section that only this layer speaks of
+                return below[-1]
         return Document.place(self, path)
 
 

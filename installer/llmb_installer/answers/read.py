@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,14 +19,17 @@ from llmb.errors import Fault, InputFaults, UsageError
 from llmb.gpus import CPU, known_types
 from llmb.names import find_workload_and_size, suggest
 from llmb.secrets import SECRETS_FILE, is_secret_name
+from llmb.variables import check_name
 from llmb.workload import Workload
 from llmb.yamlfile import Document, KeyPath
 from llmb_installer.answers.layers import missing, with_layer
 from llmb_installer.answers.schema import AUTO, Answers
 from llmb_installer.images.settings import level_fault
+from llmb_installer.registry.manifests import machine_name
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARCHITECTURE = "node_architecture"
 _NAMES = "a name is of letters, digits and _, with no digit first"
 _SAMPLE = Answers(cluster_type="local", install=Path())
 
@@ -41,6 +45,7 @@ def read_answers(
     """
     if install is not None:
         document = with_layer(document, {"install": str(install)}, "--install")
+    document = _in_our_words(document)
     absent = missing(document.data) if isinstance(document.data, dict) else []
     answers, faults = typed.read_in_part(Answers, document)
     faults = [fault for fault in faults if not any(_tells(fault, key) for key in absent)]
@@ -63,6 +68,15 @@ def read_answers(
     )
 
 
+def _in_our_words(document: Document) -> Document:
+    """The answers with the nodes' architecture as machines call it, where it was given as registries do: arm64."""
+    data = document.data
+    given = data.get(_ARCHITECTURE) if isinstance(data, dict) else None
+    if not isinstance(given, str) or given.lower() not in ("amd64", "arm64"):
+        return document
+    return replace(document, data={**data, _ARCHITECTURE: machine_name(given)})
+
+
 def _tells(fault: Fault, key: str) -> bool:
     """Whether ``fault`` is the reader's own word for the missing ``key``."""
     return fault.message.endswith(f"'{key.rpartition('.')[2]}' is missing")
@@ -83,6 +97,9 @@ def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[W
     for check in checks:
         yield from check(answers)
     for index, name in enumerate(answers.workloads or ()):
+        if "," in name:
+            yield ("workloads", index), f"'{name}' is one text", f"write a list: [{name}]"
+            continue
         try:
             _key(name, known)
         except UsageError as error:
@@ -92,6 +109,11 @@ def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[W
             yield ("environment", name), f"environment.{name} looks like a secret", f"use {SECRETS_FILE}"
         elif not _VARIABLE.fullmatch(name):
             yield ("environment", name), f"environment: '{name}' cannot be a variable's name", _NAMES
+        else:
+            try:
+                check_name(name)
+            except typed.KeyFaultError as error:
+                yield ("environment", name), f"environment.{error}", error.hint
 
 
 def _wrong_gpus(answers: Answers) -> Iterator[Wrong]:
@@ -112,6 +134,8 @@ def _wrong_places(answers: Answers) -> Iterator[Wrong]:
         folder = getattr(answers, key)
         if folder is not None and "$" in str(folder):
             yield (key,), f"{key}: variables are not replaced in {folder}", "write the folder out"
+        elif folder is not None and (odd := unusable_in(str(folder))) is not None:
+            yield (key,), f"{key}: {folder!s} cannot be used: {odd}", "name another folder"
         elif folder is not None and key != "install" and not folder.is_absolute():
             yield (key,), f"{key}: {folder} is not a full path", "begin it with / or ~"
         elif folder is not None and key != "wheelhouse" and (file := _in_the_way(folder.expanduser())) is not None:
@@ -121,6 +145,13 @@ def _wrong_places(answers: Answers) -> Iterator[Wrong]:
             yield ("pass_environment", index), f"{name} looks like a secret", f"it is passed by name: {SECRETS_FILE}"
         elif not _VARIABLE.fullmatch(name):
             yield ("pass_environment", index), f"pass_environment: '{name}' cannot be a variable's name", _NAMES
+
+
+def unusable_in(folder: str) -> str | None:
+    """What of a folder's name stands in the way of environments and mounts; None where nothing does."""
+    if ":" in folder:
+        return "a ':' parts the folders of PATH and of mounts"
+    return None if folder.isprintable() else "it has a character that cannot be shown"
 
 
 def _in_the_way(folder: Path) -> Path | None:
@@ -163,8 +194,22 @@ def to_yaml(answers: Answers) -> str:
 def _lean(answers: Answers) -> dict[str, Any]:
     data, usual = typed.to_data(answers), typed.to_data(_SAMPLE)
     kept = {"cluster_type", "install", "versions"}
+    data["runai"] = lean(answers.runai)
     data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
     return {key: without_nulls(value) for key, value in data.items() if key in kept or value != usual[key]}
+
+
+def lean(value: Any) -> Any:
+    """A section as data, in it and below only what differs from the defaults."""
+    if not dataclasses.is_dataclass(value) or hasattr(value, "unparse"):
+        return typed.to_data(value)
+    found = {}
+    for field in dataclasses.fields(value):
+        own = getattr(value, field.name)
+        made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        if own != made:
+            found[field.name] = lean(own)
+    return found
 
 
 def without_nulls(value: Any) -> Any:

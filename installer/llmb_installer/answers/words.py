@@ -17,6 +17,8 @@ class Version:
     @classmethod
     def parse(cls, value: Any) -> Version:
         """Read a plain version. Raises ValueError, also for a YAML number, which has lost the 0 of 2.10."""
+        if value is None:
+            raise ValueError("there is nothing; write a version like 2.13.0, or leave the key out")
         if isinstance(value, float):
             raise ValueError(f"{value} is a number to YAML and may have lost a 0; write the version in quotes")
         if not re.fullmatch(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[A-Za-z0-9.]+)?", str(value)):

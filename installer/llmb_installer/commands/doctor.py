@@ -33,7 +33,7 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
     from llmb_installer.doctor import examine
 
     detected = look(os.environ, Path.cwd(), install)
-    found = examine(detected, os.environ, cluster_type=cluster_type, ask_registries=registries)
+    found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
         click.echo(to_json(data), nl=False)
@@ -54,10 +54,12 @@ def _text(found: Examination) -> str:
         }
         for one in found.findings
     ]  # fmt: skip
-    where = f"{found.install}, cluster type {found.cluster_type}" if found.install else "no installation here"
+    kind = found.cluster_type or "not known"
+    where = f"{found.install}, cluster type {kind}" if found.install else "no installation here"
     lines = [where, render(columns, rows, "table").rstrip("\n")]
     lines += [f"{one.check}: {one.found}\n  cure: {one.cure}" for one in found.findings if one.cure is not None]
-    if found.cluster_type is not None:
-        lacks = ", ".join(one.check for one in found.lacking)
-        lines.append(f"For cluster type {found.cluster_type}: {f'{lacks} missing' if lacks else 'nothing is missing'}.")
+    if found.cluster_type is not None or found.lacking:
+        lacks = ", ".join(f"{one.check} ({one.state})" for one in found.lacking)
+        whom = f"For cluster type {kind}" if found.cluster_type is not None else "For every cluster type"
+        lines.append(f"{whom}: {lacks or 'nothing is missing'}.")
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
 
     from llmb_installer import images
     from llmb_installer.images.show import shown
+    from llmb_installer.registry.manifests import machine_name
     from llmb_installer.registry.room import size
 
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
@@ -127,7 +129,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     log.unlink(missing_ok=True)
     there = "; it was there already" if facts == before else ""
     told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    click.echo(f"{target}: {size(facts.size)}, {facts.architecture or 'architecture unknown'}, {told}{there}")
+    click.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
 
 
 def _facts(target: Path) -> ImageFacts | None:
@@ -148,21 +150,21 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     from llmb.errors import LlmbError
     from llmb_installer import images
     from llmb_installer.registry import check_image
+    from llmb_installer.registry.manifests import machine_name
 
-    again = f"llmb-install image {reference} -o {target}"
+    again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))}"
     if faults := images.check(target, deep=True):
         raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"{again} builds it, or takes it over where it can")
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
-    click.echo(
-        f"{target} is whole: {facts.reference} for {facts.architecture or 'unknown machines'}, sha256 {facts.sha256}"
-    )
+    click.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
     found = check_image(
         reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry
     )  # fmt: skip
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
-        message = f"it is {facts.reference} for {facts.architecture}, not {found.reference}"
-        raise LlmbError(f"{message} for {found.manifest.architecture}", hint="name another file, or remove this one")
+        message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
+        wanted = machine_name(found.manifest.architecture)
+        raise LlmbError(f"{message} for {wanted}", hint="name another file, or remove this one")
     if images.changed(facts, found.manifest):
         raise LlmbError(f"the registry has another image as {reference} by now", hint=f"{again} --update")
     click.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")

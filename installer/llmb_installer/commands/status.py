@@ -17,6 +17,7 @@ def command(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
     import os
 
+    from llmb.config import CONFIG_FILE
     from llmb.tables import to_json
     from llmb_installer import record, show
     from llmb_installer.folder import config_of, find_folder
@@ -24,7 +25,8 @@ def command(install: Path | None, fmt: str) -> None:
     folder = find_folder(install, os.environ, Path.cwd())
     config = config_of(folder, os.environ)
     found = record.load(folder)
-    installed = config.workloads.installed or ()
+    named = config.workloads.installed
+    installed = named or ()
     if fmt == "json":
         data = {
             "install": str(folder), "cluster_type": config.cluster_type, "gpu_type": config.gpu_type,
@@ -33,7 +35,8 @@ def command(install: Path | None, fmt: str) -> None:
         click.echo(to_json(data), nl=False)
         return
     click.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
-    click.echo(f"workloads: {', '.join(installed or ('none named',))}")
+    nothing = "none" if named is not None else f"{CONFIG_FILE} names none: all that plugins offer"
+    click.echo(f"workloads: {', '.join(installed) or nothing}")
     for line in show.steps_text(folder, found):
         click.echo(line)
     if not all(row["there"] for row in show.rows(folder, found)):

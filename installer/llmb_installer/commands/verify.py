@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from llmb_installer.options import INSTALLED, YES
+from llmb_installer.options import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
+    from llmb.errors import Fault
     from llmb_installer.plan import Intent
 
 
@@ -19,46 +22,72 @@ if TYPE_CHECKING:
 @click.option("--deep", is_flag=True, help="Read the contents of every file, which takes a while.")
 @click.option("--repair", is_flag=True, help="Build again what is missing or changed.")
 @YES
-def command(install: Path | None, deep: bool, repair: bool, yes: bool) -> None:
+@FORMAT
+def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
     """Find what is missing or changed."""
     import os
 
-    from llmb_installer import flow, record
+    from llmb.errors import UsageError
+    from llmb_installer import record
     from llmb_installer.apply import StepsFailed
     from llmb_installer.folder import find_folder
     from llmb_installer.verify import find_faults
 
+    if repair and fmt == "json":
+        raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
     folder = find_folder(install, os.environ, Path.cwd())
-    found, intent = record.load(folder), None if repair else _wanted(folder)
-    if repair:
-        offered = flow.known()
-        intent, _ = flow.intent_of(flow.recorded_answers(folder, offered), offered)
+    found, (intent, new) = record.load(folder), _wanted(folder, required=repair)
     faults = find_faults(folder, found, [step.key for step in intent.steps] if intent is not None else (), deep=deep)
+    place = f"--install {shlex.quote(str(folder))}"
+    if fmt == "json":
+        _print_json(folder, faults, new)
+    for key in new if fmt == "table" else ():
+        click.echo(f"note: {key} is offered here and not installed: llmb-install add {key} {place}", err=True)
     if not faults:
         how = "read whole" if deep else "not by contents: --deep reads them"
         count = len(found.steps)
-        click.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
+        if fmt == "table":
+            click.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
     if intent is None or not repair:
-        raise StepsFailed(
-            faults, hint=f"llmb-install verify {'--deep ' if deep else ''}--repair --install {folder} builds them again"
-        )
+        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} builds them again"
+        raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         click.echo(f"found: {fault}", err=True)
     _repair(folder, intent, {fault.place for fault in faults}, yes=yes)
 
 
-def _wanted(folder: Path) -> Intent | None:
-    """What the answers ask for; None, with a note, where that cannot be told here."""
+def _print_json(folder: Path, faults: list[Fault], new: tuple[str, ...]) -> None:
+    from llmb.tables import to_json
+
+    rows = [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in faults]
+    data = {"install": str(folder), "whole": not faults, "faults": rows, "not_installed": [*new]}
+    click.echo(to_json(data), nl=False)
+
+
+def _wanted(folder: Path, *, required: bool) -> tuple[Intent | None, tuple[str, ...]]:
+    """What the answers ask for, without the workloads that came after the installation, which are named beside it.
+
+    None, with a note, where that cannot be told here; with ``required``, raises LlmbError then.
+    """
     from llmb.errors import LlmbError
-    from llmb_installer import flow
+    from llmb_installer import flow, record
+    from llmb_installer.verify import came_later
 
     try:
         offered = flow.known()
-        return flow.intent_of(flow.recorded_answers(folder, offered), offered)[0]
+        asked = flow.recorded_answers(folder, offered)
+        intent, _ = flow.intent_of(asked, offered)
+        new = came_later(intent, record.load(folder))
+        if new:
+            staying = tuple(key for key in intent.workloads if key not in new)
+            intent, _ = flow.intent_of(replace(asked, workloads=staying), offered)
     except LlmbError as error:
+        if required:
+            raise
         click.echo(f"note: not held against the answers: {error.message}", err=True)
-        return None
+        return None, ()
+    return replace(intent, asked=asked), new
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str], *, yes: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The install directory that is there already: the one that is named, or the nearest above this folder."""
+"""The install directory that is there, sound or damaged: the one that is named, or the nearest above this folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.errors import UsageError
 from llmb_installer.answers.layers import joined
-from llmb_installer.answers.read import without_nulls
+from llmb_installer.answers.read import lean, without_nulls
+from llmb_installer.folder import own_config
 from llmb_installer.record import answers_path
 
 
@@ -39,18 +40,29 @@ class Installed:
             "experiments_root": typed.to_data(config.experiments_root), "environment": dict(config.environment),
             "pass_environment": list(config.pass_environment) or None,
             "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},
-            "slurm": without_nulls(typed.to_data(config.slurm)), "runai": without_nulls(typed.to_data(config.runai)),
+            "slurm": without_nulls(typed.to_data(config.slurm)), "runai": lean(config.runai),
             "workloads": list(config.workloads.installed or ()) or None,
         }  # fmt: skip
         return dict(without_nulls(data))
 
 
-def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Installed | None:
-    """The install directory, None where there is none. Raises InputFaults for a configuration that is not valid."""
-    if option is not None and not (option / CONFIG_FILE).is_file():
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """An install directory whose configuration cannot be used; the hint of ``error`` is its repair."""
+
+    path: Path
+    error: UsageError
+
+
+def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Installed | Damaged | None:
+    """The install directory, None where there is none."""
+    if option is not None and not (cwd / option / CONFIG_FILE).is_file():
         return None
     try:
         folder = find_install(option, environ, cwd)
     except UsageError:
         return None
-    return Installed(path=folder, config=typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE)))
+    try:
+        return Installed(path=folder, config=own_config(folder))
+    except UsageError as error:
+        return Damaged(path=folder, error=error)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmb_installer.detect.installed import Installed, find_installed
+from llmb_installer.detect.installed import Damaged, Installed, find_installed
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.runai import RunaiFound, find_runai
 from llmb_installer.detect.slurm import SlurmFound, find_slurm
@@ -18,7 +18,8 @@ from llmb_installer.detect.slurm import SlurmFound, find_slurm
 class Detected:
     """All that was found; ``slurm`` None where its commands are not here, ``home`` is the user's folder.
 
-    ``named``: the folder of LLMB_INSTALL, be it there or not.
+    ``named``: the folder of LLMB_INSTALL, be it there or not; ``damaged`` in the place of ``installed``, where that has
+    a configuration that cannot be used.
     """
 
     home: Path
@@ -27,6 +28,7 @@ class Detected:
     slurm: SlurmFound | None = None
     runai: RunaiFound = field(default_factory=RunaiFound)
     installed: Installed | None = None
+    damaged: Damaged | None = None
     named: Path | None = None
 
     @property
@@ -40,12 +42,14 @@ def look(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -> 
     """Look around as the user of ``environ``; ``install`` is the folder that was named."""
     here = shutil.which("sbatch", path=environ.get("PATH")) is not None
     named = environ.get("LLMB_INSTALL")
+    there = find_installed(install, environ, cwd)
     return Detected(
         home=Path(environ.get("HOME") or "~").expanduser(),
         cwd=cwd,
         machine=find_machine(environ),
         slurm=find_slurm(environ) if here else None,
         runai=find_runai(environ),
-        installed=find_installed(install, environ, cwd),
+        installed=there if isinstance(there, Installed) else None,
+        damaged=there if isinstance(there, Damaged) else None,
         named=Path(named).expanduser().absolute() if named else None,
     )

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import yamlfile
-from llmb.config import load_config
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.gpus import CPU
 from llmb.loader import load_plugins
 from llmb.workload import Workload
 from llmb_installer.answers import read_answers
-from llmb_installer.detect.installed import Installed
 from llmb_installer.detect.look import Detected
 from llmb_installer.doctor import folders, machine, registries, runai, slurm
-from llmb_installer.doctor.finding import Finding
+from llmb_installer.doctor.finding import ALL, LOCAL, RUNAI, SLURM, Finding, wrong
+from llmb_installer.doctor.installation import Installation, look_at
 from llmb_installer.record import answers_path
 from llmb_installer.registry import RegistrySettings
 from llmb_installer.steps.image import registry_settings
@@ -31,40 +33,60 @@ class Examination:
 
     @property
     def lacking(self) -> tuple[Finding, ...]:
-        """What the cluster type cannot do without and is not there."""
-        return tuple(one for one in self.findings if one.state == "missing" and self.cluster_type in one.needed_by)
+        """What the cluster type cannot do without and is not there or wrong; where the type is not known, what no type
+        can do without: of an installation all of it, else what is wrong already."""
+        states = ("wrong",) if self.cluster_type is None and self.install is None else ("missing", "wrong")
+        faults = (one for one in self.findings if one.state in states)
+        if self.cluster_type is None:
+            return tuple(one for one in faults if {*one.needed_by} == {*ALL})
+        return tuple(one for one in faults if self.cluster_type in one.needed_by)
 
 
 def examine(
-    detected: Detected, environ: Mapping[str, str], *, cluster_type: str | None = None, ask_registries: bool = False
-) -> Examination:
-    """Look at everything that ``cluster_type`` may need: that of the installation there is, if not said, else all."""
-    config = load_config(detected.installed.path, environ)[0] if detected.installed is not None else None
-    runs = config.experiments_root if config is not None else None
-    kind = cluster_type or (config.cluster_type if config is not None else None)
-    config = config if config is not None and config.cluster_type == kind else None
-    folder = detected.installed.path if detected.installed is not None else detected.cwd
+    detected: Detected, environ: Mapping[str, str], *, install: Path | None = None, cluster_type: str | None = None,
+    ask_registries: bool = False,
+) -> Examination:  # fmt: skip
+    """Look at everything that ``cluster_type`` may need: that of the installation there is, if not said, else all.
+
+    ``install`` is the folder that was named, be it there or not.
+    """
+    there = look_at(detected, environ, install)
+    kind = cluster_type or there.cluster_type
+    config = there.config if there.config is not None and there.config.cluster_type == kind else None
+    runs = there.config.experiments_root if there.config is not None else None
     own = config.slurm if config is not None else None
     containers = own.container == "pyxis" if own is not None else detected.slurm is not None and detected.slurm.pyxis
+    cpu_alone = config is not None and kind == LOCAL and config.gpu_type == CPU
     found = [
-        *machine.findings(detected.machine, environ, containers=containers),
-        *folders.findings(folder, environ, is_installed=detected.installed is not None, runs=runs),
-        *(slurm.findings(detected.slurm, own) if kind in (None, "slurm") else ()),
-        *(runai.findings(detected.runai, config, environ) if kind in (None, "runai") else ()),
-    ]
-    if ask_registries:
-        there = config.install.node_architecture if config is not None else detected.machine.architecture
-        workloads = load_plugins().workloads()
-        settings = _registry_settings(detected.installed, workloads)
-        found += registries.findings(workloads, there, environ, detected.home, settings)
-    return Examination(
-        cluster_type=kind, install=detected.installed.path if detected.installed else None, findings=tuple(found)
-    )
+        *there.findings,
+        *machine.findings(detected.machine, environ, containers=containers, cpu_alone=cpu_alone),
+        *folders.findings(
+            there.folder, environ, is_installed=there.path is not None, runs=runs, alone=kind == LOCAL
+        ),
+        *(slurm.findings(detected.slurm, own) if kind in (None, SLURM) else ()),
+        *(runai.findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
+        *(_registries(detected, there, config, environ) if ask_registries else ()),
+    ]  # fmt: skip
+    return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
 
 
-def _registry_settings(installed: Installed | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:
+def _registries(
+    detected: Detected, there: Installation, config: ClusterConfig | None, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Whether the images can be had, asked as the installation asks."""
+    architecture = config.install.node_architecture if config is not None else detected.machine.architecture
+    workloads = load_plugins().workloads()
+    try:
+        settings = _registry_settings(there.path, workloads)
+        yield from registries.findings(workloads, architecture, environ, detected.home, settings)
+    except LlmbError as error:
+        yield wrong("images", error, (SLURM, RUNAI))
+
+
+def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:
     """What the answers that the installation was made by say of registries. Raises InputFaults."""
-    path = answers_path(installed.path) if installed is not None else None
-    if installed is None or path is None or not path.is_file():
+    path = answers_path(install) if install is not None else None
+    if path is None or not path.is_file():
         return None
-    return registry_settings(read_answers(yamlfile.load(path), install=installed.path, known=workloads).images)
+    asked = read_answers(yamlfile.load(path), install=install, known=workloads, recorded=True)
+    return registry_settings(asked.images)

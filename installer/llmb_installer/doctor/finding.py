@@ -6,17 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from llmb.errors import Fault, LlmbError
+
 LOCAL, SLURM, RUNAI = "local", "slurm", "runai"
 ALL = (LOCAL, SLURM, RUNAI)
 
-State = Literal["ok", "missing", "warning"]
+State = Literal["ok", "missing", "wrong", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing looked at; ``found`` says what there is, ``cure`` what to do where it is not as it should be.
 
-    ``needed_by``: the cluster types that cannot do without it; a ``missing`` one ends the command with 1 for those.
+    ``needed_by``: the cluster types that cannot do without it; one that is ``missing`` or ``wrong`` ends the command
+    with 1 for those.
     """
 
     check: str
@@ -24,6 +27,16 @@ class Finding:
     found: str
     needed_by: tuple[str, ...] = ()
     cure: str | None = None
+
+
+def wrong(check: str, error: LlmbError, needed_by: tuple[str, ...]) -> Finding:
+    """A thing that is there and cannot be used: every fault of ``error``, and the cures."""
+    faults = getattr(error, "faults", None) or [Fault(message=error.message)]
+    cures = dict.fromkeys(hint for hint in (*(fault.hint for fault in faults), error.hint) if hint)
+    return Finding(
+        check=check, state="wrong", found="; ".join(map(str, faults)), needed_by=needed_by,
+        cure="; ".join(cures) or None,
+    )  # fmt: skip
 
 
 def finding(check: str, fault: str | None, found: str, needed_by: tuple[str, ...], cure: str | None) -> Finding:

@@ -9,27 +9,28 @@ from pathlib import Path
 from llmb import secrets
 from llmb.errors import LlmbError
 from llmb_installer.detect.folder import FolderFound, find_folder
-from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, State, finding
+from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, State, finding, wrong
+from llmb_installer.registry.room import size
 
 ROOM = 20e9  # bytes that an environment of NeMo, or an image and its layers, take at most
 TEMPORARY = 5e9  # bytes that pip unpacks and builds in
 
 
 def findings(
-    install: Path, environ: Mapping[str, str], *, is_installed: bool, runs: Path | None = None
+    install: Path, environ: Mapping[str, str], *, is_installed: bool, runs: Path | None = None, alone: bool = False
 ) -> Iterator[Finding]:
     """Look at the folder to install into, or that is installed, and at those of the user.
 
-    ``runs``: where runs go, None where that is in the install folder.
+    ``runs``: where runs go, None where that is in the install folder; ``alone``: this machine alone uses it.
     """
     found = find_folder(install)
     yield _writable(found, is_installed=is_installed, runs=runs)
-    yield _seen(found)
-    room = f"{found.free / 1e9:.0f} GB free"
-    short = None if found.free >= ROOM else f"{room}; an image or an environment takes up to {ROOM / 1e9:.0f} GB"
+    yield _seen(found, alone=alone)
+    room = f"{size(found.free)} free"
+    short = None if found.free >= ROOM else f"{room}; an image or an environment takes up to {size(round(ROOM))}"
     yield finding("disk", short, room, (), "free some, or install elsewhere: --install DIR")
     tmp = find_folder(Path(environ.get("TMPDIR") or "/tmp"))
-    said = f"{tmp.path}: {tmp.free / 1e9:.0f} GB free"
+    said = f"{tmp.path}: {size(tmp.free)} free"
     fault = f"{tmp.path} cannot be written" if not tmp.writable else said if tmp.free < TEMPORARY else None
     yield finding("temporary files", fault, said, ALL if not tmp.writable else (), "TMPDIR names a roomier folder")
     yield _secrets()
@@ -48,13 +49,14 @@ def _writable(found: FolderFound, *, is_installed: bool, runs: Path | None) -> F
     if runs is not None and find_folder(runs).writable:
         return Finding(check=check, state="ok", found=f"{said}; your runs go to {runs}")
     cure = "write 'experiments_root: DIR', a folder of yours, into ~/.config/llmb/config.yaml"
-    return Finding(check=check, state="missing", found=f"{said}, and runs go there", needed_by=ALL, cure=cure)
+    return Finding(check=check, state="wrong", found=f"{said}, and runs go there", needed_by=ALL, cure=cure)
 
 
-def _seen(found: FolderFound) -> Finding:
+def _seen(found: FolderFound, *, alone: bool) -> Finding:
+    """Whether compute nodes see the folder; no matter where this machine is the only one."""
     told = {True: "other machines see it", False: "this machine's own", None: "shared or not: not known"}[found.shared]
     cure = "compute nodes have to see the install folder: choose one on NFS, Lustre or the like"
-    state: State = "warning" if found.shared is False else "ok"
+    state: State = "warning" if found.shared is False and not alone else "ok"
     return Finding(
         check="shared folder", state=state, found=f"{found.file_system}: {told}", needed_by=(SLURM, RUNAI),
         cure=cure if state == "warning" else None,
@@ -68,6 +70,6 @@ def _secrets() -> Finding:
     try:
         names = sorted(secrets.names())
     except LlmbError as error:
-        return Finding(check="secrets", state="missing", found=error.message, needed_by=ALL, cure=error.hint)
+        return wrong("secrets", error, ALL)
     mode = path.stat().st_mode & 0o777
     return Finding(check="secrets", state="ok", found=f"{path}, mode {mode:o}: {', '.join(names) or 'empty'}")

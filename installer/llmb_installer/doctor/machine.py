@@ -19,12 +19,15 @@ SEED_PYTHON = "3.12"  # of the environments of NeMo
 _DRIVER_SECONDS = 30.0
 
 
-def findings(machine: MachineFound, environ: Mapping[str, str], *, containers: bool) -> Iterator[Finding]:
-    """Look at this machine; ``containers``: whether a Slurm cluster here would run images."""
+def findings(
+    machine: MachineFound, environ: Mapping[str, str], *, containers: bool, cpu_alone: bool = False
+) -> Iterator[Finding]:
+    """Look at this machine; ``containers``: whether a Slurm cluster here would run images; ``cpu_alone``: no GPU is
+    wanted here."""
     yield from _pythons(machine, containers=containers)
     yield from _pip(environ)
     yield from _image_tools(containers=containers)
-    yield _gpus()
+    yield _gpus(cpu_alone=cpu_alone)
 
 
 def _pythons(machine: MachineFound, *, containers: bool) -> Iterator[Finding]:
@@ -84,7 +87,9 @@ def _version(program: str) -> str:
     return said[0].strip() if said else str(shutil.which(program))
 
 
-def _gpus() -> Finding:
+def _gpus(*, cpu_alone: bool) -> Finding:
+    if cpu_alone:
+        return Finding(check="GPU driver", state="ok", found="not asked: the installation is for CPUs")
     if shutil.which("nvidia-smi") is None:
         cure = "none is needed for gpu_type cpu, nor on a login node"
         return Finding(check="GPU driver", state="warning", found="no nvidia-smi here", cure=cure)

@@ -10,6 +10,7 @@ from llmb.errors import PreflightError
 from llmb.workload import Workload
 from llmb_installer.doctor.finding import RUNAI, SLURM, Finding
 from llmb_installer.registry import RegistrySettings, check_images
+from llmb_installer.registry.room import size
 
 
 def findings(
@@ -28,5 +29,5 @@ def findings(
             )
         return
     for image, found in zip(images, checked, strict=True):
-        said = f"there for {architecture}, {found.compressed_bytes / 1e9:.1f} GB to fetch"
+        said = f"there for {architecture}, {size(found.compressed_bytes)} to fetch"
         yield Finding(check=f"image {image}", state="ok", found=said, needed_by=(SLURM, RUNAI))

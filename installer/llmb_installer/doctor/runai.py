@@ -10,7 +10,7 @@ from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb_installer.detect.folder import find_folder
 from llmb_installer.detect.runai import RunaiFound
-from llmb_installer.doctor.finding import RUNAI, Finding, finding
+from llmb_installer.doctor.finding import RUNAI, Finding, finding, wrong
 
 SECRET = "APP_SECRET"
 
@@ -39,7 +39,7 @@ def _secret(environ: Mapping[str, str]) -> Finding:
     try:
         there = secrets.find([SECRET], environ)
     except LlmbError as error:
-        return Finding(check=SECRET, state="missing", found=error.message, needed_by=(RUNAI,), cure=error.hint)
+        return wrong(SECRET, error, (RUNAI,))
     return finding(SECRET, None if there else "it is not set", "it is set", (RUNAI,), cure)
 
 

@@ -11,12 +11,6 @@ from llmb import shell
 
 _MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
 _PROGRAMS = ("usr/bin/bash", "bin/bash", "usr/bin/dash", "bin/dash", "usr/bin/env", "bin/busybox", "usr/bin/python3")
-_NODE_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def node_name(architecture: str) -> str:
-    """An architecture as ``uname -m`` says it: amd64 is x86_64."""
-    return next((node for node, name in _NODE_NAMES.items() if name == architecture), architecture)
 
 
 def architecture_of(image: Path) -> str | None:

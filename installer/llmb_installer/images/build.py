@@ -23,7 +23,7 @@ from llmb_installer.images.settings import BuildSettings, Progress
 from llmb_installer.images.squash import squash_fault
 from llmb_installer.images.stream import build_stream
 from llmb_installer.registry.client import Registry
-from llmb_installer.registry.manifests import Manifest, architecture_name
+from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
 from llmb_installer.registry.place import may_be_plain, place_of
 from llmb_installer.registry.reference import Reference
 
@@ -145,7 +145,8 @@ def _finish(
         raise LlmbError(f"the image of {manifest.reference} was written, but {fault}", hint="give the command again")
     found = architecture_of(part)
     if found not in (None, manifest.architecture):
-        message = f"{manifest.reference} says it is for {manifest.architecture}, but its programs are for {found}"
+        said, real = machine_name(manifest.architecture), machine_name(found)
+        message = f"{manifest.reference} says it is for {said}, but its programs are for {real}"
         raise LlmbError(message, hint="the image in the registry is wrong; tell who publishes it")
     whole.sync(part)
     stat = part.stat()

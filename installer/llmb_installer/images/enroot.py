@@ -11,8 +11,9 @@ from pathlib import Path
 from llmb import shell
 from llmb.errors import LlmbError
 from llmb_installer.images import whole
-from llmb_installer.images.architecture import architecture_of, node_name
+from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.settings import BuildSettings
+from llmb_installer.registry.manifests import machine_name
 from llmb_installer.registry.place import mirrored
 from llmb_installer.registry.reference import DOCKER_HUB, Reference
 
@@ -38,7 +39,7 @@ def uri(reference: Reference) -> str:
 def import_argv(reference: Reference, architecture: str, part: Path, settings: BuildSettings) -> list[str]:
     """The command; without ``-a`` enroot would take the architecture of the host that it runs on."""
     image = uri(mirrored(reference, settings.registry))
-    argv = ["enroot", "import", "-a", node_name(architecture), "-o", str(part), image]
+    argv = ["enroot", "import", "-a", machine_name(architecture), "-o", str(part), image]
     if settings.via == "srun":
         return ["srun", "--nodes=1", "--ntasks=1", "--job-name=llmb-image", *settings.srun_args, *argv]
     return argv
@@ -84,7 +85,7 @@ def build_enroot(
         raise LlmbError(f"enroot import reports success, but of its image {fault}:\n{told}", hint=f"see {log}")
     found = architecture_of(part)
     if found not in (None, architecture):
-        message = f"enroot import wrote an image for {found}, not for {architecture}"
+        message = f"enroot import wrote an image for {machine_name(found)}, not for {machine_name(architecture)}"
         raise LlmbError(message, hint="it takes what is there; ask whether the image is made for that architecture")
 
 

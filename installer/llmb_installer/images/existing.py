@@ -15,6 +15,7 @@ from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.facts import ImageFacts, against, read_facts, write_facts
 from llmb_installer.images.settings import Progress
+from llmb_installer.registry.manifests import machine_name
 from llmb_installer.registry.reference import Reference
 
 
@@ -32,7 +33,7 @@ def usable(target: Path, reference: Reference, architecture: str, progress: Prog
         message = f"{target} is the image {facts.reference}, not {reference}"
         raise LlmbError(message, hint="choose another file (-o FILE), or remove that one")
     if fault is None and facts is not None and facts.architecture not in (None, architecture):
-        fault = f"it is for {facts.architecture}, the nodes are {architecture}"
+        fault = f"it is for {machine_name(facts.architecture)}, the nodes are {machine_name(architecture)}"
     if fault is not None:
         progress.say(f"{target}: {fault}; it is built again")
         return None
@@ -65,7 +66,7 @@ def _adopt(
         return None, "unsquashfs cannot read it"
     found = architecture_of(target)
     if found not in (None, architecture):
-        return None, f"the programs in it are for {found}, the nodes are {architecture}"
+        return None, f"the programs in it are for {machine_name(found)}, the nodes are {machine_name(architecture)}"
     stat = target.stat()
     facts = ImageFacts(
         reference=str(reference), index_digest=None, digest=None, architecture=found, options=(),

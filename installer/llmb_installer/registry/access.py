@@ -85,9 +85,11 @@ class Access:
             if challenge.scheme == "basic":
                 self._basic = self._tried(repository)
                 return self._basic
-        schemes = ", ".join(challenge.scheme for challenge in challenges) or "nothing"
+        schemes = ", ".join(challenge.scheme for challenge in challenges)
         message = f"{self._registry} wants credentials in a way that is not known ({schemes})"
-        raise ImageFaultError("unusable", message, hint="check the registry's name")
+        if not schemes:
+            message = f"{self._registry} refuses {repository} (HTTP 401) and does not say how to log in"
+        raise ImageFaultError("unusable", message, hint="check the registry's name, and what stands before it")
 
     def _tried(self, repository: str) -> str:
         """The header of Basic, tried once where nothing but the password counts."""

@@ -18,6 +18,7 @@ from llmb.shell import StoppedError
 from llmb_installer.registry import transport
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.manifests import Descriptor
+from llmb_installer.registry.place import called
 from llmb_installer.registry.retry import AskAgain, Pause, persist
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Download:
                     raise self._damage("is longer than its manifest says")
                 yield new
         except httpx.TransportError as error:
-            raise transport.failure(error, response.url.netloc.decode(), known=True) from error
+            raise transport.failure(error, response.url, known=True) from error
 
     def _to_skip(self, response: httpx.Response) -> int:
         """The bytes at the start of the answer that are there already. Raises for an answer of another kind."""
@@ -129,13 +130,13 @@ class Download:
         if response.status_code == 206 and begins and int(begins[1]) <= self.have:
             return self.have - int(begins[1])
         if response.status_code == 404:
-            message = f"{response.url.host} does not have the blob {self.descriptor.digest} of the image"
+            message = f"{called(response.url.host)} does not have the blob {self.descriptor.digest} of the image"
             raise ImageFaultError(
                 "not_there", message, hint="the image in the registry is broken; tell who publishes it"
             )
         if response.status_code in (206, 416):
             self._begin_anew()
-        message = f"{response.url.host} answers HTTP {response.status_code} for {self.descriptor.digest}"
+        message = f"{called(response.url.host)} answers HTTP {response.status_code} for {self.descriptor.digest}"
         raise AskAgain(ImageFaultError("busy", message, hint="try again later"))
 
     def _count_in(self, path: Path) -> None:

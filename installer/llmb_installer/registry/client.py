@@ -16,7 +16,7 @@ from llmb_installer.registry.access import Access
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name
 from llmb_installer.registry.not_there import not_there
-from llmb_installer.registry.place import may_be_plain, place_of
+from llmb_installer.registry.place import called, may_be_plain, place_of
 from llmb_installer.registry.reference import Reference
 from llmb_installer.registry.retry import AskAgain, Sleep, persist
 from llmb_installer.registry.settings import RegistrySettings
@@ -180,7 +180,7 @@ class Registry:
 
     def _must_be(self, status: int, answer: Answer, what: str) -> None:
         if answer.status != status:
-            message = f"{self._place.host} answers HTTP {answer.status} for {what}"
+            message = f"{called(self._place.host)} answers HTTP {answer.status} for {what}"
             raise ImageFaultError("unusable", message, hint="check the reference, and what stands before the registry")
 
     def _read(self, repository: str, what: str, headers: Mapping[str, str]) -> Answer:
@@ -196,10 +196,10 @@ class Registry:
             transport.let_go(response)
             following = response.next_request
             if request.url.scheme == "https" != following.url.scheme:
-                message = f"{self._place.host} redirects to {following.url.host} without TLS"
+                message = f"{called(self._place.host)} redirects to {following.url.host} without TLS"
                 raise ImageFaultError("unusable", message, hint="tell who runs the registry")
             request = following
-        message = f"{self._place.host} redirects more than {_MOST_REDIRECTS} times"
+        message = f"{called(self._place.host)} redirects more than {_MOST_REDIRECTS} times"
         raise ImageFaultError("unusable", message, hint="check the registry's name")
 
     def _send(self, request: httpx.Request) -> httpx.Response:

@@ -21,7 +21,7 @@ MEDIA_TYPES = (
 )
 _CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 
-# As machines call themselves, and as registries call them.
+# As machines call themselves, which is what people read, and as registries call them.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _USUAL_VARIANTS = {"amd64": ("", "v1"), "arm64": ("", "v8")}
 
@@ -71,6 +71,14 @@ def architecture_name(machine: str | None = None) -> str:
     return _ARCHITECTURES.get(name, name)
 
 
+def machine_name(architecture: str | None) -> str:
+    """An architecture as machines call themselves, for people: ``amd64`` and ``x86_64`` are x86_64."""
+    if architecture is None:
+        return "unknown machines"
+    name = architecture.lower()
+    return next((machine for machine, other in _ARCHITECTURES.items() if other == name), name)
+
+
 def parse_json(body: bytes, what: str) -> dict[str, Any]:
     """The JSON object in ``body``. Raises ImageFaultError."""
     try:
@@ -109,8 +117,9 @@ def choose(listed: Sequence[Listed], architecture: str, reference: Reference) ->
 
 def no_architecture(reference: Reference, architecture: str, there: Sequence[str]) -> ImageFaultError:
     """The error that an image is not there for ``architecture`` but for those ``there``."""
-    names = sorted({name for name in there if name not in ("", "unknown")})
-    message = f"{reference} is not there for {architecture}; it is for {', '.join(names) or 'none that it names'}"
+    names = sorted({machine_name(name) for name in there if name not in ("", "unknown")})
+    others = ", ".join(names) or "none that it names"
+    message = f"{reference} is not there for {machine_name(architecture)}; it is for {others}"
     return ImageFaultError("architecture", message, hint="name an image for it, or mend the nodes' architecture")
 
 

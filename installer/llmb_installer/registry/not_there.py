@@ -25,6 +25,9 @@ def not_there(reference: Reference, version: str, tags: Callable[[], list[str] |
     if there is None:
         message = f"{reference.registry} has no repository {reference.repository}"
         return ImageFaultError("not_there", message, hint="check the name's spelling")
+    if version in there:
+        message = f"{reference.name} lists the tag {version}, and its registry does not give it (HTTP 404)"
+        return ImageFaultError("not_there", message, hint="try again: it may be on its way; else tell who publishes it")
     close = nearest(version, there, str.lower)
     hint = f"did you mean '{close}'?" if close else f"it has {_listed(there)}"
     return ImageFaultError("not_there", f"{reference.name} has no tag {version}", hint=hint)

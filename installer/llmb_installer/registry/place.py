@@ -31,6 +31,11 @@ def place_of(registry: str, settings: RegistrySettings) -> Place:
     return Place(registry=host, host=host, prefix=f"{path.strip('/')}/" if path.strip("/") else "")
 
 
+def called(host: str) -> str:
+    """A host as messages name it: Docker Hub by the name that its users know, with the one that is asked."""
+    return f"{DOCKER_HUB} ({host})" if host == _HUB_HOST else host
+
+
 def mirrored(reference: Reference, settings: RegistrySettings) -> Reference:
     """The image under its name at the mirror; ``reference`` itself where its registry has none."""
     if reference.registry not in settings.registry_mirrors:

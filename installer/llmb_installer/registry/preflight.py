@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,13 +69,19 @@ def check_images(
     home: Path,
     settings: RegistrySettings | None = None,
     sleep: Sleep = time.sleep,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Checked]:
-    """Look up every (reference, architecture) at once, in their order. Raises PreflightError with all faults."""
+    """Look up every (reference, architecture) at once, in their order. Raises PreflightError with all faults.
+
+    ``say`` is told of long pauses.
+    """
     outcomes: dict[tuple[str, str], Checked | LlmbError] = {}
     with contextlib.ExitStack() as stack:
         references = {pair: _parse(pair[0]) for pair in wanted}
         registries = {
-            name: stack.enter_context(Registry(name, environ=environ, home=home, settings=settings, sleep=sleep))
+            name: stack.enter_context(
+                Registry(name, environ=environ, home=home, settings=settings, sleep=sleep, say=say)
+            )
             for name in {found.registry: None for found in references.values() if isinstance(found, Reference)}
         }
 

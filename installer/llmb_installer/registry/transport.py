@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from socket import gaierror
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmb.errors import UsageError
 from llmb_installer.registry.faults import ImageFaultError
+from llmb_installer.registry.place import called
 from llmb_installer.registry.retry import AskAgain, retry_after
 from llmb_installer.registry.settings import RegistrySettings
 
@@ -24,6 +27,7 @@ BUSY = (429, 500, 502, 503, 504)
 _LARGEST = 16 << 20  # bytes of a manifest, a config, a token
 _SHORT = 1 << 16  # bytes that are sooner read than a new connection is made
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_PORTS = {"http": 80, "https": 443}
 _PROXY = "check the network and the proxy: HTTPS_PROXY, NO_PROXY"
 
 
@@ -80,14 +84,14 @@ def send(client: httpx.Client, request: httpx.Request, *, known: bool) -> httpx.
     """
     import httpx
 
-    host = request.url.netloc.decode()
     try:
         response = client.send(request, stream=True)
     except httpx.TransportError as error:
-        raise failure(error, host, known=known) from error
+        raise failure(error, request.url, known=known) from error
     if response.status_code not in BUSY:
         return response
     let_go(response)
+    host = called(request.url.netloc.decode())
     what, hint = "has trouble of its own", "try again later"
     if response.status_code == 429:
         what, hint = "asks for fewer requests", "try again later; a registry often allows more to who has logged in"
@@ -105,17 +109,18 @@ def let_go(response: httpx.Response) -> None:
     response.close()
 
 
-def failure(error: httpx.TransportError, host: str, *, known: bool) -> ImageFaultError | AskAgain:
+def failure(error: httpx.TransportError, url: httpx.URL, *, known: bool) -> ImageFaultError | AskAgain:
     """A failed exchange as the fault that it is, or as one that may pass."""
     import httpx
 
-    fault = _in_words(error, host)
+    fault = in_words(error, url)
     trust = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
     lasting = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol))
     return fault if lasting and (trust or not known) else AskAgain(fault)
 
 
-def _in_words(error: httpx.TransportError, host: str) -> ImageFaultError:
+def in_words(error: httpx.TransportError, url: httpx.URL) -> ImageFaultError:
+    """What has failed on the way to ``url``: its host, the proxy where one is used, why, and the cure."""
     import httpx
 
     why, hint = str(error) or type(error).__name__, _PROXY
@@ -133,7 +138,8 @@ def _in_words(error: httpx.TransportError, host: str) -> ImageFaultError:
         why = "it does not answer in time"
     elif isinstance(error, (httpx.ReadError, httpx.RemoteProtocolError)):
         why = f"the connection was cut: {why}"
-    return ImageFaultError("unreachable", f"{host} cannot be reached{_by_proxy(host)}: {why}", hint=hint)
+    host = called(url.netloc.decode())
+    return ImageFaultError("unreachable", f"{host} cannot be reached{_by_proxy(url)}: {why}", hint=hint)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -142,27 +148,31 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _by_proxy(host: str) -> str:
-    """The proxy that requests to ``host`` take, without its password."""
+def _by_proxy(url: httpx.URL) -> str:
+    """The proxy that requests to ``url`` take, with its port and without its password."""
     proxies = getproxies()
-    proxy = proxies.get("https") or proxies.get("all")
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    host = url.netloc.decode()
     if not proxy or proxy_bypass(host) or host.rpartition(":")[0] in _LOOPBACK or host in _LOOPBACK:
         return ""
-    return f" by the proxy {proxy.rpartition('@')[2].rpartition('://')[2].rstrip('/')}"
+    found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    place = found.netloc.rpartition("@")[2]
+    usual = _PORTS.get(found.scheme)
+    return f" by the proxy {place}" + (f":{usual}" if usual and re.search(r":\d+$", place) is None else "")
 
 
 def read_all(response: httpx.Response) -> Answer:
     """The whole answer; closes the response. Raises AskAgain when it is cut, ImageFaultError when it is too large."""
     import httpx
 
-    body, host = bytearray(), response.url.netloc.decode()
+    body, host = bytearray(), called(response.url.netloc.decode())
     try:
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > _LARGEST:
                 raise ImageFaultError("damaged", f"{host} sends far too much", hint="check the registry's name")
     except httpx.TransportError as error:
-        raise failure(error, host, known=True) from error
+        raise failure(error, response.url, known=True) from error
     except httpx.DecodingError as error:
         raise ImageFaultError("damaged", f"{host} sends what cannot be read: {error}", hint="try again") from error
     finally:

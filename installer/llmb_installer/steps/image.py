@@ -87,8 +87,9 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
         found = registry.check_images(
-            wanted, environ=context.environ, home=context.home, settings=registry_settings(steps[0].settings)
-        )
+            wanted, environ=context.environ, home=context.home, settings=registry_settings(steps[0].settings),
+            say=context.progress.say,
+        )  # fmt: skip
     except PreflightError as error:
         return [], error.faults
     except LlmbError as error:
@@ -160,5 +161,7 @@ def describe(name: str, facts: Facts) -> str:
     """Its file, or its digest where it is used by reference."""
     if "file" not in facts:
         return f"by reference, {facts.get('digest')}"
-    size = facts.get("size")
-    return Path(str(facts["file"])).name + (f", {size / 1e9:.1f} GB" if isinstance(size, int) else "")
+    from llmb_installer.registry.room import size
+
+    found = facts.get("size")
+    return Path(str(facts["file"])).name + (f", {size(found)}" if isinstance(found, int) else "")

@@ -24,9 +24,12 @@ def kind_of(key: str) -> tuple[Kind, str]:
 
 
 def is_there(key: str, done: StepRecord, install: Path) -> bool:
-    """Whether what the recorded step made is still there, by a glance; not when it was found damaged."""
+    """Whether what the recorded step made is still there for us, by a glance; not when it was found damaged."""
     kind, name = kind_of(key)
-    return not done.damaged and kind.is_there(name, done.facts, install)
+    try:
+        return not done.damaged and kind.is_there(name, done.facts, install)
+    except PermissionError:  # such as a Python in its owner's home
+        return False
 
 
 def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:

@@ -119,4 +119,5 @@ def describe(name: str, facts: Facts) -> str:
     """Its Python and its best known packages."""
     packages = facts.get("packages", {})
     names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
-    return ", ".join([f"Python {facts.get('python')}", *names, f"{len(packages)} packages"])
+    count = f"{len(packages)} package{'s' * (len(packages) != 1)}"
+    return ", ".join([f"Python {facts.get('python')}", *names, count])

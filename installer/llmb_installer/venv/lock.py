@@ -22,13 +22,15 @@ _MADE_FOR, _TORCH, _HASHED, _PLAIN = "# made for ", "# torch, from ", "# package
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """Lines of pip's requirements: ``hashed`` with hashes, ``plain`` without (a repository at a commit), and ``torch``
-    where it comes from ``torch_index`` alone. ``made_for`` is the digest of what they were chosen for."""
+    where it comes from ``torch_index`` alone. ``made_for`` is the digest of what they were chosen for; ``done_without``
+    an index that gave nothing, which is not written down."""
 
     made_for: str
     hashed: tuple[str, ...]
     plain: tuple[str, ...] = ()
     torch_index: str | None = None
     torch: tuple[str, ...] = ()
+    done_without: str | None = None
 
 
 def path_of(step: VenvStep, install: Path) -> Path:

@@ -11,9 +11,10 @@ from typing import Any
 
 from llmb import files
 from llmb.errors import LlmbError
+from llmb.shell import StoppedError
 from llmb_installer.calls import Commands
 from llmb_installer.steps.venv import VenvStep
-from llmb_installer.torch_source import index_for, torch_line
+from llmb_installer.torch_source import index_for, is_spare, torch_line
 from llmb_installer.venv import place
 from llmb_installer.venv.lock import Lock
 
@@ -39,16 +40,22 @@ class Pip:
             report = self._report("pip's choice of packages", step, wanted)
             index = index_for(source, report) if torch is not None else None
         if index is None or torch is None:
-            hashed, plain = _lines((report or {"install": []})["install"])
+            hashed, plain = requirements_of((report or {"install": []})["install"])
             return Lock(made_for=made_for, hashed=hashed, plain=plain)
         alone = ["--constraint", limits, "--no-deps", "--index-url", index, torch]
-        (chosen,) = self._report(f"pip install of torch from {index}", step, alone)["install"]
+        try:
+            (chosen,) = self._report(f"pip install of torch from {index}", step, alone)["install"]
+        except LlmbError as error:
+            if report is None or isinstance(error, StoppedError) or not is_spare(source):
+                raise
+            hashed, plain = requirements_of(report["install"])
+            return Lock(made_for=made_for, hashed=hashed, plain=plain, done_without=index)
         others = [line for line in step.need.requirements if line != torch]
         given = self._write("requirements.txt", [*others, f"torch @ {chosen['download_info']['url']}"])
         items = self._report("pip's choice of packages", step, ["--constraint", limits, "--requirement", given])
-        hashed, plain = _lines([item for item in items["install"] if _name(item) != "torch"])
+        hashed, plain = requirements_of([item for item in items["install"] if _name(item) != "torch"])
         return Lock(
-            made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=_lines([chosen])[0],
+            made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=requirements_of([chosen])[0],
         )  # fmt: skip
 
     def install(self, step: VenvStep, lock: Lock) -> None:
@@ -102,12 +109,12 @@ def _name(item: dict[str, Any]) -> str:
     return re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
 
 
-def _lines(items: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def requirements_of(items: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """pip's report as requirements: those with hashes, and those of a repository at its commit."""
     hashed, plain = [], []
     for item in sorted(items, key=_name):
         info, name, version = item["download_info"], _name(item), item["metadata"]["version"]
-        hashes = info.get("archive_info", {}).get("hashes", {})
+        hashes = _hashes(info.get("archive_info", {}))
         if "vcs_info" in info:
             vcs = info["vcs_info"]
             plain.append(f"{name} @ {vcs['vcs']}+{info['url']}@{vcs['commit_id']}")
@@ -118,3 +125,10 @@ def _lines(items: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str,
             known = f"{name} @ {info['url'].partition('#')[0]}" if item["is_direct"] else f"{name}=={version}"
             hashed.append(f"{known} {digests}")
     return tuple(hashed), tuple(plain)
+
+
+def _hashes(archive: dict[str, Any]) -> dict[str, str]:
+    """The hashes of a file by their kinds; pip before 23.1 says one of them, as ``sha256=...``."""
+    kind, equals, value = str(archive.get("hash", "")).partition("=")
+    hashes: dict[str, str] = archive.get("hashes") or ({kind: value} if equals else {})
+    return hashes

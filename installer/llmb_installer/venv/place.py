@@ -35,7 +35,10 @@ def require_ours(link: Path) -> None:
 
 
 def _is_ours(link: Path) -> bool:
-    return link.is_symlink() and re.fullmatch(rf"\.{re.escape(link.name)}\.[0-9a-f]{{8}}", str(link.readlink())) is not None
+    return (
+        link.is_symlink()
+        and re.fullmatch(rf"\.{re.escape(link.name)}\.[0-9a-f]{{8}}", str(link.readlink())) is not None
+    )
 
 
 def switch(link: Path, folder: Path) -> None:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from llmb import files
+from llmb.errors import LlmbError
+from llmb.shell import StoppedError
 from llmb_installer.calls import Commands
 from llmb_installer.steps.venv import VenvStep
-from llmb_installer.torch_source import index_for, torch_line
+from llmb_installer.torch_source import index_for, is_spare, torch_line
 from llmb_installer.venv import pipconf
 from llmb_installer.venv.lock import Lock
 
@@ -43,15 +45,22 @@ class Uv:
         """Have uv choose the packages for ``step``. Raises LlmbError."""
         torch, source = torch_line(step.need.requirements), step.torch
         index = source.index if torch is not None else None
+        own: Lock | None = None
         if index is None:
             lines = self._compile("uv's choice of packages", step, step.need.requirements)
+            own = _lock(made_for, lines)
             index = index_for(source, _report(lines)) if torch is not None else None
             if index is None:
-                return _lock(made_for, lines)
+                return own
         project = self.folder / "wanted" / "pyproject.toml"
         files.write_text(project, _PROJECT.format(torch=json.dumps(torch), index=json.dumps(index)))
         others = [line for line in step.need.requirements if line != torch]
-        lines = self._compile(f"uv's choice with torch from {index}", step, others, str(project))
+        try:
+            lines = self._compile(f"uv's choice with torch from {index}", step, others, str(project))
+        except LlmbError as error:
+            if own is None or isinstance(error, StoppedError) or not is_spare(source):
+                raise
+            return replace(own, done_without=index)
         torch_lines = tuple(line for line in lines if _name(line) == "torch")
         rest = _lock(made_for, [line for line in lines if _name(line) != "torch"])
         return Lock(made_for=made_for, hashed=rest.hashed, plain=rest.plain, torch_index=index, torch=torch_lines)

@@ -10,9 +10,11 @@ from typing import Any
 from llmb.config import CONFIG_FILE
 from llmb.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES
+from llmb_installer.answers.read import unusable_in
 from llmb_installer.detect.folder import FolderFound, find_folder
 from llmb_installer.detect.gpu_names import likeliest
 from llmb_installer.place import find_gpu
+from llmb_installer.registry.room import size
 from llmb_installer.wizard.question import Option, Question, View
 
 TINY = "tiny"
@@ -46,7 +48,12 @@ def _check_folder(view: View, value: Any) -> str | None:
     text = str(value).strip()
     if not text or "$" in text:
         return "write the folder out"
-    found = find_folder(Path(text))
+    if (odd := unusable_in(text)) is not None:
+        return f"it cannot be used: {odd}"
+    try:
+        found = find_folder(Path(text))
+    except RuntimeError:
+        return f"nobody knows the home folder in {text}: write the folder out"
     if not found.writable:
         return f"{found.nearest} cannot be written by you: choose another folder"
     other = found.path / CONFIG_FILE
@@ -68,7 +75,7 @@ def _holds(folder: Path) -> bool:
 def free_text(found: FolderFound) -> str:
     """Free space, and whether other machines see the folder."""
     seen = {True: "shared with other machines", False: "this machine's own", None: "shared or not: not known"}
-    return f"{found.free / 1e9:.0f} GB free on {found.file_system}, {seen[found.shared]}"
+    return f"{size(found.free)} free on {found.file_system}, {seen[found.shared]}"
 
 
 def _gpu_types(view: View) -> list[Option]:

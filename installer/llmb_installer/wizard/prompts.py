@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmb.errors import LlmbError
 from llmb_installer.wizard.question import Option, Question, View
+
+if TYPE_CHECKING:
+    import questionary
 
 _MANY = 15  # choices from which on typing narrows them down
 
@@ -39,9 +42,11 @@ def one(text: str, options: Sequence[Option], default: Any) -> Any:
     choices = _choices(options, ())
     start = next(choice for choice in choices if choice.value == first and not choice.disabled)
     searched = len(choices) > _MANY
-    return questionary.select(
-        text, choices=choices, default=start, use_search_filter=searched, use_jk_keys=not searched
-    ).unsafe_ask()
+    return _answer(
+        questionary.select(
+            text, choices=choices, default=start, use_search_filter=searched, use_jk_keys=not searched
+        )
+    )  # fmt: skip
 
 
 def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
@@ -49,10 +54,10 @@ def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Ca
     import questionary
 
     _open(text, options)
-    return questionary.checkbox(
+    return _answer(questionary.checkbox(
         text, choices=_choices(options, default), validate=lambda value: check(value) or True,
         instruction="(space bar: yes or no; Enter: done)",
-    ).unsafe_ask()  # fmt: skip
+    ))  # fmt: skip
 
 
 def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
@@ -62,14 +67,19 @@ def line(text: str, default: str, check: Callable[[str], str | None], folder: bo
     kind = questionary.path if folder else questionary.text
     more = {"only_directories": True} if folder else {}
     asked = kind(text, default=default, validate=lambda value: check(value) or True, **more)  # type: ignore[arg-type]
-    return str(asked.unsafe_ask()).strip()
+    return str(_answer(asked)).strip()
 
 
 def hidden(text: str) -> str:
     """A secret: nothing of it is shown."""
     import questionary
 
-    return str(questionary.password(text).unsafe_ask()).strip()
+    return str(_answer(questionary.password(text))).strip()
+
+
+def _answer(question: questionary.Question) -> Any:
+    """As its ``unsafe_ask``, but that a signal from outside ends it as well as a key: Python itself heeds those."""
+    return question.application.run(handle_sigint=False)
 
 
 def _open(text: str, options: Sequence[Option]) -> list[Option]:

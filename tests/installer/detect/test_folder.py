@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llmb.errors import InputFaults
 from llmb_installer.detect.folder import file_system_of, find_folder, is_shared
-from llmb_installer.detect.installed import find_installed
+from llmb_installer.detect.installed import Damaged, Installed, find_installed
 from llmb_installer.detect.look import Detected, look
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.runai import RunaiFound, find_runai, read_mount
@@ -94,7 +93,7 @@ def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None
     )  # fmt: skip
     (folder / "sub").mkdir()
     found = find_installed(None, {}, folder / "sub")
-    assert found is not None
+    assert isinstance(found, Installed)
     answers = found.answers()
     assert answers["slurm"]["gpu"] == {"partition": "p", "gres": 8}
     assert (answers["install"], answers["workloads"]) == (str(folder), ["pretrain_nemotron4"])
@@ -108,7 +107,7 @@ def test_its_answers_are_below_its_configuration(cluster: Callable[..., Path]) -
     made_from = "method: sbatch\nversions: {torch: 2.9.0}\nslurm: {account: first}\ngpu_type: a100\n"
     (folder / ".llmb" / "answers.yaml").write_text(made_from)
     found = find_installed(folder, {}, folder)
-    assert found is not None
+    assert isinstance(found, Installed)
     answers = found.answers()
     assert (answers["method"], answers["gpu_type"], answers["slurm"]["account"]) == ("sbatch", "h100", "changed")
 
@@ -120,5 +119,7 @@ def test_no_installation(tmp_path: Path) -> None:
 
 def test_a_faulty_configuration_is_said(cluster: Callable[..., Path]) -> None:
     folder = cluster(gpu_type="h1000")
-    with pytest.raises(InputFaults, match="'h1000' is not known"):
-        find_installed(None, {"LLMB_INSTALL": str(folder)}, Path("/"))
+    found = find_installed(None, {"LLMB_INSTALL": str(folder)}, Path("/"))
+    assert isinstance(found, Damaged)
+    assert (found.path, "'h1000' is not known" in found.error.message) == (folder, True)
+    assert f"llmb-install verify --repair --install {folder}" in str(found.error.hint)

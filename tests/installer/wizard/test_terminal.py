@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import stat
 import subprocess
 import sys
@@ -120,6 +121,23 @@ def test_ctrl_c_at_the_first_question(terminal: Open, home: Path) -> None:
     user.reads(TYPE, CTRL_C).reads("Stopped: nothing was installed or changed.")
     assert user.ends() == 130
     assert not (home / ".local").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_a_question(terminal: Open, home: Path, number: int) -> None:
+    """From outside, not by a key: of a batch system, or of a connection that is lost."""
+    user = terminal(Path(sys.executable).with_name("llmb-install"))
+    user.reads(TYPE).reads("local: this machine")
+    user.child.kill(number)
+    user.reads("Stopped: nothing was installed or changed.")
+    assert user.ends() == 130
+
+
+def test_a_damaged_installation_is_told_with_its_repair(terminal: Open, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "work" / "cluster_config.yaml").write_text("gpu_type: [\n")
+    user = terminal(Path(sys.executable).with_name("llmb-install"))
+    user.reads("cluster_config.yaml:2: not valid YAML").reads("llmb-install verify --repair --install ")
+    assert user.ends() == 2
 
 
 def test_an_installation_that_is_there(talk: Open, cluster: Callable[..., Path]) -> None:

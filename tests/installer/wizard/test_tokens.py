@@ -17,7 +17,7 @@ from llmb_installer.wizard.tokens import Tokens
 
 SLURM = "cluster_type: slurm\ninstall: /x\ngpu_type: h100\nnode_architecture: x86_64\n"
 PVC = "pvc: {name: n, path: /p, claim: c}"
-RUNAI = f"cluster_type: runai\ninstall: /x\ngpu_type: h100\nrunai: {{base_url: u, project: p, {PVC}}}\n"
+RUNAI = f"cluster_type: runai\ninstall: /x\ngpu_type: h100\nrunai: {{base_url: https://h/api/v1, project: p, {PVC}}}\n"
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from llmb_installer.detect.look import Detected
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.runai import RunaiFound
 from llmb_installer.detect.slurm import SlurmFound, read_nodes
+from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, View
 from llmb_installer.wizard.review import SECRETS
 from llmb_installer.wizard.tokens import Tokens
@@ -285,3 +286,16 @@ def test_secrets_are_told_by_name_alone() -> None:
     tokens = Tokens(known={"A_TOKEN": "from the environment"}, typed={"HF_TOKEN": "hf_secret"}, left_out=("X_KEY",))
     assert [line.partition(":")[0] for line in tokens.lines()] == ["A_TOKEN", "HF_TOKEN", "X_KEY"]
     assert "hf_secret" not in repr(tokens) + "".join(tokens.lines()) + SECRETS
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("~nobody-at-all/x", "nobody knows the home folder in ~nobody-at-all/x"), ("/a:b", "a ':' parts the folders"),
+        ("", "write the folder out"), ("/$HOME", "write the folder out"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_cannot_be(tmp_path: Path, workloads: dict[str, Workload], typed: str, told: str) -> None:
+    view = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "local"})
+    assert told in str(FOLDER.check(view, typed))
+    assert FOLDER.check(view, str(tmp_path / "new")) is None

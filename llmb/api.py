@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
     from llmb.job import Job
     from llmb.launch import Launch, Program, StagedFile, Stamp, Wrapper
+    from llmb.logs.samples import Samples, Step
     from llmb.logs.spec import ParseSpec
     from llmb.model import MambaShape, ModelShape
     from llmb.needs import HubAsset, Image, Needs, Repo, Task, Venv
@@ -26,6 +27,7 @@ _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
     "job": ("Job",),
     "launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
+    "logs.samples": ("Samples", "Step"),
     "logs.spec": ("ParseSpec",),
     "model": ("MambaShape", "ModelShape"),
     "needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
@@ -39,8 +41,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "BatchRule", "Checkpoint", "Cluster", "ClusterType", "HubAsset", "Image", "Job", "JobState", "Launch",
     "MambaShape", "ModelShape", "Needs", "NemoRecipe", "Pace", "ParseSpec", "Program", "Repo", "Row", "RunRecord",
-    "Scales", "Site", "Size", "StagedFile", "Stamp", "Task", "UnclearError", "Venv", "Workload", "Wrapper", "hookimpl",
-    "read_workload",
+    "Samples", "Scales", "Site", "Size", "StagedFile", "Stamp", "Step", "Task", "UnclearError", "Venv", "Workload",
+    "Wrapper", "hookimpl", "read_workload",
 ]  # fmt: skip
 
 

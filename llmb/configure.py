@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmb import modes
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.gpus import CPU
-from llmb.job import Job
+from llmb.job import STRONG, Job
 from llmb.model import ModelShape
 from llmb.modes import Mode, mode_of
 from llmb.names import nearest, suggest
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """One combination out of a JobRequest, names resolved."""
+    """One combination out of a JobRequest, names resolved; ``places`` as there."""
 
     workload: Workload
     size: str
@@ -51,6 +51,7 @@ class Wish:
     repeat: int = 1
     profile: bool = False
     switches: Switches = NOTHING
+    places: Mapping[str | int, str] = field(default_factory=dict)
 
 
 def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, list[str]]:
@@ -73,7 +74,9 @@ def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, li
 
 def _with_others(error: UsageError, wish: Wish, size: Size, place: Place, label: str) -> UsageError:
     """The error that no row applies, with what is wrong whichever row would."""
-    faults = [Fault(message=error.message, hint=error.hint)]
+    faults: list[Fault] = []
+    with collected(faults):
+        raise error
     checks: tuple[Callable[[], object], ...] = (
         lambda: _mode(wish, label),
         lambda: modes.check_container(wish.switches, label, container=place.needs_image),
@@ -101,30 +104,45 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
 def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tuple[Row, list[str]]:
     """The row that applies, and what is unusual about the scale."""
     dtypes = size.dtypes(place.rows)
-    more = f"  llmb-run list -w {wish.workload.key}"
     if not dtypes:
         here = list(wish.workload.on(place.rows))
         also = f"; on {place.gpu_type} run {', '.join(here)}" if here else ""
         raise UsageError(
             f"{label} does not run on {place.gpu_type}", hint=f"it runs on {', '.join(size.gpu_types())}{also}"
         )
-    if wish.dtype not in dtypes:
-        message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
-        only = len(dtypes) == 1 and nearest(wish.dtype, dtypes) is None
-        cure = f"its only one there is {dtypes[0]}" if only else suggest(wish.dtype, dtypes)
-        raise UsageError(message, hint=cure + more)
+    is_known = wish.dtype in dtypes
+    faults = [] if is_known else [_no_dtype(wish, dtypes, place, label)]
+    tested = {dtype: size.scales(place.rows, dtype, strong=wish.strong_scaling) for dtype in dtypes}
+    counts = tested[wish.dtype] if is_known else sorted({count for one in tested.values() for count in one})
+    warnings = []
+    if not counts:
+        message = f"{label} has no strong scaling on {place.gpu_type}"
+        hint = _strong_hint(size, place.rows)
+        faults.append(Fault(message=message, place=wish.places.get(STRONG, ""), hint=hint))
+    elif wish.scale not in counts:
+        whose = label if len({tuple(one) for one in tested.values()}) == 1 or not is_known else f"{label} {wish.dtype}"
+        message = f"{whose} on {place.gpu_type} has no scale {wish.scale}"
+        said = f"tested are {', '.join(map(str, counts))}"
+        if force or (wish.scale > counts[-1] and not size.exact_scales):
+            warnings.append(f"{message}: {said}")
+        else:
+            hint = f"{said}; --force takes another" + _more(wish)
+            faults.append(Fault(message=message, place=wish.places.get(wish.scale, ""), hint=hint))
     row = find_row(size, place.rows, wish.dtype, wish.scale, strong=wish.strong_scaling)
-    if row is None:
-        raise UsageError(f"{label} has no strong scaling on {place.gpu_type}", hint=_strong_hint(size, place.rows))
-    if wish.scale in row.scales.counts:
-        return row, []
-    tested = size.scales(place.rows, wish.dtype, strong=wish.strong_scaling)
-    said = ", ".join(map(str, tested))
-    same = all(size.scales(place.rows, dtype, strong=wish.strong_scaling) == tested for dtype in dtypes)
-    message = f"{label if same else f'{label} {wish.dtype}'} on {place.gpu_type} has no scale {wish.scale}"
-    if force or (wish.scale > tested[-1] and not size.exact_scales):
-        return row, [f"{message}: tested are {said}"]
-    raise UsageError(message, hint=f"tested are {said}; --force takes another" + more)
+    if faults or row is None:
+        raise InputFaults(faults)
+    return row, warnings
+
+
+def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fault:
+    message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
+    only = len(dtypes) == 1 and nearest(wish.dtype, dtypes) is None
+    cure = f"its only one there is {dtypes[0]}" if only else suggest(wish.dtype, dtypes)
+    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=cure + _more(wish))
+
+
+def _more(wish: Wish) -> str:
+    return f"  llmb-run list -w {wish.workload.key}"
 
 
 def _strong_hint(size: Size, gpu: str) -> str:

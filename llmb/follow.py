@@ -15,7 +15,7 @@ from llmb.reconcile import mend
 from llmb.retry import retry
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.state import RETRIABLE, UNKNOWN, JobState
+from llmb.state import NO_ANSWER, RETRIABLE, UNKNOWN, JobState
 
 _GROWTH = 1.5
 _JITTER = 0.2
@@ -35,8 +35,16 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     sent = [*(run for run in live if run.scheduler_id is not None), *mended.sent]
     polled = cluster.poll(sent) if sent else {}
     for run in sent:
-        states[run.id] = store.save_state(run, polled.get(run.id, JobState(state=UNKNOWN)))
+        states[run.id] = _kept(run, polled.get(run.id, JobState(state=UNKNOWN)))
     return states
+
+
+def _kept(run: RunRecord, state: JobState) -> JobState:
+    """The state that counts, kept where it can be; one that is doubtful is not what was seen."""
+    try:
+        return state if state.is_doubtful else store.save_state(run, state)
+    except LlmbError:  # a full disk, or a run of another's: what was seen holds all the same, and is asked for again
+        return state
 
 
 def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
@@ -75,7 +83,10 @@ def wait(
                 watcher.on_trouble(error)
             trouble = error.message
         else:
-            trouble = ""
+            doubt = next((state.reason for state in states.values() if state.is_doubtful), "")
+            if doubt not in ("", trouble):
+                watcher.on_trouble(LlmbError(doubt.removeprefix(NO_ANSWER)))
+            trouble = doubt
             watcher.on_round(followed, states)
             broken = [run for run in followed if states[run.id].state in RETRIABLE and left[run.id] > 0]
             if not broken and all(state.is_over for state in states.values()):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmb.clusters.base import ClusterType
     from llmb.job import Job
     from llmb.launch import Launch
+    from llmb.logs.samples import Samples
     from llmb.logs.spec import ParseSpec
     from llmb.needs import Needs
     from llmb.runs.record import RunRecord
@@ -52,10 +53,12 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 
 
 @hookspec(firstresult=True)
-def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec | None:
+def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec | Samples | None:
     """How the log of ``run`` is read: the needle of a step's line and the names of its values.
 
-    Called for each run whose results are asked for. Pure. None leaves the answer to llmb's own default.
+    Or what it says, where the plugin reads the log itself: ``run.log``, which may not be there yet.
+
+    Called for each run whose results are asked for. Pure, but for that. None leaves the answer to llmb's own default.
     """
 
 

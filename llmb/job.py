@@ -10,6 +10,8 @@ from llmb.errors import Fault
 from llmb.model import ModelShape
 from llmb.switches import NOTHING, Switches
 
+STRONG = "strong_scaling"  # the key of its place in JobRequest.places
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
@@ -17,7 +19,8 @@ class JobRequest:
 
     ``params`` maps a name of params.PARAMS to the values to sweep. ``add_profile`` adds one profiled job to each
     configuration. ``place`` is where it stands (``jobs.txt:4``) and ``header`` where its workload does, for messages;
-    ``size`` None takes the default. ``faulty`` was read in part: it is checked further, and never becomes a job.
+    ``places`` has where a dtype or a scale stands, by it, and strong scaling. ``size`` None takes the
+    default. ``faulty`` was read in part: it is checked further, and never becomes a job.
     """
 
     workload: str
@@ -34,6 +37,7 @@ class JobRequest:
     switches: Switches = NOTHING
     place: str = ""
     header: str = ""
+    places: Mapping[str | int, str] = field(default_factory=dict)
     faulty: bool = False
 
 

@@ -40,11 +40,11 @@ class StagedFile:
 class Launch:
     """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
 
-    Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``gpu_type`` is the
-    cluster's name of the job's; llmb fills it in. The rest is looked at before a submission: ``packages`` that ``venv``
-    must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU; ``disk_gb`` that it will
-    write; ``cures``, what to do about a secret or an input that is missing, by its name. ``slurm_args`` are those of
-    the command line, kept so that every attempt has them.
+    Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
+    job's, ``gpu_type`` the cluster's name of the job's; llmb fills both in. The rest is looked at before a submission:
+    ``packages`` that ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU;
+    ``disk_gb`` that it will write; ``cures``, what to do about a secret or an input that is missing, by its name.
+    ``slurm_args`` are those of the command line, kept so that every attempt has them.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Launch:
     secrets: tuple[str, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
     files: tuple[StagedFile, ...] = ()
+    workload: str = ""
     gpu_type: str = ""
     packages: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()

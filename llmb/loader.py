@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import hookspecs
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 
 if TYPE_CHECKING:
     import click
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 GROUP = "llmb"
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
+
+
+class PluginError(LlmbError):
+    """A hook of a plugin has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +93,46 @@ class Plugins:
 
     def setup(self, workload: Workload, site: Site) -> Needs | None:
         """What ``workload`` needs at ``site``: its plugin's answer, else llmb's own, else None."""
-        answer: Needs | None = self._ask("llmb_setup", {"workload": workload, "site": site})
+        from llmb.needs import Needs
+
+        answer: Needs | None = self._ask("llmb_setup", (Needs,), {"workload": workload, "site": site})
         return answer
 
     def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
         """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
-        answer: Launch | None = self._ask("llmb_launch", {"workload": workload, "job": job, "site": site})
-        return replace(answer, gpu_type=job.gpu_type) if answer is not None else None
+        from llmb.launch import Launch
+
+        answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
+        return replace(answer, workload=job.workload, gpu_type=job.gpu_type) if answer is not None else None
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
-        answer: ParseSpec | None = self._ask("llmb_parse", {"workload": workload, "run": run})
-        return answer
+        from llmb.logs.samples import Samples
+        from llmb.logs.spec import ParseSpec
 
-    def _ask(self, hook: str, arguments: dict[str, Any]) -> Any:
-        """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing."""
+        answer: ParseSpec | Samples | None = self._ask(
+            "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}
+        )
+        return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
+
+    def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
+        """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing.
+
+        Raises PluginError where it fails or gives none of the ``kinds``; an error for the user passes as it is.
+        """
         source = self.offers[arguments["workload"].key].source
         asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
         caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
         try:
-            return caller(**arguments)
+            answer = caller(**arguments)
+            if answer is not None and not isinstance(answer, kinds):
+                raise TypeError(f"it gives {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
         except LlmbError:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise LlmbError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+        return answer
 
     def _offer(self, source: str) -> Offer | None:
         hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
@@ -215,5 +234,13 @@ def _misspelt(plugin: Any) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
+    """What went wrong, and where in the plugin; of what was written for users each fault with its cure."""
+    if isinstance(error, LlmbError):
+        faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
+        return "; ".join(f"{fault} ({fault.hint})" if fault.hint else str(fault) for fault in faults)
+    import traceback
+
     text = str(error).strip()
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"

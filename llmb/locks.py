@@ -81,6 +81,20 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
     return mine
 
 
+def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
+    """The error that names the lock's file and its holder, and what is to be done about either."""
+    generations = _generations(folder, name)
+    file = generations[-1][1] if generations else folder / f"{name}.lock"
+    if owner is None or not owner.pid:
+        message = f"{folder / name} is in use by another process"
+        return LockHeldError(f"{message} (lock file {file})", hint="wait until it has finished")
+    message = f"{folder / name} is in use by process {owner.pid} on {owner.host} (lock file {file})"
+    if owner.is_here:
+        return LockHeldError(message, hint=f"wait until it has finished; ps -fp {owner.pid} says what it is")
+    gone = f"if it has died, it counts no more after {STALE_AFTER / 60:.0f} minutes, or after: rm {file}"
+    return LockHeldError(message, hint=f"wait until it has finished; {gone}")
+
+
 @contextlib.contextmanager
 def hold(
     folder: Path, name: str, *, wait: float = 0.0, on_wait: Callable[[ProcessId], None] | None = None
@@ -94,8 +108,7 @@ def hold(
     while (mine := _try_acquire(folder, name)) is None:
         owner = holder(folder, name)
         if time.monotonic() >= deadline:
-            who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-            raise LockHeldError(f"{folder / name} is in use by {who}", hint="wait until it has finished")
+            raise _held(folder, name, owner)
         if owner is not None and on_wait is not None and not told:
             told = True
             on_wait(owner)

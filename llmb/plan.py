@@ -13,11 +13,13 @@ from llmb.configure import Place, Wish, configure
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.job import Job, JobRequest
 from llmb.modes import TRACE_VARIABLES
-from llmb.names import find_size, find_workload, find_workload_and_size, no_size
+from llmb.names import find_size, find_workload_and_size, no_size
 from llmb.switches import NOTHING, PROFILE_DETAILS, Switches, merged
 from llmb.typed import KeyFaultError
 from llmb.variables import check_name
 from llmb.workload import Workload
+
+MOST_REPEATS = 10_000  # of one configuration: more is a slip, and would fill the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ def make_plan(
     for request in requests:
         is_sound = not request.faulty
         wrong = [*_env_faults({**request.env, **extra.env}, request.place), *_profile_faults(request, profiled)]
+        if request.repeats > MOST_REPEATS:
+            wrong.append(Fault(place=request.place, message=f"{request.repeats} repeats are more than {MOST_REPEATS}"))
         if wrong:
             faults |= dict.fromkeys(wrong)
             is_sound = False
@@ -83,7 +87,8 @@ def make_plan(
             jobs += [
                 (job if repeat == 1 else replace(job, repeat=repeat), request.place) for repeat in range(1, repeats + 1)
             ]
-            warnings |= dict.fromkeys(f"{request.place}: {text}" if request.place else text for text in unusual)
+            where = request.places.get(wish.scale, request.place)
+            warnings |= dict.fromkeys(f"{where}: {text}" if where else text for text in unusual)
     return Plan(
         jobs=tuple(job for job, _ in jobs),
         places=tuple(place for _, place in jobs),
@@ -94,16 +99,18 @@ def make_plan(
 
 def resolve(request: JobRequest, workloads: Mapping[str, Workload], gpu_type: str) -> tuple[Workload, str]:
     """The workload and the size that a request names, its proxy where it asks for that. Raises UsageError."""
+    sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
+    key, size = find_workload_and_size(request.workload, sizes, on=gpu_type)
     if request.size is None:
-        sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
-        key, size = find_workload_and_size(request.workload, sizes, on=gpu_type)
         if size is None and request.place:
             hint = f"write one of {', '.join(f'{key}_{name}' for name in workloads[key].sizes)}"
             raise UsageError(f"'{request.workload}' names no size", hint=hint)
         size = size or workloads[key].default_size
     else:
-        key = find_workload(request.workload, list(workloads))
-        size = find_size(request.size, workloads[key].sizes) or ""
+        named, size = size, find_size(request.size, workloads[key].sizes) or ""
+        if size and named not in (None, size):
+            message = f"'{request.workload}' names the size {named}, and the size {size} is given beside it"
+            raise UsageError(message, hint="leave one of them out")
     workload = workloads[key]
     if not size:
         raise no_size(key, str(request.size), list(workload.sizes), on=gpu_type)
@@ -145,7 +152,7 @@ def _wishes(
             wish = Wish(
                 workload=workload, size=size, dtype=dtype, scale=scale, params=dict(zip(swept, values, strict=True)),
                 env={**request.env, **traced, **extra.env}, strong_scaling=strong, profile=request.profile,
-                switches=switches,
+                switches=switches, places=request.places,
             )  # fmt: skip
             yield wish, request.repeats
             if request.add_profile:
@@ -162,11 +169,13 @@ def _env_faults(env: Mapping[str, str], place: str) -> Iterator[Fault]:
 
 def _twice(request: JobRequest) -> Iterator[str]:
     """A word on each scale or dtype that is said more than once: its jobs are meant to be repeats, or a slip."""
-    where = f"{request.place}: " if request.place else ""
-    for what, values in (("scale", request.scales), ("dtype", request.dtypes)):
+    said: tuple[tuple[str, tuple[str | int, ...]], ...] = (("scale", request.scales), ("dtype", request.dtypes))
+    for what, values in said:
         if len(set(values)) == len(values):
             continue
         for value, times in Counter(values).items():
+            place = request.places.get(value, request.place)
+            where = f"{place}: " if place else ""
             if times > 1:
                 yield f"{where}{what} {value} stands {times} times, and so do its jobs; repeats is for that"
 
@@ -181,5 +190,5 @@ def _profile_faults(request: JobRequest, profiled: Collection[str]) -> Iterator[
 
 def _faults(error: UsageError, place: str) -> list[Fault]:
     if isinstance(error, InputFaults):
-        return [replace(fault, place=place) for fault in error.faults]
+        return [fault if fault.place else replace(fault, place=place) for fault in error.faults]
     return [Fault(place=place, message=error.message, hint=error.hint)]

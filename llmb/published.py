@@ -13,7 +13,7 @@ from llmb import typed, yamlfile
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.measure import Window, parse_window
 from llmb.model import require_positive
-from llmb.names import suggest
+from llmb.names import nearest, suggest
 from llmb.workload import BatchRule, Workload
 
 
@@ -169,7 +169,9 @@ def check_release(release: str, figures: Iterable[Figure]) -> None:
     """Raise UsageError, with the known ones, when no figure is of ``release``."""
     known = releases(figures)
     if release not in known:
-        hint = f"{suggest(release, known)}  known: {', '.join(known)}" if known else "no plugin brings any"
+        close = nearest(release, known)
+        meant = f"did you mean '{close}'?  " if close is not None else ""
+        hint = f"{meant}known: {', '.join(known)}" if known else "no plugin brings any"
         raise UsageError(f"no figure was published with release '{release}'", hint=hint)
 
 

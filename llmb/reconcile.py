@@ -15,7 +15,7 @@ from llmb.handover import Handed, begin, hand_over_all, keep_id, owned, owner
 from llmb.process import ProcessId, is_at_work
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
+from llmb.state import NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 
 _LOOK = 0.2  # seconds
 CURE = "llmb-run was interrupted; llmb-run jobs reconcile submits it"
@@ -62,7 +62,7 @@ def _look_for(cluster: Cluster, runs: Sequence[RunRecord], sent: list[RunRecord]
     try:
         found = cluster.find(runs)
     except LlmbError as error:
-        states |= {run.id: JobState(state=UNKNOWN, reason=error.message) for run in runs}
+        states |= {run.id: JobState(state=UNKNOWN, reason=f"{NO_ANSWER}{error.message}") for run in runs}
         return
     for run in runs:
         if run.id in found:

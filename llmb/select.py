@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from llmb.config import ClusterConfig
 from llmb.errors import UsageError
 from llmb.job import Job, JobRequest
-from llmb.names import find_workload_and_size
+from llmb.names import find_workload_and_size, squash_workload, suggest
 from llmb.workload import Size, Workload
 
 
@@ -72,11 +72,14 @@ def discover(
 ) -> tuple[list[JobRequest], list[str]]:
     """Everything installed that ``gpu_type`` can run at the selected scales, largest first; and what is left out.
 
-    Raises UsageError when nothing is.
+    Raises UsageError when nothing is, or for filters that contradict each other or name nothing that there is.
     """
+    _check_filters(workloads, selection)
     wanted = [split_name(name, workloads) for name in selection.workloads]
     requests: list[JobRequest] = []
-    left_out: list[str] = []
+    offered = {squash_workload(key) for key in workloads}
+    strange = [name for name in config.workloads.installed or () if squash_workload(name) not in offered]
+    left_out = [f"no plugin offers {name}, which cluster_config.yaml has as installed: left out" for name in strange]
     for key, workload in workloads.items():
         if not config.workloads.has(key):
             left_out += [f"{key} is not installed: left out"] if any(name[0] == key for name in wanted) else []
@@ -87,11 +90,39 @@ def discover(
             if not _discovered(size, config.rows_for(gpu_type)) and (key, name) not in wanted:
                 continue
             requests += _requests(key, name, size, config.rows_for(gpu_type), selection, left_out)
+    left_out += _unmet(requests, selection, wanted, left_out, gpu_type)
     if not requests:
         kind = " with strong scaling" if selection.strong_scaling else ""
-        reasons = "; ".join(left_out) or f"no installed workload{kind} matches on {gpu_type}"
+        reasons = "; ".join(dict.fromkeys(left_out)) or f"no installed workload{kind} matches on {gpu_type}"
         raise UsageError(f"nothing to run: {reasons}", hint="llmb-run list shows what there is")
     return sorted(requests, key=lambda request: -request.scales[0]), left_out
+
+
+def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> None:
+    """Raise UsageError for two ways to name the scales, and for a dtype that no workload has."""
+    if selection.scales and (selection.min_scale or selection.max_scale is not None):
+        other = "--min-scale" if selection.min_scale else "--max-scale"
+        raise UsageError(f"--scale names the GPU counts one by one, and {other} others", hint="leave one of them out")
+    sizes = [size for workload in workloads.values() for size in workload.sizes.values()]
+    known = list(dict.fromkeys(dtype for size in sizes for row in size.rows for dtype in row.dtype))
+    for dtype in selection.dtypes:
+        if dtype not in known:
+            raise UsageError(f"no workload has a dtype '{dtype}'", hint=suggest(dtype, known))
+
+
+def _unmet(
+    requests: Sequence[JobRequest], selection: Selection, wanted: Sequence[tuple[str, str | None]],
+    left_out: Sequence[str], gpu_type: str,
+) -> list[str]:  # fmt: skip
+    """A word on each workload and dtype that was asked for and of which nothing is among the ``requests``."""
+    unmet = []
+    for key, size in wanted:
+        label = key if size is None else f"{key} {size}"
+        said = any(text.startswith(f"{label} ") for text in left_out)
+        if not said and not any(item.workload == key and size in (None, item.size) for item in requests):
+            unmet.append(f"nothing of {label} matches on {gpu_type}: left out")
+    taken = {dtype for item in requests for dtype in item.dtypes}
+    return unmet + [f"nothing on {gpu_type} has dtype {dtype}" for dtype in selection.dtypes if dtype not in taken]
 
 
 def _discovered(size: Size, gpu: str) -> bool:

@@ -141,9 +141,11 @@ def submit(
 
 def _launch(item: Prepared, config: ClusterConfig) -> Launch:
     if item.launch is None:
+        how = " in a container" if item.job.image is not None else ""
+        cure = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
         raise LlmbError(
-            f"{item.job.experiment_name}: no plugin says how it is launched on cluster type {config.cluster_type}",
-            hint="--dry-run shows its numbers",
+            f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
+            hint=f"{cure}--dry-run shows its numbers",
         )
     return item.launch
 

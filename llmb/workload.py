@@ -15,6 +15,14 @@ from llmb import typed, yamlfile
 from llmb.model import ModelShape, require_positive
 
 ANY_GPU = "any"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def _check_word(name: str, *path: str) -> None:
+    """Raise KeyFaultError at ``path`` for a name that cannot stand in a folder's name and a job's."""
+    if not _WORD.fullmatch(name):
+        hint = "it becomes part of folders' and jobs' names"
+        raise typed.KeyFaultError(f"'{name}' must be of letters, digits and - _ .", *path, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,8 @@ class Row:
     def __post_init__(self) -> None:
         if not self.gpu or not self.dtype:
             raise ValueError("a row is for at least one gpu and one dtype")
+        for dtype in self.dtype:
+            _check_word(dtype, "dtype")
         require_positive(self)
         for dtype in self.userbuffers:
             if dtype not in self.dtype:
@@ -176,6 +186,9 @@ class Size:
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
+        if not self.rows:
+            hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
+            raise typed.KeyFaultError("there is no row", "rows", hint=hint)
         cases = Counter(
             (gpu, dtype, count, row.strong_scaling)
             for row in self.rows
@@ -217,6 +230,10 @@ class Workload:
     published: Path | None = None
 
     def __post_init__(self) -> None:
+        require_positive(self)
+        _check_word(self.key, "key")
+        for name in self.sizes:
+            _check_word(name, "sizes", name)
         if self.default_size not in self.sizes:
             raise ValueError(f"default_size '{self.default_size}' is not one of {', '.join(self.sizes)}")
         for name, size in self.sizes.items():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb import files
+from llmb.errors import Fault, InputFaults
 
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where libyaml is there
 
@@ -51,12 +53,7 @@ class Document:
 
 def load(path: Path, *, name: str | None = None, strict: bool = True) -> Document:
     """The document in the file ``path``; ``name`` is what faults call it. Raises UsageError or InputFaults."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{name or path} cannot be read: {reason}") from error
-    return parse(text, name=name or str(path), strict=strict)
+    return parse(files.read_text(path, name=name), name=name or str(path), strict=strict)
 
 
 def parse(text: str, *, name: str, strict: bool = True) -> Document:
@@ -68,13 +65,21 @@ def parse(text: str, *, name: str, strict: bool = True) -> Document:
     try:
         return _parse(text, name, strict)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputFaults([Fault(place=f"{name}:{line}", message=f"not valid YAML: {error.problem}")]) from error
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else 1
+        hint = "indent with blanks, not with tabs" if mark and _is_tabbed(text, mark.line) else None
+        fault = Fault(place=f"{name}:{line}", message=f"not valid YAML: {error.problem}", hint=hint)
+        raise InputFaults([fault]) from error
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise InputFaults([Fault(place=name, message=f"not valid YAML: {reason}")]) from error
     except RecursionError as error:
         raise InputFaults([Fault(place=name, message="it is nested too deep")]) from error
+
+
+def _is_tabbed(text: str, index: int) -> bool:
+    lines = text.splitlines()
+    return index < len(lines) and re.match(r" *\t", lines[index]) is not None
 
 
 def _parse(text: str, name: str, strict: bool) -> Document:

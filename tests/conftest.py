@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -86,13 +86,15 @@ def cluster(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def llmb_run(tmp_path: Path) -> Command:
-    """Runs the real llmb-run without a terminal, in ``cwd``; keywords are further variables."""
+    """Runs the real llmb-run without a terminal, in ``cwd``, ``stdin`` from a file; keywords are further variables."""
     program = shutil.which("llmb-run", path=str(Path(sys.executable).parent))
     assert program is not None, "llmb-run is not installed beside this Python"
 
-    def run(*arguments: object, cwd: Path = tmp_path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=subprocess.DEVNULL,
+            [program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=stdin,
             capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from llmb import files
 from llmb.errors import Fault, UsageError
 from llmb.job import JobList, JobRequest
 
@@ -19,12 +20,7 @@ _TASK_HINT = "a task is (dtype or [dtypes], [scales], repeats) or (..., repeats,
 
 def read(path: Path) -> JobList:
     """The requests of the file, one for each task line, and its faults. Raises UsageError when it cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{path} cannot be read: {reason}") from error
-    return parse(text, name=str(path))
+    return parse(files.read_text(path), name=str(path))
 
 
 def parse(text: str, *, name: str) -> JobList:
@@ -108,6 +104,8 @@ def _parts(line: str) -> tuple[Any, ...]:
             f"{line} is more than words in quotes, whole numbers, True and False with commas between"
         ) from error
     except (SyntaxError, MemoryError, RecursionError) as error:
+        if zero := re.search(r"(?<![\w.'\"])0+([1-9]\d*)", line):
+            raise ValueError(f"{line}: {zero[0]} has a leading zero, write {zero[1]}") from error
         raise ValueError(f"{line} is not a Python tuple: a bracket, comma or quote is missing or too many") from error
     if not isinstance(task, tuple) or len(task) not in (3, 4):
         raise ValueError(f"{line} does not have 3 or 4 parts")

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from llmb import typed, yamlfile
 from llmb.errors import Fault, UsageError
-from llmb.job import JobList, JobRequest
+from llmb.job import STRONG, JobList, JobRequest
 from llmb.joblist.keys import Count, SwitchKeys, params_of, switches_of
 from llmb.names import suggest
 from llmb.params import PARAMS
-from llmb.variables import check_name, check_values
+from llmb.variables import Environment
 from llmb.yamlfile import Again, Document, KeyPath
 
 
@@ -22,15 +23,29 @@ def _known_param(name: str) -> None:
         raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
 
 
-Params = dict[Annotated[str, _known_param], tuple[Count, ...]]
-Env = Annotated[dict[Annotated[str, check_name], str], check_values]
+def _some(values: tuple[object, ...]) -> None:
+    if not values:
+        raise ValueError("names none; leave it out, or name some")
+
+
+Counts = Annotated[tuple[Count, ...], _some]
+Params = dict[Annotated[str, _known_param], Counts]
+
+
+_BELOW = "write it below 'overrides', or below 'defaults' of the section"
+_BESIDE = "write it in the section or the task itself"
+_LEVELS = {
+    **dict.fromkeys(("env", "params"), _BELOW),
+    **dict.fromkeys(("dtypes", "scales", "repeats", "profile", "add_profile", "proxy", STRONG), _BESIDE),
+    **dict.fromkeys(("defaults", "tasks"), "write it in the section itself"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides(SwitchKeys):
     """What a section's ``defaults`` and a task's ``overrides`` may say."""
 
-    env: Env = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     params: Params = field(default_factory=dict)
 
 
@@ -38,8 +53,8 @@ class Overrides(SwitchKeys):
 class TaskEntry(SwitchKeys):
     """A task; what is None comes from its section."""
 
-    dtypes: tuple[str, ...] | None = None
-    scales: tuple[Count, ...] | None = None
+    dtypes: Annotated[tuple[str, ...], _some] | None = None
+    scales: Counts | None = None
     repeats: Count | None = None
     add_profile: bool | None = None
     profile: bool | None = None
@@ -54,6 +69,9 @@ class Section(TaskEntry):
 
     defaults: Overrides = field(default_factory=Overrides)
     tasks: Any = None  # read one by one
+
+
+Entry = TypeVar("Entry", bound=TaskEntry)
 
 
 def read(path: Path) -> JobList:
@@ -77,21 +95,36 @@ def requests_of(document: Document) -> JobList:
 
 def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRequest], list[Fault]]:
     """A request for each task, for a faulty one too, so that all its faults are found."""
-    section, faults = typed.read_in_part(Section, document, path)
+    if not isinstance(document.data[path[0]], dict):
+        hint = "below it, further in: scales: [16]   and: dtypes: [fp8, bf16]"
+        return [], [Fault(place=document.place(path), message=f"{header} says nothing of its jobs", hint=hint)]
+    section, faults = _read(Section, document, path)
     if section is None:
         return [], faults
     common = bool(faults) or isinstance(path[0], Again)
     requests = []
     for at in _task_paths(document, path):
-        task, wrong = typed.read_in_part(TaskEntry, document, at) if at != path else (TaskEntry(), [])
+        task, wrong = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
         if task is not None:
             request = _request(header, section, task, document.place(at))
             wrong += [] if common or wrong else _contradictions(request)
-            requests.append(replace(request, header=document.place(path), faulty=common or bool(wrong)))
+            places = _places(document, (path, section), (at, task))
+            request = replace(request, header=document.place(path), places=places)
+            requests.append(replace(request, faulty=common or bool(wrong)))
         faults += wrong
     if not requests and not faults:
         faults.append(Fault(place=document.place((*path, "tasks")), message=f"{header} has no tasks"))
     return requests, faults
+
+
+def _read(cls: type[Entry], document: Document, path: KeyPath) -> tuple[Entry | None, list[Fault]]:
+    """As ``typed.read_in_part``; the cure for a key that stands at the wrong level is the right one."""
+    entry, faults = typed.read_in_part(cls, document, path)
+    keys = (re.search(r"'(\w+)' is not a key here$", fault.message) for fault in faults)
+    return entry, [
+        replace(fault, hint=_LEVELS[key[1]]) if key is not None and key[1] in _LEVELS else fault
+        for fault, key in zip(faults, keys, strict=True)
+    ]
 
 
 def _task_paths(document: Document, path: KeyPath) -> list[KeyPath]:
@@ -102,6 +135,18 @@ def _task_paths(document: Document, path: KeyPath) -> list[KeyPath]:
     if not isinstance(tasks, list):
         return [(*path, "tasks")]
     return [(*path, "tasks", index) for index in range(len(tasks))]
+
+
+def _places(document: Document, *said: tuple[KeyPath, TaskEntry]) -> dict[str | int, str]:
+    """Where each dtype and scale stands, and strong scaling: in the last of ``said`` that names it."""
+    places: dict[str | int, str] = {}
+    for path, entry in said:
+        named: dict[str, tuple[str | int, ...]] = {"dtypes": entry.dtypes or (), "scales": entry.scales or ()}
+        for name, values in named.items():
+            places |= {value: document.place((*path, name, index)) for index, value in enumerate(values)}
+        if entry.strong_scaling is not None:
+            places[STRONG] = document.place((*path, STRONG))
+    return places
 
 
 def _contradictions(request: JobRequest) -> list[Fault]:

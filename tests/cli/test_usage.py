@@ -109,6 +109,29 @@ def test_list_warns_of_an_install_directory_that_is_not_there(llmb_run: Command)
     assert done.stderr == "warning: LLMB_INSTALL: /nope has no cluster_config.yaml\n"
 
 
+def test_list_of_one_size(llmb_here: Command) -> None:
+    rows = json.loads(llmb_here("list", "-w", "nemotron4-340B", "--format", "json").stdout)
+    assert {row["size"] for row in rows} == {"340b"}
+    assert {tuple(row["gpu"]): row["memory_gb"] for row in rows}["gb200",] == 180
+
+
+def test_list_takes_an_install_directory_that_is_there(llmb_here: Command, cluster: Cluster, tmp_path: Path) -> None:
+    assert llmb_here("list", "--install", cluster()).returncode == 0
+    done = llmb_here("list", "--install", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: --install: {tmp_path} has no cluster_config.yaml" in done.stderr
+
+
+def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cluster: Cluster) -> None:
+    done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
+    assert done.returncode == 2
+    assert "pretrain_llama3.1 405b on h100 has no scale 128" in done.stderr
+    cure = "nothing was submitted; --workloads and --dtype name what to take, --keep-going takes what is right"
+    assert f"hint: {cure}\n" in done.stderr
+    done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
+    assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)
+
+
 def test_published_figures_are_as_printed(llmb_run: Command) -> None:
     figures = json.loads(llmb_run("list", "--published", "--format", "json").stdout)
     assert figures

@@ -118,6 +118,7 @@ def test_comments_blank_lines_windows_line_ends_and_a_byte_order_mark(tmp_path: 
         ("[('fp8', [16], 1)]", "is neither a header (it ends with a colon) nor a task"),
         ("nemotron4 15b:", "is neither a header (it ends with a colon) nor a task"),
         ("('fp8', [16], 1", "is not a Python tuple"),
+        ("('fp8', [0128], 1)", "0128 has a leading zero, write 128"),
         ("('fp8', [16], n)", "is more than words in quotes"),
         ("({[]}, [16], 1)", "is more than words in quotes"),
         ("(__import__('os').getcwd(), [16], 1)", "is more than words in quotes"),
@@ -185,8 +186,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="it is not UTF-8 text"):
+    path.write_bytes(b"nemotron4_15b:\n('bf16', 16, 1) # \xff\n")
+    with pytest.raises(UsageError, match=r"it is not UTF-8 text \(line 2\)"):
         read_job_list(path)
 
 

@@ -70,14 +70,17 @@ def test_the_documented_example() -> None:
     listed = read(EXAMPLE)
     assert listed.faults == ()
     first, second = listed.requests
+    common: dict[str | int, str] = dict.fromkeys(("fp8", "bf16"), "jobs.yaml:3")
+    common |= dict.fromkeys((512, 1024), "jobs.yaml:4")
     assert first == JobRequest(
         workload="pretrain_llama3.1_405b", dtypes=("fp8",), scales=(512,), repeats=1, profile=True,
         env={"NCCL_IB_QPS_PER_CONNECTION": "1", "NCCL_DEBUG": "WARN"}, params={"tp": (8, 4)},
-        place="jobs.yaml:8", header="jobs.yaml:1",
+        place="jobs.yaml:8", header="jobs.yaml:1", places={**common, "fp8": "jobs.yaml:8", 512: "jobs.yaml:9"},
     )  # fmt: skip
     assert second == JobRequest(
         workload="pretrain_llama3.1_405b", dtypes=("fp8", "bf16"), scales=(512, 1024), repeats=3,
         env={"NCCL_IB_QPS_PER_CONNECTION": "1"}, place="jobs.yaml:16", header="jobs.yaml:1",
+        places=common,
     )  # fmt: skip
 
 
@@ -197,7 +200,10 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
         ("repeats: 1.5", "w_s.repeats: must be a whole number, not 1.5", None),
         ("repeats: true", "w_s.repeats: must be a whole number, not True", None),
         ("scales: [16, sixteen]", "w_s.scales.1: must be a whole number, not 'sixteen'", None),
-        ("scales: 0", "w_s.scales.0: must be 1 or more, not 0", None),
+        ("scales: 0", "w_s.scales: must be 1 or more, not 0", None),
+        ("scales: []", "w_s.scales: names none; leave it out, or name some", None),
+        ("dtypes: []", "w_s.dtypes: names none; leave it out, or name some", None),
+        ("overrides: {params: {tp: []}}", "w_s.overrides.params.tp: names none; leave it out, or name some", None),
         ("add_profile: 2", "w_s.add_profile: must be true or false, not 2", None),
         ("dtypes: [yes]", "w_s.dtypes.0: must be text, not True", "put it in quotes"),
         ("overrides: {env: {A: on}}", "w_s.overrides.env.A: must be text, not True", "put it in quotes"),
@@ -206,12 +212,14 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
         ("overrides: {env: A=1}", "w_s.overrides.env: must be a mapping of names to values", None),
         ("overrides: {param: {tp: 1}}", "w_s.overrides.param: 'param' is not a key here", "did you mean 'params'?"),
         ("overrides: {params: {tpp: 1}}", "'tpp' is not a parameter; did you mean 'tp'?", None),
-        ("overrides: {params: {tp: 0}}", "w_s.overrides.params.tp.0: must be 1 or more, not 0", None),
+        ("overrides: {params: {tp: 0}}", "w_s.overrides.params.tp: must be 1 or more, not 0", None),
         ("overrides: {params: {tp: [2, x]}}", "w_s.overrides.params.tp.1: must be a whole number, not 'x'", None),
-        ("defaults: {scales: [16]}", "w_s.defaults.scales: 'scales' is not a key here", None),
+        ("defaults: {scales: [16]}", "w_s.defaults.scales: 'scales' is not a key here", "in the section or the task"),
+        ("env: {A: 1}", "w_s.env: 'env' is not a key here", "below 'overrides', or below 'defaults'"),
+        ("scales: 16, 32", "w_s.scales: must be a whole number, not '16, 32'", "write [16, 32]"),
         ("tasks: all", "w_s.tasks: must be a mapping with the keys max_steps, gbs", None),
         ("tasks: [all]", "w_s.tasks.0: must be a mapping with the keys max_steps, gbs", None),
-        ("tasks: [{tasks: []}]", "w_s.tasks.0.tasks: 'tasks' is not a key here", None),
+        ("tasks: [{tasks: []}]", "w_s.tasks.0.tasks: 'tasks' is not a key here", "in the section itself"),
         ("tasks: []", "w_s has no tasks", None),
         ("profile: true\n  add_profile: true", "profile and add_profile are both set", "add_profile adds one"),
     ],
@@ -232,9 +240,9 @@ def test_a_section_without_scales() -> None:
 
 @pytest.mark.parametrize("value", ["", "null", "[16]", "16"])
 def test_a_section_that_is_no_mapping(value: str) -> None:
-    ((place, message, _),) = faults_of(f"w_s: {value}\n")
-    assert place == "jobs.yaml:1"
-    assert message.startswith("w_s: must be a mapping with the keys")
+    ((place, message, hint),) = faults_of(f"w_s: {value}\n")
+    assert (place, message) == ("jobs.yaml:1", "w_s says nothing of its jobs")
+    assert hint == "below it, further in: scales: [16]   and: dtypes: [fp8, bf16]"
 
 
 def test_the_same_section_twice() -> None:
@@ -266,6 +274,41 @@ def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> No
         ("jobs.yaml:9", "pretrain_nemotron4 has no size '51b' on h100"),
     ]
     assert plan.jobs == ()
+
+
+def test_what_a_section_says_wrong_is_told_once_where_it_stands(workloads: dict[str, Workload]) -> None:
+    listed = read(
+        """
+        pretrain_nemotron4_15b:
+          dtypes:
+            - fp8
+            - fp9
+          scales: [16, 24, 4096]
+          tasks:
+            - {}
+            - {repeats: 2}
+            - repeats: 3
+              scales: 48
+            - {dtypes: bf16}
+        """
+    )
+    plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert sorted(map(str, plan.faults)) == [
+        "jobs.yaml:10: pretrain_nemotron4 15b on h100 has no scale 48",
+        "jobs.yaml:4: pretrain_nemotron4 15b on h100 has no dtype 'fp9'",
+        "jobs.yaml:5: pretrain_nemotron4 15b on h100 has no scale 24",
+    ]
+    assert [text.split(": ")[:2] for text in plan.warnings] == [
+        ["jobs.yaml:5", "pretrain_nemotron4 15b on h100 has no scale 4096"]
+    ]
+
+
+def test_strong_scaling_of_a_section_is_refused_once(workloads: dict[str, Workload]) -> None:
+    text = "nemotron4_340b:\n  scales: [256]\n  strong_scaling: true\n  tasks:\n  - {}\n  - dtypes: bf16\n"
+    plan = make_plan(read(text).requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert [str(fault) for fault in plan.faults] == [
+        "jobs.yaml:3: pretrain_nemotron4 340b has no strong scaling on h100"
+    ]
 
 
 def test_every_wrong_variable_has_its_line() -> None:

@@ -11,6 +11,7 @@ import pluggy
 from llmb import hookspecs
 from llmb.published import read_published
 from llmb.recompute import disagreements
+from llmb.scaffold import scaffold
 from llmb.workload import Workload, read_workload
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"
@@ -22,6 +23,11 @@ def test_it_is_one_pyproject_one_module_and_one_table() -> None:
     assert files == {"README.md", "pyproject.toml", "llmb_example/__init__.py", "llmb_example/workload.yaml"}
     written = [FOLDER / name for name in files - {"README.md"}]
     assert sum(len(path.read_text("utf-8").splitlines()) for path in written) <= 40
+
+
+def test_it_is_what_plugins_new_writes() -> None:
+    for name, text in scaffold("example").items():
+        assert (FOLDER / name).read_text("utf-8").replace("# SPDX-License-Identifier: Apache-2.0\n", "") == text
 
 
 def test_its_entry_point_names_the_module() -> None:

@@ -10,6 +10,7 @@ import pytest
 import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
+from llmb.gpus import known_types
 from llmb.model import MambaShape
 from llmb.workload import NemoRecipe, Workload
 
@@ -222,8 +223,9 @@ def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
                 overlap = {"fp8": fp8, "bf16": bf16}.get(dtype)
                 assert row.userbuffers.get(dtype) == (overlap and f"userbuffers_{overlap}")
                 assert row.cuda_graphs == (workload is NEMOTRON4 and gpu in ("b200", "gb200"))
-                memory = 180 if (name, gpu) == ("340b", "b200") else None if name == "tiny" else 80
+                memory = None if name == "tiny" else 180 if gpu in ("b200", "gb200") else 80
                 assert row.memory_gb == memory
+                assert memory is None or memory <= (known_types()[gpu].memory_gb or 0)
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)

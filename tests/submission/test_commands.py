@@ -336,4 +336,4 @@ def test_reconcile_ends_1_when_the_cluster_does_not_say(
     scheduler.behave(Behaviour(down=True))
     done = llmb("jobs", "reconcile")
     assert done.returncode == 1
-    assert done.stderr == f"  {run.id}  {run.name}  UNKNOWN: the scheduler does not answer\n"
+    assert done.stderr == f"  {run.id}  {run.name}  UNKNOWN: no answer: the scheduler does not answer\n"

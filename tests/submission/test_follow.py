@@ -11,7 +11,8 @@ import pytest
 
 from llmb.clusters.base import Pace
 from llmb.errors import LlmbError
-from llmb.follow import Watcher, look, wait
+from llmb.follow import Watcher, look, poll, wait
+from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.testing.cluster import FakeCluster
@@ -96,3 +97,41 @@ def test_trouble_is_said_once_and_waiting_goes_on(
     assert {state.state for state in states.values()} == {COMPLETED}
     assert [error.message for error in troubles] == ["the scheduler does not answer"] * 2
     assert len(told) == 3
+
+
+def test_an_old_state_that_a_silent_cluster_leaves_is_said_as_trouble(
+    submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one part of it knows some of the runs, and the part that knows the others does not answer."""
+    ask, rounds = FakeCluster.poll, 0
+
+    def half(self: FakeCluster, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        nonlocal rounds
+        rounds += 1
+        silent = JobState(state=PENDING, reason="no answer: squeue did not answer within 6 s")
+        return dict.fromkeys((run.id for run in runs), silent) if rounds < 4 else ask(self, runs)
+
+    monkeypatch.setattr(FakeCluster, "poll", half)
+    troubles: list[LlmbError] = []
+    runs = submitted(2)
+    poll(fake, runs)
+    assert not any((run.place / "state.json").exists() for run in runs)
+    _, states = wait(fake, runs, Watcher(on_trouble=troubles.append))
+    assert {state.state for state in states.values()} == {COMPLETED}
+    assert [error.message for error in troubles] == ["squeue did not answer within 6 s"]
+
+
+def test_what_cannot_be_kept_is_told_all_the_same(
+    submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or the folder of another user's run."""
+    runs = submitted(2)
+
+    def full(run: RunRecord, state: JobState) -> JobState:
+        raise LlmbError(f"{run.place}/state.json cannot be written: No space left on device")
+
+    monkeypatch.setattr(store, "save_state", full)
+    troubles: list[LlmbError] = []
+    _, states = wait(fake, runs, Watcher(on_trouble=troubles.append))
+    assert {state.state for state in states.values()} == {COMPLETED}
+    assert troubles == []

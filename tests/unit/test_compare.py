@@ -84,6 +84,10 @@ def test_what_the_logs_say_differently_is_named() -> None:
     ours, theirs = LogFacts(nccl_version="2.26.3", networks=("IB",)), LogFacts(nccl_version="2.21.5", networks=("IB",))
     row = only([replace(result("a"), log=ours)], [replace(result("b"), log=theirs)])
     assert row.differences == ("NCCL 2.26.3, not 2.21.5",)
+    here = LogFacts(drivers=("570.86.15",), gpu_models=("H100",), max_sm_clock_mhz=1755.0, power_limit_w=700.0)
+    there = replace(here, drivers=("560.35.03", "570.86.15"), max_sm_clock_mhz=1980.0)
+    row = only([replace(result("a"), log=here)], [replace(result("b"), log=there)])
+    assert row.differences == ("driver 570.86.15, not 560.35.03, 570.86.15", "SM clock in MHz 1755, not 1980")
     assert only([replace(result("a"), log=ours)], [replace(result("b"), log=LogFacts())]).differences == ()
 
 
@@ -113,8 +117,8 @@ def test_what_does_not_count_is_not_taken_on_either_side() -> None:
     ]  # fmt: skip
     rows = with_measured(bad, [result("b")], "B")
     assert [(row.verdict, row.status, row.verdict_reason) for row in rows] == [
-        (INVALID, SUCCESS, "the loss is not a number"), (INVALID, SUCCESS, "profiled"), (None, FAILED, "broken"),
-        (None, RUNNING, "at step 3 of 50"),
+        (INVALID, SUCCESS, "the loss is not a number"), (INVALID, SUCCESS, "profiled: a profiler costs time"),
+        (None, FAILED, "broken"), (None, RUNNING, "at step 3 of 50"),
     ]  # fmt: skip
     assert [is_bad(row) for row in rows] == [True, True, True, False]
     assert summary(rows) == {"Failed": 1, "INVALID": 2, "Running": 1}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.configure import Place, Wish, configure
-from llmb.errors import UsageError
+from llmb.errors import InputFaults, UsageError
 from llmb.job import Job
 from llmb.model import ModelShape
 from llmb.workload import BatchRule, Row, Scales, Size, Workload
@@ -52,8 +52,22 @@ def job(*rows: Row, **changes: Any) -> Job:
 def refusal(*rows: Row, **changes: Any) -> str:
     with pytest.raises(UsageError) as raised:
         settle(*rows, **changes)
-    assert raised.value.hint
-    return f"{raised.value.message} | {raised.value.hint}"
+    error = raised.value
+    (hint,) = [fault.hint for fault in error.faults] if isinstance(error, InputFaults) else [error.hint]
+    assert hint
+    return f"{error.message} | {hint}"
+
+
+def test_a_wrong_dtype_does_not_hide_a_wrong_scale() -> None:
+    own = workload(row(scales=Scales((16,))), row(scales=Scales((32,)), dtype=("fp8",)))
+    wish = Wish(workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"})
+    with pytest.raises(InputFaults) as raised:
+        configure(wish, H100)
+    assert [str(fault) for fault in raised.value.faults] == [
+        "f:1: pretrain_w s on h100 has no dtype 'fp9'",
+        "f:2: pretrain_w s on h100 has no scale 8",
+    ]
+    assert "tested are 16, 32;" in str(raised.value.faults[1].hint)
 
 
 def test_data_parallel_and_accumulation_follow_from_the_row() -> None:

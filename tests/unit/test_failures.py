@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.failures import Cause, Signature, find, find_cause, group_failures, kind_of_end, root_cause, table
+from llmb.failures import Cause, Signature, find_cause, group_failures, kind_of_end, root_cause, table
 from llmb.state import JobState
 
+TRACE = (
+    "node1:101:203 [7] NCCL INFO AllReduce: opCount 2 sendbuff 0x7f00 recvbuff 0x7f00 count 1 datatype 1 op 0 root 0 "
+    "comm 0x5500 [nranks=128] stream 0x5600"
+)
 STEP = "Training epoch 0, iteration 3/49 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39\n"
 CONSEQUENCES = """\
 srun: error: node1: task 3: Exited with exit code 1
@@ -106,7 +110,7 @@ def test_each_text_of_a_row_is_enough_and_beside_is_needed(tmp_path: Path, row: 
         for beside in row.beside or ("",):
             assert kind_of(tmp_path, f"{STEP}error: {text} x {beside} \n") == row.kind
         if row.beside:
-            assert kind_of(tmp_path, f"{STEP}error: {text} x \n{row.beside[0]}\n") is None
+            assert not row.fits(f"error: {text} x".encode())
 
 
 @pytest.mark.parametrize("text", ["", STEP, CONSEQUENCES, NOISE, "\n".join([NOISE, STEP, CONSEQUENCES])])
@@ -117,8 +121,8 @@ def test_consequences_and_noise_are_no_cause(tmp_path: Path, text: str) -> None:
 def test_the_earliest_cause_counts(tmp_path: Path) -> None:
     kinds = [kind for kind in LOGS if kind != "Python"]
     for kind, other in zip(kinds, kinds[1:] + kinds[:1], strict=True):
-        assert kind_of(tmp_path, f"{LOGS[kind]}\n{STEP}{LOGS[other]}\n") == kind
-        assert kind_of(tmp_path, f"{LOGS[other]}\n{STEP}{LOGS[kind]}\n") == other
+        assert kind_of(tmp_path, f"{LOGS[kind]}\n{NOISE}{LOGS[other]}\n") == kind
+        assert kind_of(tmp_path, f"{LOGS[other]}\n{NOISE}{LOGS[kind]}\n") == other
 
 
 def test_in_one_line_the_order_of_the_table_decides(tmp_path: Path) -> None:
@@ -162,14 +166,62 @@ def test_the_launchers_own_traceback_is_a_consequence(tmp_path: Path) -> None:
     assert kind_of(tmp_path, LOGS["disk"] + "\n" + launcher) == "disk"
 
 
+@pytest.mark.parametrize("before", ["preempted", "GPU out of memory", "Python", "NCCL hang"])
+def test_the_cause_is_that_of_the_last_attempt(tmp_path: Path, before: str) -> None:
+    first = STEP.replace("3/49", "0/49") + STEP + LOGS[before] + "\n"
+    again = STEP.replace("3/49", "0/49") + STEP
+    assert kind_of(tmp_path, first) == before
+    assert kind_of(tmp_path, first + again) is None
+    assert kind_of(tmp_path, first + again + LOGS["disk"] + "\n") == "disk"
+    assert kind_of(tmp_path, first + LOGS["numeric"].replace("3/49", "0/49") + "\n") == "numeric"
+    assert kind_of(tmp_path, first + LOGS["disk"] + "\n") == (before if before != "Python" else "disk")
+
+
 def test_a_python_error_yields_to_a_specific_cause(tmp_path: Path) -> None:
     text = TRACEBACK.format("ImportError: optional thing") + STEP * 100 + LOGS["GPU out of memory"]
     assert kind_of(tmp_path, text) == "GPU out of memory"
 
 
+@pytest.mark.parametrize(
+    "before", ["[NeMo W 2025-04-11 14:46:18 nemo_logging:405] ", "WARNING: ", "x.py:3: UserWarning: "]
+)
+def test_a_module_that_is_gone_on_without_is_no_cause(tmp_path: Path, before: str) -> None:
+    warned = f"{before}ModuleNotFoundError: No module named 'apex'\n{STEP}"
+    assert cause_of(tmp_path, warned) is None
+    assert kind_of(tmp_path, warned + LOGS["NCCL hang"]) == "NCCL hang"
+    assert kind_of(tmp_path, warned + LOGS["Python"]) == "Python"
+    assert kind_of(tmp_path, TRACEBACK.format("DeprecationWarning: x is an error here")) == "Python"
+
+
 def test_a_python_error_is_the_cause_of_the_hang_that_follows(tmp_path: Path) -> None:
     text = TRACEBACK.format("ValueError: bad") + STEP * 100 + LOGS["NCCL hang"]
     assert cause_of(tmp_path, text) == Cause(kind="Python", line="ValueError: bad", rank=3)
+
+
+ABORTED = """\
+srun: error: node1: task 3: Exited with exit code 1
+srun: Terminating StepId=389757.0
+slurmstepd: error: *** STEP 389757.0 ON node1 CANCELLED AT 2025-04-11T14:48:45 ***
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank7]: ", "7: ", "[default7]:[rank7]: "])
+def test_a_python_error_is_the_cause_of_what_others_say_at_once(tmp_path: Path, prefix: str) -> None:
+    """Nothing stands between in a log: the others wait for ten minutes, and then all speak."""
+    lines = ["Traceback (most recent call last):", "  File 'x'", "KeyError: 'x'"]
+    others = [f"[rank{rank}]: {line}\n" for rank in range(3) for line in (LOGS["NCCL hang"], "ncclRemoteError: failed")]
+    text = "".join(f"{prefix}{line}\n" for line in lines) + "".join(others) + ABORTED
+    assert kind_of(tmp_path, text) == "Python"
+    assert kind_of(tmp_path, text.replace(LOGS["NCCL hang"], "")) == "Python"
+
+
+def test_a_step_that_a_failed_rank_ended_was_not_cancelled(tmp_path: Path) -> None:
+    assert kind_of(tmp_path, STEP + ABORTED) is None
+    assert kind_of(tmp_path, TRACEBACK.format("KeyError: 'x'") + ABORTED) == "Python"
+    by_hand = "".join(line for line in ABORTED.splitlines(keepends=True) if "Terminating" not in line)
+    assert kind_of(tmp_path, STEP + by_hand) == "cancelled"
+    assert kind_of(tmp_path, STEP + ABORTED + LOGS["cancelled"]) == "cancelled"
 
 
 def test_an_exceptions_further_lines_belong_to_it(tmp_path: Path) -> None:
@@ -226,13 +278,11 @@ def test_one_cause_of_many_runs_is_told_once() -> None:
     assert group_failures([]) == []
 
 
-def test_both_ends_of_a_large_log_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_HEAD", 1 << 12)
-    monkeypatch.setattr(find, "_TAIL", 1 << 12)
-    middle = STEP * 1000
-    assert kind_of(tmp_path, LOGS["image"] + "\n" + middle) == "image"
-    assert kind_of(tmp_path, middle + LOGS["disk"]) == "disk"
-    assert kind_of(tmp_path, middle + LOGS["disk"] + "\n" + middle) is None
+@pytest.mark.parametrize("trace", [f"{TRACE}\n", f"{TRACE}\n" * 49 + STEP], ids=["trace alone", "with steps"])
+def test_a_cause_in_the_midst_of_a_large_trace(tmp_path: Path, trace: str) -> None:
+    before, after = trace * ((5 << 20) // len(trace)), trace * ((17 << 20) // len(trace))
+    assert kind_of(tmp_path, f"{before}{LOGS['disk']}\n{after}") == "disk"
+    assert kind_of(tmp_path, before) is None
 
 
 def test_the_line_is_fit_to_be_shown(tmp_path: Path) -> None:
@@ -248,11 +298,32 @@ def test_no_log(tmp_path: Path) -> None:
     assert find_cause(tmp_path) is None
 
 
+@pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"])
+def test_an_end_that_brought_about_what_the_log_tells(tmp_path: Path, state: str) -> None:
+    path = tmp_path / "log.out"
+    for follows in (LOGS["NCCL error"], LOGS["NCCL hang"], TRACEBACK.format("KeyError: 'x'"), STEP + ABORTED):
+        path.write_text(follows + "\n")
+        assert root_cause([path], JobState(state=state)) is None
+    path.write_text(LOGS["GPU hardware"] + "\n")
+    found = root_cause([path], JobState(state=state))
+    assert found is not None
+    assert found.kind == "GPU hardware"
+    path.write_text(LOGS["NCCL hang"] + "\n")
+    assert root_cause([path], JobState(state="FAILED")) is not None
+
+
 @pytest.mark.parametrize(
     ("state", "code", "kind"),
     [
         ("OUT_OF_MEMORY", None, "host out of memory"),
         ("NODE_FAIL", None, "node failure"),
+        ("BOOT_FAIL", None, "node failure"),
+        ("TIMEOUT", None, "time limit"),
+        ("PREEMPTED", None, "preempted"),
+        ("REQUEUED", None, "preempted"),
+        ("DEADLINE", None, "cancelled"),
+        ("FAILED", 134, "crash"),
+        ("FAILED", 135, "crash"),
         ("CANCELLED", 137, "cancelled"),
         ("FAILED", 137, "host out of memory"),
         ("FAILED", 139, "crash"),
@@ -261,6 +332,20 @@ def test_no_log(tmp_path: Path) -> None:
 )
 def test_what_the_end_says_by_itself(state: str, code: int | None, kind: str | None) -> None:
     assert kind_of_end(JobState(state=state, exit_code=code)) == kind
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("ImagePullBackOff: Back-off pulling image", "Run:ai"),
+        ("Unschedulable: 0/16 nodes are available", "Run:ai"),
+        ("NonZeroExitCode", "host out of memory"),
+        ("", "host out of memory"),
+    ],
+)
+def test_what_the_reason_of_an_end_says(reason: str, kind: str) -> None:
+    assert kind_of_end(JobState(state="FAILED", reason=reason, exit_code=137)) == kind
+    assert kind_of_end(JobState(state="NODE_FAIL", reason=reason)) == "node failure"
 
 
 WORDS = [text.encode() for row in table().causes for text in (*row.text, *row.beside)]

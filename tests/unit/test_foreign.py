@@ -176,6 +176,12 @@ def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads) ->
     assert (got.log.nodes, got.log.networks) == (2, ("Socket",))
     alone = result(tmp_path, workloads, "log-x.out", network.splitlines()[0] + "\n" + steps(gbs=8, time="1.5"))
     assert alone.invalid == ()
+    one_of_many = network.splitlines()[0] + "\n" + steps(gbs=256, time="1.5")
+    for name, gpu_type, several in [("15b_bf16_64", "h100", True), ("15b_bf16_64", None, True),
+                                    ("15b_bf16_8", "h100", False), ("15b_bf16_8", "gb200", True)]:  # fmt: skip
+        given = {} if gpu_type is None else {"gpu_type": gpu_type}
+        silent = result(tmp_path, workloads, f"log-pretrain_nemotron4_{name}.out", one_of_many, **given)
+        assert bool(silent.invalid) == several, (name, gpu_type)
     traced = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64_nccltrace.out", steps(gbs=8, time="1.5"))
     assert traced.invalid == ("ran with an NCCL trace, which costs time",)
     numeric = result(tmp_path, workloads, "log-x.out", steps(gbs=8, time="1.5", loss="nan"))

@@ -17,6 +17,7 @@ from llmb.errors import LlmbError
 from llmb.job import Job, JobRequest
 from llmb.launch import Launch, Program
 from llmb.loader import HOOKS, Plugins, load_plugins
+from llmb.logs.reader import read_log
 from llmb.logs.spec import ParseSpec
 from llmb.needs import Needs, Task
 from llmb.plan import make_plan
@@ -299,6 +300,42 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     with pytest.raises(LlmbError) as raised:
         ask[hook]()
     assert str(raised.value) == f"plugin {source} failed in {hook}: KeyError: 'scratch'"
+
+
+@pytest.mark.parametrize(("hook", "kind"), [("setup", "Needs"), ("launch", "Launch"), ("parse", "ParseSpec or")])
+def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
+    hook: str, kind: str, install: Install, load: Load
+) -> None:
+    install("odd", METADATA_ONLY + f"\n@hookimpl\ndef llmb_{hook}(workload): return [3]\n", key="pretrain_odd")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_odd"]
+    arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
+    with pytest.raises(LlmbError, match=rf"failed in llmb_{hook}: TypeError: it gives \[3\], not a {kind}"):
+        getattr(plugins, hook)(workload, *arguments[hook])
+
+
+def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
+    code = METADATA_ONLY + "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n"
+    install("own", code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n", key="pretrain_own")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_own"]
+    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
+    spec = plugins.parse(workload, run_of(job_of(workload), launch))
+    assert spec is not None
+    (step,) = read_log(Path("/no/such/log"), spec).steps
+    assert (step.iteration, step.step_time) == (0, 2.5)
+
+
+def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Load) -> None:
+    source = install("late", "\n\nraise RuntimeError('no licence')\n")
+    assert problems(load())[source].endswith("fake_late.py:3)")
+
+
+def test_a_table_that_cannot_be_read_is_told_with_place_and_cure(install: Install, load: Load) -> None:
+    source = install(
+        "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
+    )
+    assert problems(load())[source] == "/no/w.yaml cannot be read: No such file or directory"
 
 
 def test_an_error_for_the_user_passes_through_a_hook_unchanged(install: Install, load: Load) -> None:

@@ -59,7 +59,23 @@ def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
         with pytest.raises(locks.LockHeldError) as caught, locks.hold(tmp_path, "x", wait=0.1, on_wait=told.append):
             pass
         assert f"is in use by process {os.getpid()} on" in caught.value.message
+        assert f"(lock file {tmp_path / 'x.lock.1'})" in caught.value.message
+        assert caught.value.hint == f"wait until it has finished; ps -fp {os.getpid()} says what it is"
     assert told == [ProcessId.current()]
+
+
+def test_a_lock_held_elsewhere_says_what_to_do_about_a_dead_holder(tmp_path: Path) -> None:
+    write_owner(tmp_path, dataclasses.replace(ended(), host="node7", pid=7), generation=4)
+    with pytest.raises(locks.LockHeldError, match="x is in use by process 7 on node7") as caught:
+        locks.hold(tmp_path, "x").__enter__()
+    cure = f"if it has died, it counts no more after 5 minutes, or after: rm {tmp_path / 'x.lock.4'}"
+    assert caught.value.hint == f"wait until it has finished; {cure}"
+    (tmp_path / "x.lock.4").unlink()
+    with locks.hold(tmp_path, "x"):
+        pass
+    (tmp_path / "x.lock.9").touch()
+    with pytest.raises(locks.LockHeldError, match=r"by another process \(lock file .*x\.lock\.9\)"):
+        locks.hold(tmp_path, "x").__enter__()
 
 
 def test_an_error_inside_releases(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def plan(workloads: Workloads, *requests: JobRequest, config: ClusterConfig = SL
         ("nemotron-h", None, ("pretrain_nemotronh", "56b")),
         ("nemotron_h", None, ("pretrain_nemotronh", "56b")),
         ("llama3.1", "70B", ("pretrain_llama3.1", "70b")),
+        ("llama3.1_70b", "70b", ("pretrain_llama3.1", "70b")),
         ("Llama31", "405b_proxy", ("pretrain_llama3.1", "405b-proxy")),
         ("pretraining_nemotronh", "56b", ("pretrain_nemotronh", "56b")),
     ],
@@ -242,3 +243,14 @@ def test_a_size_that_the_type_does_not_run(workloads: Workloads) -> None:
     (fault,) = plan(workloads, request(), config=config).faults
     assert fault.message == "pretrain_nemotron4 15b does not run on a100"
     assert fault.hint == "it runs on h100, b200, gb200; on a100 run 340b, tiny"
+
+
+def test_more_repeats_than_can_be_meant(workloads: Workloads) -> None:
+    found = plan(workloads, request(repeats=10**9, place="jobs.txt:2"))
+    assert [str(fault) for fault in found.faults] == ["jobs.txt:2: 1000000000 repeats are more than 10000"]
+    assert found.jobs == ()
+
+
+def test_a_size_in_the_name_and_another_beside_it(workloads: Workloads) -> None:
+    (fault,) = plan(workloads, request("nemotron4_15b", size="340b")).faults
+    assert fault.message == "'nemotron4_15b' names the size 15b, and the size 340b is given beside it"

@@ -2,15 +2,17 @@
 """Tests of results: from records, states and logs to the fields, statuses and reasons that users read."""
 
 import csv
+import errno
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmb.errors import LlmbError, UsageError
+from llmb.errors import UsageError
 from llmb.job import Job
 from llmb.launch import Launch, Program
 from llmb.logs.spec import ParseSpec
@@ -23,6 +25,7 @@ from llmb.results import (
     find_logs,
     last_attempts,
     log_of,
+    logs_at,
     report,
     result_columns,
     result_of_log,
@@ -163,7 +166,7 @@ def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | No
         ("COMPLETED", None, "no step in the log"),
         ("COMPLETED", steps(11) + steps(30, first=20), "iterations 11-44 are not all in the log"),
         ("TIMEOUT", steps(21), "TIMEOUT (TimeLimit); stopped at iteration 20 of 49; time limit"),
-        ("CANCELLED", steps(21), "CANCELLED (by 1000); stopped at iteration 20 of 49; cancelled"),
+        ("CANCELLED", steps(21), "CANCELLED (by 1000); stopped at iteration 20 of 49"),
         ("NODE_FAIL", steps(21), "NODE_FAIL; stopped at iteration 20 of 49; node failure"),
         (
             "FAILED",
@@ -225,6 +228,15 @@ def test_a_log_without_a_record(tmp_path: Path) -> None:
     assert (got.tokens_per_second, got.mfu, got.model_flops, got.flops_convention) == (None,) * 4
 
 
+def test_a_loss_that_is_no_number_counts_wherever_it_stands(tmp_path: Path) -> None:
+    for at in (0, 5, 20, 49):
+        lines = steps(50).splitlines(keepends=True)
+        lines[at] = lines[at].replace("loss: 12.81", "loss: nan")
+        assert foreign(tmp_path, "".join(lines)).invalid == ("the loss is not a number",)
+        lines[at] = lines[at].replace("loss: nan", "loss: inf")
+        assert bool(foreign(tmp_path, "".join(lines)).invalid) == (at == 20)
+
+
 def test_another_number_of_steps_has_its_own_window(tmp_path: Path) -> None:
     got = foreign(tmp_path, steps(100, last=99))
     assert (got.status, got.steps, got.window) == ("Success", 100, (22, 88))
@@ -250,9 +262,13 @@ def test_the_window_of_a_log_without_steps(tmp_path: Path, window: Window | None
     assert (got.window, got.steps, got.max_iteration) == (kept, None, None)
 
 
-def test_a_log_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LlmbError, match="cannot be read"):
-        result_of_log(tmp_path / "log-x.out", SPEC)
+def test_a_log_that_cannot_be_read_has_failed_and_stops_no_other(tmp_path: Path, run: RunRecord) -> None:
+    got = result_of_log(tmp_path / "log-x.out", SPEC)
+    said = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
+    assert (got.experiment, got.status, got.reason) == ("x", "Failed", said)
+    run.log.mkdir()
+    own = result(run, "COMPLETED")
+    assert (own.status, own.reason) == ("Failed", f"{run.log} cannot be read: Is a directory; no step in the log")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +277,7 @@ def test_a_log_that_is_not_there(tmp_path: Path) -> None:
         ("log-pretrain_x_gbs512.out", "pretrain_x_gbs512"),
         ("log-account-me.pretrain_x_gbs512_389757_0.out", "pretrain_x_gbs512_389757"),
         ("log-pretrain_llama3.1_405b_389757_1.out", "pretrain_llama3.1_405b_389757"),
+        ("log-pretrain_llama3.1_405b_bf16_512_389757.out", "pretrain_llama3.1_405b_bf16_512_389757"),
     ],
 )
 def test_the_experiment_of_a_log(tmp_path: Path, name: str, experiment: str) -> None:
@@ -280,8 +297,52 @@ def test_logs_are_found_and_records_known(tmp_path: Path, run: RunRecord) -> Non
     assert last_attempts(logs) == [run.log, other.with_name("log-account.pretrain_x_7_1.out")]
     assert run_directory(run.log) == run.directory
     assert run_directory(other) is None
-    with pytest.raises(UsageError, match="is not a folder"):
-        find_logs(tmp_path / "none")
+    with pytest.raises(UsageError, match="none is not there"):
+        logs_at(tmp_path / "none")
+
+
+def test_two_jobs_of_one_name_are_no_attempts_of_each_other(tmp_path: Path) -> None:
+    names = ["log-pretrain_llama3.1_70b_bf16_64_389757.out", "log-pretrain_llama3.1_70b_bf16_64_389760.out"]
+    for name in [*names, "log-pretrain_llama3.1_70b_bf16_64_389760_1.out"]:
+        (tmp_path / name).write_text("")
+    kept = [names[0], "log-pretrain_llama3.1_70b_bf16_64_389760_1.out"]
+    assert [path.name for path in last_attempts(find_logs(tmp_path))] == kept
+
+
+def test_a_log_of_two_names_is_one(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    log = tmp_path / "own" / "log-x.out"
+    log.write_text("")
+    (tmp_path / "log-latest.out").symlink_to(log)
+    (tmp_path / "log-hard.out").hardlink_to(log)
+    (tmp_path / "log-nowhere.out").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "log-itself.out").symlink_to(tmp_path / "log-itself.out")
+    (tmp_path / "own" / "again").symlink_to(tmp_path, target_is_directory=True)
+    assert find_logs(tmp_path) == [tmp_path / "log-hard.out"]
+
+
+def test_what_cannot_be_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked, shut = tmp_path / "locked", tmp_path / "log-shut.out"
+    locked.mkdir()
+    for path in (shut, tmp_path / "log-x.out", locked / "log-y.out"):
+        path.write_text("")
+    scan, look = os.scandir, Path.stat
+
+    def scandir(path: str) -> Any:
+        if path == str(locked):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scan(path)
+
+    def stat(path: Path, **how: Any) -> os.stat_result:
+        if path == shut:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, **how)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(Path, "stat", stat)
+    left = list[OSError]()
+    assert find_logs(tmp_path, left.append) == [shut, tmp_path / "log-x.out"]
+    assert [error.filename for error in left] == [str(locked)]
 
 
 def test_the_report_counts_what_has_ended(tmp_path: Path, run: RunRecord) -> None:

@@ -141,6 +141,12 @@ def test_what_is_not_installed_is_left_out(workloads: Workloads) -> None:
         found(workloads, config, min_scale=True, workloads=("nemotron4",))
 
 
+def test_what_is_installed_and_offered_by_no_plugin_is_said(workloads: Workloads) -> None:
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", workloads=WorkloadsConfig(installed=("nemotorn",)))
+    with pytest.raises(UsageError, match=r"no plugin offers nemotorn, which cluster_config\.yaml has as installed"):
+        found(workloads, config, min_scale=True)
+
+
 def test_installed_names_in_another_spelling(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", workloads=WorkloadsConfig(installed=("nemotron-h",)))
     assert found(workloads, config, min_scale=True) == ["56b fp8 32"]
@@ -156,10 +162,29 @@ def test_repeats_and_profile_of_what_is_discovered(workloads: Workloads) -> None
 def test_nothing_to_run_says_why(workloads: Workloads) -> None:
     with pytest.raises(UsageError, match="nothing to run: pretrain_nemotronh 56b fp8 begins at 32 GPUs"):
         found(workloads, max_scale=8, workloads=("nemotronh",))
-    with pytest.raises(UsageError, match="nothing to run: no installed workload matches on h100"):
-        found(workloads, max_scale=8, dtypes=("int4",))
+    with pytest.raises(UsageError, match="nothing to run: nothing on h100 has dtype fp32"):
+        found(workloads, max_scale=8, dtypes=("fp32",))
+    with pytest.raises(UsageError, match="no workload has a dtype 'pf8'") as raised:
+        found(workloads, max_scale=8, dtypes=("bf16", "pf8"))
+    assert raised.value.hint == "did you mean 'fp8'?"
     with pytest.raises(UsageError, match="no workload is called 'nemotorn'"):
         found(workloads, max_scale=8, workloads=("nemotorn",))
+
+
+def test_what_was_asked_for_and_is_not_there_is_said(workloads: Workloads) -> None:
+    config = ClusterConfig(cluster_type="slurm", gpu_type="a100")
+    selection = Selection(min_scale=True, workloads=("nemotron4", "llama3.1_8b"), dtypes=("bf16", "fp8"))
+    requests, left_out = discover(workloads, config, selection, "a100")
+    assert [(item.size, item.dtypes) for item in requests] == [("340b", ("bf16",))]
+    assert left_out == [
+        "nothing of pretrain_llama3.1 8b matches on a100: left out", "nothing on a100 has dtype fp8",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "name"), [({"max_scale": 64}, "--max-scale"), ({"min_scale": True}, "--min-scale")])
+def test_scales_are_named_in_one_way(other: dict[str, Any], name: str, workloads: Workloads) -> None:
+    with pytest.raises(UsageError, match=f"--scale names the GPU counts one by one, and {name} others"):
+        discover(workloads, H100, Selection(scales=(64,), **other), "h100")
 
 
 def test_what_is_discovered_can_be_planned(workloads: Workloads) -> None:

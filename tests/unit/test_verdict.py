@@ -175,13 +175,14 @@ def test_what_keeps_a_measurement_from_counting(reason: str) -> None:
         assert (got.verdict, got.verdict_reason, got.ratio) == (INVALID, reason, None)
 
 
-def test_a_profiled_run_is_invalid_where_there_is_something_to_compare_with() -> None:
-    profiled = result(configuration=replace(CONFIGURATION, profile=True))
-    (got,) = judged(profiled)
-    assert (got.verdict, got.ratio) == (INVALID, None)
-    assert "profiled" in (got.verdict_reason or "")
-    (got,) = judged(profiled, figures=())
-    assert got.verdict == NO_REFERENCE
+@pytest.mark.parametrize("changes", [{}, {"loads": True}, {"scale": 32}])
+def test_what_does_not_count_is_invalid_whatever_it_compares_with(changes: dict[str, Any]) -> None:
+    profiled = replace(CONFIGURATION, profile=True, **changes)
+    for figures in [(FIGURE,), ()]:
+        (got,) = judged(result(configuration=profiled), figures=figures)
+        assert (got.verdict, got.ratio, got.verdict_reason) == (INVALID, None, "profiled: a profiler costs time")
+        (got,) = judged(result(configuration=profiled, invalid=("the loss is not a number",)), figures=figures)
+        assert got.verdict_reason == "the loss is not a number; profiled: a profiler costs time"
 
 
 def test_a_window_that_is_not_complete() -> None:

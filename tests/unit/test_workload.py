@@ -236,6 +236,28 @@ def test_a_strong_row_beside_a_weak_one_is_no_clash() -> None:
     assert [one.gbs.text for one in both.rows] == ["N", "512"]
 
 
+@pytest.mark.parametrize("name", ["", "../x", "a b", "a/b", ".x", "-x", "é", "x\n"])
+def test_names_become_folders_and_must_be_fit_for_it(name: str) -> None:
+    for changes in ({"key": name}, {"sizes": {name: size(row())}, "default_size": name}):
+        with pytest.raises(InputFaults, match=r"must be of letters, digits and - _ \.") as caught:
+            workload(**changes)
+        assert caught.value.faults[0].hint == "it becomes part of folders' and jobs' names"
+    with pytest.raises(InputFaults, match=r"(?s)rows\.0\.dtype: .* must be of letters"):
+        read_size(rows=[row(dtype=name)])
+
+
+@pytest.mark.parametrize("name", ["max_steps", "time_limit_minutes"])
+def test_a_workload_of_no_steps_or_no_time_is_refused(name: str) -> None:
+    with pytest.raises(InputFaults, match=f"'{name}' must be 1 or more, not 0"):
+        workload(**{name: 0})
+
+
+def test_a_size_without_rows_is_refused() -> None:
+    with pytest.raises(InputFaults, match=r"rows: there is no row") as caught:
+        read_size(rows=[])
+    assert "gbs: 4N" in str(caught.value.faults[0].hint)
+
+
 def test_the_default_size_must_exist() -> None:
     with pytest.raises(InputFaults, match="default_size 'x' is not one of s"):
         workload(default_size="x")

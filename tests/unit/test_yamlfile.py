@@ -140,6 +140,15 @@ def test_invalid_yaml_is_told_with_its_line(text: str, line: int, reason: str) -
     assert found.place == f"f.yaml:{line}"
 
 
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n  \tc: 2\n", "a: 1\n\tb: 2\n"])
+def test_a_tab_before_a_key_is_named(text: str) -> None:
+    assert fault(text).hint == "indent with blanks, not with tabs"
+
+
+def test_another_fault_speaks_of_no_tabs() -> None:
+    assert fault("a: [1\nb:\t2\n").hint is None
+
+
 def test_a_control_character_is_refused_in_one_line() -> None:
     found = fault("a: \x00\n")
     assert found.place == "f.yaml"
@@ -175,9 +184,10 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
-    path.write_bytes("title: Prüfung\n".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"latin\.yaml cannot be read: it is not UTF-8 text"):
+    path.write_bytes("a: 1\r\ntitle: Prüfung\r\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"latin\.yaml cannot be read: it is not UTF-8 text \(line 2\)") as raised:
         load(path)
+    assert raised.value.hint == "save it as UTF-8"
 
 
 def test_numbers_keep_their_text() -> None:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the way of a plugin's author: write a new one, install it, check it, run it; and what the check finds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import UsageError
+from llmb.scaffold import plain_name, scaffold
+from llmb.workload import read_workload
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Cluster = Callable[..., Path]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+    """Makes the plugin in a folder one that Python finds, as `pip install -e` does; its source."""
+
+    def install(folder: Path) -> str:
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+        ((name, module),) = project["entry-points"]["llmb"].items()
+        (info / "entry_points.txt").write_text(f"[llmb]\n{name} = {module}\n")
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        return f"{project['name']}:{name}"
+
+    return install
+
+
+def test_a_new_plugin_is_installed_checked_and_planned(
+    llmb_run: Command, installed: Callable[[Path], str], cluster: Cluster, tmp_path: Path
+) -> None:
+    done = llmb_run("plugins", "new", "Acme-2b")
+    assert (done.returncode, done.stdout.split()) == (
+        0, ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
+    )  # fmt: skip
+    assert "pip install -e ./acme-2b" in done.stderr
+    source = installed(tmp_path / "acme-2b")
+    assert llmb_run("plugins", "check").returncode == 0
+    rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
+    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "reason": ""} in rows
+    for kind, gpu, words in (("local", "cpu", ("-s", "tiny", "--scale", "1")), ("slurm", "h100", ("--scale", "8"))):
+        place = cluster(kind, gpu, name=kind)
+        done = llmb_run("single", "-w", "acme2b", *words, "-d", "--format", "json", "--install", place)
+        (job,) = json.loads(done.stdout)["jobs"]
+        assert (job["workload"], job["gpu_type"]) == ("pretrain_acme-2b", gpu)
+        assert job["script"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a b", "'a b' cannot be the name of a workload"),
+        ("../x", "cannot be the name of a workload"),
+        ("pretrain_", "cannot be the name of a workload"),
+        ("Nemotron_4", "llmb-nemotron4:nemotron4 offers pretrain_nemotron4 already"),
+        ("there", "there is there already"),
+    ],
+)
+def test_what_cannot_be_a_new_plugin(name: str, message: str, llmb_run: Command, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    done = llmb_run("plugins", "new", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {message}" in done.stderr or message in done.stderr
+    assert "hint: " in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["there"]
+
+
+def test_a_folder_of_ones_choice(llmb_run: Command, tmp_path: Path) -> None:
+    done = llmb_run("plugins", "new", "pretrain_acme", tmp_path / "own" / "place")
+    assert done.returncode == 0
+    assert read_workload(tmp_path / "own/place/llmb_acme/workload.yaml").key == "pretrain_acme"
+
+
+@pytest.mark.parametrize("name", ["acme", "Acme.2", "pretraining_acme", "a-b_c.d"])
+def test_names_that_can_be(name: str) -> None:
+    files = scaffold(plain_name(name))
+    (entry,) = tomllib.loads(files["pyproject.toml"])["project"]["entry-points"]["llmb"].items()
+    assert f"{entry[1]}/workload.yaml" in files
+    with pytest.raises(UsageError):
+        plain_name(f"{name}-")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "hint"),
+    [
+        ("gbs: 16N", "gbs: 12", "pretrain_acme 1b at 8 GPUs: the global batch 12 is not", "mend the row"),
+        ("gbs: 16N", "gbs: N/3", "1b at 16 GPUs: the global batch N/3 is not whole", "mend the row"),
+        ("gpu: h100", "gpu: h10", "pretrain_acme 1b: no GPU type is called 'h10'", "did you mean 'h100'?"),
+        ("default_dtype: bf16", "default_dtype: fp8", "1b has no row for the default_dtype 'fp8'", "one of bf16"),
+        ("kv_groups: 8", "kv_group: 8", "'kv_group' is not a key here", "did you mean 'kv_groups'?"),
+    ],
+)
+def test_the_check_finds_what_would_only_fail_later(
+    old: str, new: str, message: str, hint: str, llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path
+) -> None:
+    llmb_run("plugins", "new", "acme")
+    table = tmp_path / "acme/llmb_acme/workload.yaml"
+    table.write_text(table.read_text("utf-8").replace(old, new, 1))
+    source = installed(tmp_path / "acme")
+    done = llmb_run("plugins", "check")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: {source}: " in done.stderr
+    assert message in done.stderr
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return {'name': 'x'}", "TypeError: it gives {'name': 'x'}, not a Launch"),
+        ("raise KeyError('scratch')", "KeyError: 'scratch'"),
+    ],
+)
+def test_the_check_asks_a_launch_of_its_own(
+    body: str, message: str, llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path
+) -> None:
+    llmb_run("plugins", "new", "acme")
+    module = tmp_path / "acme/llmb_acme/__init__.py"
+    module.write_text(module.read_text("utf-8") + f"\n\n@api.hookimpl\ndef llmb_launch(job):\n    {body}\n")
+    source = installed(tmp_path / "acme")
+    done = llmb_run("plugins", "check")
+    assert done.returncode == 1
+    assert f"error: {source}: plugin {source} failed in llmb_launch: {message}" in done.stderr

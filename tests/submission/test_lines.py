@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what `jobs wait` says where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from llmb.cli.following import _Lines
+from llmb.runs.record import RunRecord
+from llmb.state import RUNNING, UNKNOWN, JobState
+
+STEP = "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
+
+
+def test_each_tenth_of_the_steps_has_a_line(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = submitted(1)
+    show, said = _Lines(), []
+    run.work.mkdir(parents=True, exist_ok=True)
+    for last in (-1, 0, 4, 5, 9, 15, 49):
+        run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
+        show([run], {run.id: JobState(state=RUNNING)})
+        said += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    name = f"{run.id} {run.job.experiment_name}"
+    assert said == [f"{name} RUNNING", *(f"{name} step {step} of 50" for step in (5, 10, 16, 50))]
+
+
+def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = submitted(1)
+    _Lines()([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue did not answer within 6 s")})
+    assert capsys.readouterr().err.endswith("UNKNOWN: no answer: squeue did not answer within 6 s\n")

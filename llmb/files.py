@@ -20,6 +20,21 @@ _WRITERS = 8
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
+def expand(path: str | Path) -> Path:
+    """``path`` with the home folder for ``~``; as it is where nobody knows that home, so that it is not found."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def at_home(path: str) -> Path:
+    """``path`` with the home folder for ``~``. Raises LlmbError where nobody knows that home."""
+    if (found := expand(path)).parts[:1] == ("~",):
+        raise LlmbError("your home folder is not known, and HOME is not set", hint="export HOME=DIR, a folder of yours")
+    return found
+
+
 def write_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
 

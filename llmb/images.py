@@ -22,7 +22,7 @@ def file_name(reference: str) -> str:
 def image_path(reference: str, config: ClusterConfig) -> Path:
     """Where the image is on this cluster; a reference that is a path already stays."""
     if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
-        return Path(reference).expanduser()
+        return files.expand(reference)
     return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
 
 

@@ -26,20 +26,20 @@ def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: environ[name] for name in names if environ.get(name)}
     missing = [name for name in names if name not in found]
-    kept = _read_file(Path(SECRETS_FILE).expanduser()) if missing else {}
+    kept = _read_file(files.expand(SECRETS_FILE)) if missing else {}
     return found | {name: kept[name] for name in missing if kept.get(name)}
 
 
 def names() -> list[str]:
     """The names of the secrets in SECRETS_FILE. Raises LlmbError as ``find`` does."""
-    return [*_read_file(Path(SECRETS_FILE).expanduser())]
+    return [*_read_file(files.expand(SECRETS_FILE))]
 
 
 def save(values: Mapping[str, str]) -> None:
     """Keep secrets in SECRETS_FILE, readable by its user alone; the others there stay. Raises LlmbError."""
     if not values:
         return
-    path = Path(SECRETS_FILE).expanduser()
+    path = files.at_home(SECRETS_FILE)
     if faulty := next((name for name, value in values.items() if "\n" in value), None):
         raise LlmbError(f"{faulty} has more than one line", hint="a secret is one line")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

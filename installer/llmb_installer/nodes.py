@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmb.config.schema import SLURM_OPTIONS, SlurmConfig
+from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb_installer.answers import Answers
 from llmb_installer.record import FOLDER
 from llmb_installer.runner import Here, Runner, Sbatch, Srun

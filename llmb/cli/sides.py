@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from llmb import files
 from llmb.cli.context import Context
 from llmb.cli.reporting import results_of
 from llmb.errors import UsageError
@@ -29,7 +29,7 @@ def find_side(context: Context, text: str | None, window: Window | None) -> Side
 
     Raises UsageError when it means nothing.
     """
-    if text is not None and (path := Path(text).expanduser()).is_file():
+    if text is not None and (path := files.expand(text)).is_file():
         return Side(name=path.name, results=tuple(read_export(path)))
     if text is not None and _means_a_file(text):
         hint = "write one: llmb-run results --format json > results.json; or name runs, or an experiment"
@@ -43,7 +43,7 @@ def find_side(context: Context, text: str | None, window: Window | None) -> Side
 
 def _means_a_file(text: str) -> bool:
     """Whether it looks like the name of results in a file and is no folder, which may be a run's."""
-    return not Path(text).expanduser().is_dir() and (text.endswith(".json") or "/" in text)
+    return not files.expand(text).is_dir() and (text.endswith(".json") or "/" in text)
 
 
 def baseline_side(context: Context, name: str) -> Side:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from llmb import files
 from llmb.errors import UsageError
 from llmb.params import CHOICES
 
@@ -63,7 +63,7 @@ def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     if flags["mounts"]:
         found["mounts"] = tuple(_read(parse_mount, item, "--mount") for item in flags["mounts"])
     if flags["load_checkpoint"]:
-        found["load_checkpoint"] = str(Path(flags["load_checkpoint"]).expanduser().absolute())
+        found["load_checkpoint"] = str(files.expand(flags["load_checkpoint"]).absolute())
     return found
 
 

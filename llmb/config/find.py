@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb import files
 from llmb.errors import UsageError
 
 CONFIG_FILE = "cluster_config.yaml"
@@ -23,7 +24,7 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
     if option is not None:
         return _checked(cwd / option, "--install")
     if value := environ.get("LLMB_INSTALL"):
-        return _checked(cwd / Path(value).expanduser(), "LLMB_INSTALL")
+        return _checked(cwd / files.expand(value), "LLMB_INSTALL")
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
             return folder

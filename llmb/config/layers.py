@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb import typed, yamlfile
+from llmb import files, typed, yamlfile
 from llmb.config.find import CONFIG_FILE
-from llmb.config.schema import ClusterConfig, GpuTypeConfig, SlurmConfig, SlurmOptions, check_slurm_args
+from llmb.config.schema import ClusterConfig, GpuTypeConfig
+from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
 from llmb.errors import UsageError
 from llmb.typed import KeyFaultError
 
@@ -42,7 +43,7 @@ def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfi
     if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):
         said.append(f"{install} is used; its {CONFIG_FILE} still says llmb_install: {named}")
     config = replace(config, llmb_install=install)
-    user_file = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "llmb" / "config.yaml"
+    user_file = files.expand(environ.get("XDG_CONFIG_HOME") or "~/.config") / "llmb" / "config.yaml"
     if user_file.is_file():
         config = _with_user(config, typed.read(UserConfig, yamlfile.load(user_file)))
         said.append(f"{user_file} is used over {CONFIG_FILE}")

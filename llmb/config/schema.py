@@ -3,179 +3,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from llmb.config.runai import RunaiConfig
+from llmb.config.slurm import SlurmConfig, gpu_count
 from llmb.gpus import GpuType, known_types
 from llmb.names import squash_workload, suggest
 from llmb.typed import KeyFaultError
 from llmb.variables import Environment, check_passed
-
-SLURM_OPTIONS = (
-    "account", "partition", "qos", "gres", "reservation", "nodelist", "exclude", "constraint", "nice", "segment",
-)  # fmt: skip
-
-# What every script of ours says itself, or what would break the following of its job.
-FIXED_SLURM_OPTIONS = frozenset(
-    {"array", "chdir", "clusters", "error", "export", "het-group", "input", "job-name", "no-requeue", "nodes", "ntasks",
-     "ntasks-per-node", "open-mode", "output", "parsable", "requeue", "test-only", "uid", "wait", "wrap"}
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmOptions:
-    """Options of sbatch for one kind of job; one given as null unsets the common one."""
-
-    given: dict[str, str | int | None] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, value: Any) -> SlurmOptions:
-        """Read a mapping of option names to values. Raises ValueError."""
-        if not isinstance(value, dict):
-            raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
-        for key, item in value.items():
-            if key not in SLURM_OPTIONS:
-                raise KeyFaultError(f"'{key}' is not a key here", key, hint=suggest(str(key), SLURM_OPTIONS))
-            if not (item is None or type(item) in (str, int)):
-                raise KeyFaultError(f"must be text, a number or null, not {item!r}", key)
-        return cls(dict(value))
-
-    def unparse(self) -> dict[str, str | int | None]:
-        """The mapping that ``parse`` reads."""
-        return self.given
-
-
-def _count(gres: bool | str | int | None) -> int | None:
-    """The number of GPUs in ``8``, ``h100:8`` or ``gpu:h100:8``; None where it has none."""
-    match = re.fullmatch(r"(?:.*:)?(\d+)", str(gres))
-    return int(match[1]) if match is not None else None
-
-
-def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
-    """Refuse options that llmb sets itself. Raises KeyFaultError at ``path`` and the option's name."""
-    for key in args:
-        name = key.strip("-").replace("_", "-")
-        if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
-            raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
-        if name in FIXED_SLURM_OPTIONS:
-            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmConfig:
-    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
-
-    ``args``: further options of sbatch by their long names, over all others; true for one without a value, false and
-    null to leave one away that llmb gives.
-    """
-
-    account: str | None = None
-    partition: str | None = None
-    qos: str | None = None
-    gres: str | int | None = None
-    reservation: str | None = None
-    nodelist: str | None = None
-    exclude: str | None = None
-    constraint: str | None = None
-    nice: int | None = None
-    segment: int | None = None
-    container: Literal["pyxis", "none"] = "pyxis"
-    mpi: str | None = None
-    gpu: SlurmOptions = field(default_factory=SlurmOptions)
-    cpu: SlurmOptions = field(default_factory=SlurmOptions)
-    args: dict[str, bool | int | str | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_slurm_args(self.args, "args")
-
-    def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
-        """The value of one of SLURM_OPTIONS for GPU or CPU jobs."""
-        given = (self.gpu if kind == "gpu" else self.cpu).given
-        value: str | int | None = given[name] if name in given else getattr(self, name)
-        return value
-
-    @property
-    def gpus_per_node(self) -> int | None:
-        """What ``args`` ask for by sbatch's option of that name, which comes over any gres; None where they do not."""
-        named = (value for key, value in self.args.items() if key.strip("-").replace("_", "-") == "gpus-per-node")
-        return _count(next(named, None))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunaiPvc:
-    """A persistent volume claim: its name in Run:ai, where pods see it, and the Kubernetes claim.
-
-    ``local``: where this machine sees it, the same as ``path`` where None.
-    """
-
-    name: str
-    path: str
-    claim: str
-    local: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not self.path.startswith("/"):
-            raise KeyFaultError(f"'{self.path}' is not a full path", "path", hint="begin it with /")
-        if self.local is not None and not self.local.is_absolute():
-            raise KeyFaultError(f"'{self.local}' is not a full path", "local", hint="begin it with /")
-
-    @property
-    def here(self) -> Path:
-        """Where this machine sees the volume."""
-        return self.local or Path(self.path)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunaiSecret:
-    """A secret of Kubernetes in the project's namespace, and its key that holds the value."""
-
-    name: str
-    key: str
-
-
-# What llmb sets itself in each workload of Run:ai: with others a benchmark would be lost, or another one.
-FIXED_RUNAI_SPEC = frozenset(
-    {"args", "autoDeletionTimeAfterCompletionSeconds", "backoffLimit", "cleanPodPolicy", "command", "completions",
-     "distributedFramework", "environmentVariables", "image", "maxReplicas", "minReplicas", "numWorkers",
-     "parallelism", "restartPolicy", "storage", "terminateAfterPreemption", "workingDir"}
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunaiConfig:
-    """Run:ai: the control plane's API, the project, and the volume for files and logs.
-
-    ``cluster``: its name or uuid, where several have a project of that name. ``secrets``: where a pod gets each
-    variable whose value is a secret. ``extended_resources``: of each pod, such as network devices, and how many.
-    ``keep_days``: after how many days Run:ai forgets a workload that has ended. ``spec``: further fields of the
-    workload's spec, by the API's names; ``compute`` in it beside llmb's own.
-    """
-
-    base_url: str
-    project: str
-    pvc: RunaiPvc
-    app_id: str | None = None
-    cluster: str | None = None
-    secrets: dict[str, RunaiSecret] = field(default_factory=dict)
-    node_pools: tuple[str, ...] = ()
-    extended_resources: dict[str, int | str] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
-    keep_days: int = 7
-    spec: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not re.match(r"https://[^/]|http://(127\.0\.0\.1|localhost)[:/]", self.base_url):
-            hint = "https://HOST/api/v1: secrets travel there"
-            raise KeyFaultError(f"'{self.base_url}' is not the address of an API", "base_url", hint=hint)
-        if self.keep_days < 1:
-            raise KeyFaultError("must be at least 1", "keep_days")
-        if fixed := next((name for name in self.spec if name in FIXED_RUNAI_SPEC), None):
-            raise KeyFaultError(f"{fixed} is for llmb alone to set", "spec", fixed, hint="leave it out")
-        if not isinstance(self.spec.get("compute", {}), dict):
-            raise KeyFaultError("must be a mapping", "spec", "compute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +109,7 @@ class ClusterConfig:
         base = known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
         slurm = self.slurm or SlurmConfig()
-        asked = slurm.gpus_per_node or _count(own.gres) or _count(slurm.option("gres"))
+        asked = slurm.gpus_per_node or gpu_count(own.gres) or gpu_count(slurm.option("gres"))
         per_node = own.gpus_per_node or asked or base.gpus_per_node
         return GpuType(
             gpus_per_node=per_node,
@@ -288,7 +125,7 @@ class ClusterConfig:
         if self.slurm is None or any("gres" in name or "gpus" in name for name in self.slurm.args):
             return None
         own = self.gpu_types.get(gpu_type, GpuTypeConfig()).gres
-        return _count(own if own is not None else self.slurm.option("gres"))
+        return gpu_count(own if own is not None else self.slurm.option("gres"))
 
     def experiments(self, workload: str) -> Path:
         """Where the runs of ``workload`` lie."""

@@ -80,7 +80,7 @@ def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord
 
 
 def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
-    path = Path(name).expanduser().resolve()
+    path = files.expand(name).resolve()
     exact = [run for run in runs if name in _names(run) or run.directory.resolve() == path]
     found = exact or [run for run in runs if name and run.id.startswith(name)]
     if len(found) == 1:

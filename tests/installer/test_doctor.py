@@ -15,7 +15,7 @@ import pytest
 
 from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
-from llmb.config.schema import SlurmConfig, SlurmOptions
+from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.workload import Workload
 from llmb_installer import record
 from llmb_installer.detect.folder import find_folder

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig, WorkloadConfig, WorkloadsConfig
+from llmb.config.schema import WorkloadConfig, WorkloadsConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.job import Job, JobRequest
 from llmb.launch import Launch
 from llmb.loader import Plugins, load_plugins

@@ -17,7 +17,7 @@ import pytest
 
 import llmb_workloads
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.job import Job, JobRequest
 from llmb.loader import load_plugins
 from llmb.plan import Extra, make_plan

@@ -13,7 +13,7 @@ from llmb.clusters.runai import client as module
 from llmb.clusters.runai.client import ATTEMPTS, Client
 from llmb.clusters.runai.faults import NotThereError, RefusedError
 from llmb.clusters.runai.token import Credentials, find_credentials, read_token
-from llmb.config.schema import RunaiConfig, RunaiPvc
+from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
 from llmb.testing.runai import ControlPlane, Trouble
 

@@ -14,7 +14,8 @@ import pytest
 from llmb.clusters.runai.request import from_script
 from llmb.clusters.runai.script import Setting, render
 from llmb.config import ClusterConfig
-from llmb.config.schema import RunaiConfig, RunaiPvc, RunaiSecret, WorkloadConfig, WorkloadsConfig
+from llmb.config.runai import RunaiConfig, RunaiPvc, RunaiSecret
+from llmb.config.schema import WorkloadConfig, WorkloadsConfig
 from llmb.job import JobRequest
 from llmb.launch import Stamp
 from llmb.loader import load_plugins

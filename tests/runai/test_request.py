@@ -15,7 +15,7 @@ from llmb import typed, yamlfile
 from llmb.clusters.runai.request import LONGEST_NAME, body, from_script, kind_of, to_lines, workload_name
 from llmb.clusters.runai.volume import in_pod, is_on, launch_in_pod
 from llmb.config import ClusterConfig
-from llmb.config.schema import RunaiPvc
+from llmb.config.runai import RunaiPvc
 from llmb.errors import InputFaults, LlmbError
 from llmb.launch import Launch, Program, StagedFile, Stamp, Wrapper
 

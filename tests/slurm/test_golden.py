@@ -12,7 +12,8 @@ import pytest
 
 from llmb.clusters.slurm.script import Setting, render
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig, SlurmOptions, WorkloadConfig, WorkloadsConfig
+from llmb.config.schema import WorkloadConfig, WorkloadsConfig
+from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.job import JobRequest
 from llmb.launch import Stamp
 from llmb.loader import load_plugins

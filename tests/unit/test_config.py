@@ -14,16 +14,9 @@ import yaml
 
 from llmb import typed, yamlfile
 from llmb.config import ClusterConfig, find_install, load_config
-from llmb.config.schema import (
-    GpuTypeConfig,
-    InstallConfig,
-    RunaiConfig,
-    RunaiPvc,
-    SlurmConfig,
-    SlurmOptions,
-    WorkloadConfig,
-    WorkloadsConfig,
-)
+from llmb.config.runai import RunaiConfig, RunaiPvc
+from llmb.config.schema import GpuTypeConfig, InstallConfig, WorkloadConfig, WorkloadsConfig
+from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.gpus import known_types
 

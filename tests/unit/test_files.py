@@ -28,6 +28,18 @@ except LlmbError as error:
 """
 
 
+def test_a_home_folder_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files.expand("~/x") == Path.home() / "x" == files.at_home("~/x")
+    assert files.expand("~no-such-user/x") == Path("~no-such-user/x")
+
+    def unknown(path: Path) -> Path:
+        raise RuntimeError(path)
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    with pytest.raises(LlmbError, match="your home folder is not known"):
+        files.at_home("~/x")
+
+
 def test_text_is_written_with_its_folders_and_mode(tmp_path: Path) -> None:
     path = tmp_path / "a/b/file"
     files.write_text(path, "größe", mode=0o600)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.job import Job, JobRequest
 from llmb.modes import mode_of

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig
-from llmb.config.schema import GpuTypeConfig, SlurmConfig, SlurmOptions, WorkloadConfig, WorkloadsConfig
+from llmb.config.schema import GpuTypeConfig, WorkloadConfig, WorkloadsConfig
+from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import UsageError
 from llmb.job import JobRequest
 from llmb.plan import Extra, Plan, make_plan, place_of, resolve

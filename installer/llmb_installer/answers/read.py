@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,6 @@ from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.gpus import CPU, known_types
 from llmb.names import find_workload_and_size, suggest
-from llmb.secrets import SECRETS_FILE, is_secret_name
-from llmb.variables import check_name
 from llmb.workload import Workload
 from llmb.yamlfile import Document, KeyPath
 from llmb_installer.answers.layers import missing, with_layer
@@ -28,9 +25,7 @@ from llmb_installer.images.settings import level_fault
 from llmb_installer.registry.manifests import machine_name
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARCHITECTURE = "node_architecture"
-_NAMES = "a name is of letters, digits and _, with no digit first"
 _SAMPLE = Answers(cluster_type="local", install=Path())
 
 
@@ -104,16 +99,6 @@ def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[W
             _key(name, known)
         except UsageError as error:
             yield ("workloads", index), error.message, error.hint
-    for name in answers.environment:
-        if is_secret_name(name):
-            yield ("environment", name), f"environment.{name} looks like a secret", f"use {SECRETS_FILE}"
-        elif not _VARIABLE.fullmatch(name):
-            yield ("environment", name), f"environment: '{name}' cannot be a variable's name", _NAMES
-        else:
-            try:
-                check_name(name)
-            except typed.KeyFaultError as error:
-                yield ("environment", name), f"environment.{error}", error.hint
 
 
 def _wrong_gpus(answers: Answers) -> Iterator[Wrong]:
@@ -140,11 +125,6 @@ def _wrong_places(answers: Answers) -> Iterator[Wrong]:
             yield (key,), f"{key}: {folder} is not a full path", "begin it with / or ~"
         elif folder is not None and key != "wheelhouse" and (file := _in_the_way(folder.expanduser())) is not None:
             yield (key,), f"{key}: {folder} cannot be a folder: {file} is a file", "name another folder"
-    for index, name in enumerate(answers.pass_environment):
-        if is_secret_name(name):
-            yield ("pass_environment", index), f"{name} looks like a secret", f"it is passed by name: {SECRETS_FILE}"
-        elif not _VARIABLE.fullmatch(name):
-            yield ("pass_environment", index), f"pass_environment: '{name}' cannot be a variable's name", _NAMES
 
 
 def unusable_in(folder: str) -> str | None:

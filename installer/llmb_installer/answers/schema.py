@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from llmb.config.schema import GpuTypeConfig, RunaiConfig, SlurmConfig
+from llmb.config.runai import RunaiConfig
+from llmb.config.schema import GpuTypeConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.variables import Environment, check_passed
 from llmb_installer.answers.words import CPU_WHEELS, IndexUrl, Interpreter, Version
 
 AUTO = "auto"
@@ -80,8 +83,8 @@ class Answers:
     images: ImageAnswers = ImageAnswers()
     image_folder: Path | None = None
     experiments_root: Path | None = None
-    environment: dict[str, str] = field(default_factory=dict)
-    pass_environment: tuple[str, ...] = ()
+    environment: Environment = field(default_factory=dict)
+    pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from llmb.config.schema import SlurmConfig
+from llmb.config.slurm import SlurmConfig
 from llmb_installer.detect.slurm import SlurmFound
 from llmb_installer.doctor.finding import SLURM, Finding, finding
 

@@ -44,8 +44,8 @@ class Running:
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Where this user's queue on this machine is: LLMB_STATE_DIR, else by the rules for state folders."""
     if given := environ.get("LLMB_STATE_DIR"):
-        return Path(given).expanduser().absolute()
-    root = Path(environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+        return files.expand(given).absolute()
+    root = files.at_home(environ.get("XDG_STATE_HOME") or "~/.local/state")
     return root / "llmb" / host_name()
 
 

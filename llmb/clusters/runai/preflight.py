@@ -13,7 +13,7 @@ from llmb.clusters.runai.script import Setting
 from llmb.clusters.runai.volume import in_pod, is_on
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
-from llmb.config.schema import RunaiConfig
+from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, LlmbError
 from llmb.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.runs import store

@@ -10,7 +10,8 @@ from typing import Any
 from llmb.clusters.quote import bash
 from llmb.clusters.runai.volume import in_pod
 from llmb.config import ClusterConfig
-from llmb.config.schema import GpuTypeConfig, RunaiConfig
+from llmb.config.runai import RunaiConfig
+from llmb.config.schema import GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.gpus import CPU
 from llmb.launch import Launch, Stamp

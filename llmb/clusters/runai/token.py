@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import secrets
-from llmb.config.schema import RunaiConfig
+from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 
 # An access key, and what it was called before; both pairs of names stand for either.

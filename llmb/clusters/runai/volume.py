@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from llmb.config.schema import RunaiPvc
+from llmb.config.runai import RunaiPvc
 from llmb.launch import Launch, Program, StagedFile, Wrapper
 
 

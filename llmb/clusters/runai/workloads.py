@@ -11,7 +11,7 @@ from typing import Any
 
 from llmb.clusters.runai.client import Client
 from llmb.clusters.runai.faults import NotThereError, RefusedError
-from llmb.config.schema import RunaiConfig
+from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 
 _SKEW = 3600.0  # seconds that the server's clock may differ from ours

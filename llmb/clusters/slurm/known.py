@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from llmb.clusters.slurm.client import Client
 from llmb.clusters.slurm.script import PMIX, PYXIS, PYXIS_OPTIONS
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError
 
 _HELP_SECONDS = 5.0

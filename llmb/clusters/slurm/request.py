@@ -10,7 +10,8 @@ from typing import Literal
 from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.quote import path_pattern
 from llmb.config import ClusterConfig
-from llmb.config.schema import SLURM_OPTIONS, GpuTypeConfig, SlurmConfig
+from llmb.config.schema import GpuTypeConfig
+from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.gpus import CPU
 from llmb.launch import Launch, Stamp
 

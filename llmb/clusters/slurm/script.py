@@ -13,7 +13,7 @@ from llmb.clusters.quote import bash
 from llmb.clusters.slurm.quote import directive
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.images import image_path
 from llmb.launch import Launch, Stamp
 

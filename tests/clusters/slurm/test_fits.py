@@ -10,7 +10,7 @@ import pytest
 from llmb.clusters.slurm.fits import faults_of
 from llmb.clusters.slurm.partitions import read
 from llmb.config import ClusterConfig
-from llmb.config.schema import SlurmConfig, SlurmOptions
+from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.launch import Launch, Program
 
 FOUND = read(

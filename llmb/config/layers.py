@@ -88,6 +88,8 @@ def _variables(environ: Mapping[str, str], said: list[str]) -> dict[str, str | i
             continue
         value = environ[name]
         given[option] = int(value) if value.isdecimal() else None if value.lower() == "null" else value
+        if option == "gres":
+            given["gpus_per_node"] = None
         said.append(f"{name}={value} is used as the {option} of GPU jobs")
     return given
 

@@ -109,7 +109,7 @@ class ClusterConfig:
         base = known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
         slurm = self.slurm or SlurmConfig()
-        asked = slurm.gpus_per_node or gpu_count(own.gres) or gpu_count(slurm.option("gres"))
+        asked = slurm.gpus_by_args or gpu_count(slurm.gpus(own.gres))
         per_node = own.gpus_per_node or asked or base.gpus_per_node
         return GpuType(
             gpus_per_node=per_node,
@@ -118,14 +118,14 @@ class ClusterConfig:
         )
 
     def requested_gpus(self, gpu_type: str) -> int | None:
-        """How many GPUs of a node the ``gres`` of this file asks Slurm for; None where it says no number.
+        """How many GPUs of a node this file asks Slurm for; None where it says no number.
 
         None also where ``slurm.args`` says so in its own way.
         """
         if self.slurm is None or any("gres" in name or "gpus" in name for name in self.slurm.args):
             return None
         own = self.gpu_types.get(gpu_type, GpuTypeConfig()).gres
-        return gpu_count(own if own is not None else self.slurm.option("gres"))
+        return gpu_count(self.slurm.gpus(own))
 
     def experiments(self, workload: str) -> Path:
         """Where the runs of ``workload`` lie."""

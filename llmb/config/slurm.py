@@ -12,7 +12,8 @@ from llmb.names import suggest
 from llmb.typed import KeyFaultError
 
 SLURM_OPTIONS = (
-    "account", "partition", "qos", "gres", "reservation", "nodelist", "exclude", "constraint", "nice", "segment",
+    "account", "partition", "qos", "gres", "gpus_per_node", "reservation", "nodelist", "exclude", "constraint", "nice",
+    "time", "segment",
 )  # fmt: skip
 
 # What every script of ours says itself, or what would break the following of its job.
@@ -65,19 +66,22 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
 class SlurmConfig:
     """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
 
-    ``args``: further options of sbatch by their long names, over all others; true for one without a value, false and
-    null to leave one away that llmb gives.
+    ``gpus_per_node`` asks for GPUs in the place of ``gres``; ``time`` comes over the limits of the workloads, as
+    HH:MM:SS. ``args``: further options of sbatch by their long names, over all others; true for one without a value,
+    false and null to leave one away that llmb gives.
     """
 
     account: str | None = None
     partition: str | None = None
     qos: str | None = None
     gres: str | int | None = None
+    gpus_per_node: str | int | None = None
     reservation: str | None = None
     nodelist: str | None = None
     exclude: str | None = None
     constraint: str | None = None
     nice: int | None = None
+    time: str | None = None
     segment: int | None = None
     container: Literal["pyxis", "none"] = "pyxis"
     mpi: str | None = None
@@ -94,8 +98,13 @@ class SlurmConfig:
         value: str | int | None = given[name] if name in given else getattr(self, name)
         return value
 
+    def gpus(self, own: str | int | None = None) -> str | int | None:
+        """The GPUs of a node of a GPU job, as configured: ``own`` (its type's), else gpus_per_node, else gres."""
+        per_node = self.option("gpus_per_node")
+        return own if own is not None else per_node if per_node is not None else self.option("gres")
+
     @property
-    def gpus_per_node(self) -> int | None:
-        """What ``args`` ask for by sbatch's option of that name, which comes over any gres; None where they do not."""
+    def gpus_by_args(self) -> int | None:
+        """What ``args`` ask for by sbatch's gpus-per-node, which comes over all others; None where they do not."""
         named = (value for key, value in self.args.items() if key.strip("-").replace("_", "-") == "gpus-per-node")
         return gpu_count(next(named, None))

@@ -48,12 +48,15 @@ def sbatch_options(
 def with_args(options: Mapping[str, Value], launch: Launch, config: ClusterConfig) -> dict[str, str | None]:
     """``options`` with those of ``args`` and the command line over them, as text; those that are unset are left out.
 
-    Where these count GPUs in another way than by ``gres``, the gres asks for none.
+    Where GPUs are counted in another way than by ``gres``, the gres asks for none.
     """
     args = {**(config.slurm or SlurmConfig()).args, **launch.slurm_args}
     given = {name.strip("-").replace("_", "-"): value for name, value in args.items()}
     found = {**options, **given}
-    if "gres" not in given and any(given.get(name) for name in GPU_OPTIONS):
+    counted = [name for name in GPU_OPTIONS if found.get(name)]
+    if "gres" in given and not any(name in given for name in counted):
+        found |= dict.fromkeys(counted)
+    elif counted and "gres" not in given:
         found["gres"] = _without_gpus(found.get("gres"))
     kept = {name: value for name, value in found.items() if value is not None and value is not False}
     return {name: None if value is True else str(value) for name, value in kept.items()}
@@ -71,11 +74,15 @@ def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
     """Account, partition, GPUs and the rest of the configuration's options but for the segment."""
     own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
     slurm, kind = config.slurm or SlurmConfig(), kind_of(launch, config)
-    found = {name: slurm.option(name, kind) for name in SLURM_OPTIONS if name != "segment"}
+    found = {name.replace("_", "-"): slurm.option(name, kind) for name in SLURM_OPTIONS if name != "segment"}
     if own.partition is not None:
         found["partition"] = own.partition
-    gres = own.gres if own.gres is not None else found["gres"]
+    if own.gres is not None:
+        found |= {"gres": own.gres, "gpus-per-node": None}
+    gres = found["gres"]
     found["gres"] = _gres(gres) if gres is not None else None
+    if found["time"] is None:
+        del found["time"]  # the launch's own
     return dict(found)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from llmb import typed, yamlfile
+from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.request import gpu_request, gpus_asked, sbatch_options
 from llmb.clusters.slurm.script import PYXIS_OPTIONS, Setting, render
 from llmb.config import ClusterConfig, with_slurm_args
+from llmb.config.schema import GpuTypeConfig
 from llmb.errors import InputFaults, UsageError
 from llmb.images import file_name, image_path
 from llmb.launch import Launch, Program, Stamp
@@ -82,6 +84,9 @@ def test_a_cluster_without_gres() -> None:
 def test_every_option_of_the_configuration() -> None:
     given = {"qos": "q", "reservation": "r", "nodelist": "n[1-2]", "exclude": "n3", "constraint": "a&b", "nice": 7}
     got = options(config(**given))
+    assert got["time"] == clock(LAUNCH.time_limit)
+    given |= {"time": "00:05:00"}
+    got = options(config(**given))
     assert {name: got[name] for name in given} == {name: str(value) for name, value in given.items()}
 
 
@@ -125,6 +130,26 @@ def test_gpus_are_asked_for_in_one_way(
     got = options(config(gpu={"gres": gres}, args=args))
     assert got.get("gres") == left
     assert gpus_asked(got) == asked
+
+
+@pytest.mark.parametrize(
+    ("slurm", "own", "left", "per_node"),
+    [
+        ({"gpus_per_node": "h100:4"}, None, None, "h100:4"),
+        ({"gpus_per_node": 4, "gpu": {"gres": "gpu:8,nvme:1"}}, None, "nvme:1", "4"),
+        ({"gpu": {"gpus_per_node": 4, "gres": 8}}, None, None, "4"),
+        ({"gpus_per_node": 8, "gpu": {"gpus_per_node": None, "gres": 2}}, None, "gpu:2", None),
+        ({"gpus_per_node": 8}, 2, "gpu:2", None),
+        ({"gpus_per_node": 8, "args": {"gres": "gpu:1"}}, None, "gpu:1", None),
+        ({"gpus_per_node": 8, "args": {"gpus-per-node": 1}}, None, None, "1"),
+    ],
+)
+def test_a_cluster_that_counts_gpus_by_node(
+    slurm: dict[str, object], own: int | None, left: str | None, per_node: str | None
+) -> None:
+    place = replace(config(**slurm), gpu_types={"h100": GpuTypeConfig(gres=own)})
+    got = options(place, replace(LAUNCH, gpu_type="h100"))
+    assert (got.get("gres"), got.get("gpus-per-node")) == (left, per_node)
 
 
 def test_every_attempt_has_the_options_of_the_command_line() -> None:

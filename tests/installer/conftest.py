@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -48,6 +49,14 @@ def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
 def _hash(text: str) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
     return f"sha256={digest.decode().rstrip('=')}"
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Children hear a lost connection, also where the tests themselves were started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,7 @@ def test_two_at_once(made: Any, hub: SmallHub) -> None:
     assert_whole(site)
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(site: Any, number: int) -> None:
     """By Ctrl-C, a batch system, a lost connection: with 130, the programs of its steps have ended, what was finished

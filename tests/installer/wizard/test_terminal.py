@@ -123,6 +123,7 @@ def test_ctrl_c_at_the_first_question(terminal: Open, home: Path) -> None:
     assert not (home / ".local").exists()
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_a_question(terminal: Open, home: Path, number: int) -> None:
     """From outside, not by a key: of a batch system, or of a connection that is lost."""

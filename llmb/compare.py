@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from statistics import harmonic_mean
 from typing import Any
 
 from llmb import typed
@@ -13,18 +14,27 @@ from llmb.interval import spread
 from llmb.measure import Window
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.result import FAILED, SUCCESS, Reference, Result
-from llmb.verdict.judge import LOADS, pool_key, why_invalid
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
+from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
 from llmb.verdict.reference import SAME, comparable
 from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_ratios
+
+_Pool = Sequence[Result]  # the repeats of one configuration
+_MOST = 2  # runs without a figure that are named
+_SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log does not say them
+# What a run does beside training, in words.
+_DOES = {
+    "saves": "saves checkpoints", "loads": "loads a checkpoint", "nccl_trace": "traces NCCL", "profile": "is profiled",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The repeats of one configuration against what they compare with; a run that failed has a row of its own.
 
-    ``runs``: ids, or the logs of runs without one; ``step_time_s``: their mean; ``reference``: the other side's, whose
-    ``release`` is its name; ``differences``: settings that differ and still let both be compared.
+    ``runs``: ids, or the logs of runs without one; ``step_time_s``: that of their mean throughput, their harmonic mean,
+    on both sides, so that ``ratio`` is the one by the other; ``reference``: the other side's, whose ``release`` is its
+    name; ``differences``: settings that differ and still let both be compared.
     """
 
     experiment: str
@@ -77,7 +87,8 @@ def with_published(judged: Sequence[Result]) -> list[Comparison]:
 def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Comparison]:
     """The rows of ``ours`` against the valid runs among ``theirs``, which are called ``name``."""
     others = [pool for pool in _pools(theirs) if measures(pool[0])]
-    return [_against(pool, others, name) for pool in _pools(ours)]
+    without = [[result] for result in theirs if not measures(result)]
+    return [_against(pool, others, without, name) for pool in _pools(ours)]
 
 
 def measures(result: Result) -> bool:
@@ -100,7 +111,7 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
     first, times = pool[0], _times(pool)
     return Comparison(
         experiment=first.experiment, runs=tuple(result.run or result.path for result in pool), status=first.status,
-        window=first.window, step_time_s=spread(times).mean if times else None, configuration=first.configuration,
+        window=first.window, step_time_s=harmonic_mean(times) if times else None, configuration=first.configuration,
         **values,
     )  # fmt: skip
 
@@ -109,33 +120,59 @@ def _times(pool: Iterable[Result]) -> list[float]:
     return [result.time_mean_seconds for result in pool if result.time_mean_seconds is not None]
 
 
-def _against(pool: Sequence[Result], others: Sequence[Sequence[Result]], name: str) -> Comparison:
+def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
     first = pool[0]
     if first.status != SUCCESS or first.time_mean_seconds is None:
         return _row(pool, verdict_reason=first.reason)
     if (why := why_invalid(first)) is not None:
         return _row(pool, verdict=INVALID, verdict_reason=why)
     if first.configuration is None:
-        return _row(pool, verdict=NO_REFERENCE, verdict_reason="the log does not say what it was")
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=not_described(first))
     if first.configuration.loads:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=LOADS)
-    other, why = _other(first.configuration, first.window, others)
-    if other is None:
-        return _row(pool, verdict=NO_REFERENCE, verdict_reason=f"{name} has {why}")
-    return _compared(pool, other, name)
-
-
-def _other(
-    configuration: Configuration, window: Window | None, others: Sequence[Sequence[Result]]
-) -> tuple[Sequence[Result] | None, str]:
-    """The comparable pool whose settings differ least; None and the reason where there is none, or no single one."""
-    known = [pool for pool in others if pool[0].configuration is not None]
-    found, missing = comparable(configuration, known, lambda pool, field: getattr(pool[0].configuration, field))
+    found, _ = _alike(first.configuration, others)
     if not found:
-        return None, f"nothing {missing}"
+        why = _why_nothing(first.configuration, others, without, name)
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=why)
+    if len(nearest := _nearest(first.configuration, first.window, found)) > 1:
+        several = f"{name} has {len(nearest)} settings of it; name the runs"
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
+    return _compared(pool, nearest[0], name)
+
+
+def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
+    """Those that compare with it; where there are none, what is missing."""
+    known = [pool for pool in others if pool[0].configuration is not None]
+    return comparable(configuration, known, lambda pool, field: getattr(pool[0].configuration, field))
+
+
+def _nearest(configuration: Configuration, window: Window | None, found: Sequence[_Pool]) -> list[_Pool]:
+    """Those whose settings differ least."""
     distances = [_distance(configuration, window, pool[0]) for pool in found]
-    nearest = [pool for pool, distance in zip(found, distances, strict=True) if distance == min(distances)]
-    return (nearest[0], "") if len(nearest) == 1 else (None, f"{len(nearest)} settings of it; name the runs")
+    return [pool for pool, distance in zip(found, distances, strict=True) if distance == min(distances)]
+
+
+def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> str:
+    """Why the other side has nothing that compares: what is missing, or why the runs ``without`` a figure have none."""
+    found, _ = _alike(configuration, without)
+    if found:
+        said = [f"{result.run or result.path} {_state(result)}" for (result,) in sorted(found, key=_settled)]
+        return "; ".join([*said[:_MOST], *([f"and {len(said) - _MOST} more"] if len(said) > _MOST else [])])
+    _, missing = _alike(configuration, others or without)
+    return f"{name} has nothing {missing}"
+
+
+def _settled(pool: _Pool) -> bool:
+    return pool[0].status != RUNNING
+
+
+def _state(result: Result) -> str:
+    reason = f" ({result.reason})" if result.reason else ""
+    if result.status == RUNNING:
+        return f"has not ended{reason}: compare again when it has"
+    if result.status == FAILED:
+        return f"failed{reason}: take a run that succeeded"
+    return f"does not count ({why_invalid(result) or LOADS}): take another run"
 
 
 def _distance(configuration: Configuration, window: Window | None, other: Result) -> int:
@@ -144,12 +181,22 @@ def _distance(configuration: Configuration, window: Window | None, other: Result
 
 
 def differences(ours: Configuration, theirs: Configuration) -> list[str]:
-    """The settings beside those of SAME that differ, as ``tp 4, not 2``."""
+    """The settings beside those of SAME that differ, as ``tp 4, not 2``; a split that is not known does not differ."""
     names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env"))
     found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
     variables = sorted({*ours.env, *theirs.env})
     found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
-    return [f"{name} {_word(own)}, not {_word(other)}" for name, own, other in found if own != other]
+    found = [(name, own, other) for name, own, other in found if own != other]
+    unknown = {name for name, own, other in found if name in _SPLIT and None in (own, other)}
+    if "tp" in unknown:
+        unknown.add("vp")  # of which None means none, where the rest is known
+    return [_differs(*one) for one in found if one[0] not in unknown]
+
+
+def _differs(name: str, own: Any, other: Any) -> str:
+    if name in _DOES:
+        return f"{_DOES[name]}, the other does not" if own else f"the other {_DOES[name]}"
+    return f"{name} {_word(own)}, not {_word(other)}"
 
 
 def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
@@ -169,8 +216,6 @@ def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[st
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
     return "unset" if value is None else str(value)
@@ -183,8 +228,8 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     rates = spread([1 / time for time in _times(other)])
     judgement = judge_ratios([1 / time / rates.mean for time in _times(pool)], reference=rates)
     reference = Reference(
-        release=name, window="" if theirs.window is None else str(theirs.window), step_time_s=1 / rates.mean,
-        source=", ".join(result.run or result.path for result in other),
+        release=name, window="" if theirs.window is None else str(theirs.window),
+        step_time_s=harmonic_mean(_times(other)), source=", ".join(result.run or result.path for result in other),
     )  # fmt: skip
     same = first.window == theirs.window
     changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmb import modes
 from llmb.errors import Fault, InputFaults, UsageError, collected
-from llmb.gpus import CPU
+from llmb.gpus import CPU, gpus_in_words
 from llmb.job import STRONG, Job
 from llmb.model import ModelShape
 from llmb.modes import Mode, mode_of
@@ -136,8 +136,10 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
 
 def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fault:
     message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
-    only = len(dtypes) == 1 and nearest(wish.dtype, dtypes) is None
-    cure = f"its only one there is {dtypes[0]}" if only else suggest(wish.dtype, dtypes)
+    there = f"its only one there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
+    elsewhere = {dtype for size in wish.workload.sizes.values() for row in size.rows for dtype in row.dtype}
+    is_meant = wish.dtype in elsewhere or nearest(wish.dtype, dtypes) is None
+    cure = there if is_meant else suggest(wish.dtype, dtypes)
     return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=cure + _more(wish))
 
 
@@ -159,7 +161,7 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
     vp = given.get("vp", row.vp)
     mbs = given.get("mbs", row.mbs)
-    label = f"{wish.workload.key} {wish.size} at {wish.scale} GPUs"
+    label = f"{wish.workload.key} {wish.size} at {gpus_in_words(wish.scale)}"
     dp = divide(wish.scale, tp * pp * cp, f"{label}: the scale", f"tp·pp·cp = {tp}·{pp}·{cp}")
     gbs = given.get("gbs", row.gbs.batch(wish.scale))
     if gbs is None:

@@ -56,14 +56,26 @@ def _seconds(job: Job, past: Mapping[Alike, float], figures: Callable[[str], Seq
 
 
 def describe(found: Estimate, unit: str) -> str:
-    """The estimate in words: ``about 12.3 GPU-hours: 2 jobs by past runs, 1 by its time limit``."""
-    most = f"{found.most:,.1f} {unit}-hours by their time limits"
+    """The estimate in words: ``about 12.3 GPU-hours (by past runs here), at most 16.0 ... by their time limits``.
+
+    Where the jobs were estimated in several ways, each way has the count of its jobs.
+    """
+    one = found.past + found.published + found.limit == 1
+    limits = "its time limit" if one else "their time limits"
+    most = f"{_figure(found.most)} {unit}-hours by {limits}"
     if not found.past and not found.published:
         return f"at most {most}"
-    ways = (
-        (found.past, "past runs here"),
-        (found.published, "published step times without start-up"),
-        (found.limit, "time limits"),
-    )
-    said = ", ".join(f"{count} by {how}" for count, how in ways if count)
-    return f"about {found.gpu_hours:,.1f} {unit}-hours ({said}), at most {most}"
+    ways = [
+        (found.past, "by past runs here"),
+        (found.published, "by published step times, start-up not counted"),
+        (found.limit, "by time limits"),
+    ]
+    ways = [(count, how) for count, how in ways if count]
+    counted = (f"{count} job{'' if count == 1 else 's'} {how}" for count, how in ways)
+    said = "; ".join(counted) if len(ways) > 1 else ways[0][1]
+    return f"about {_figure(found.gpu_hours)} {unit}-hours ({said}), at most {most}"
+
+
+def _figure(hours: float) -> str:
+    """One decimal, and below 1 two digits: little is not nothing."""
+    return f"{hours:,.1f}" if hours >= 0.95 else f"{hours:.2g}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from llmb import conditions
 from llmb.conditions import window_in_words
+from llmb.gpus import gpus_in_words
 from llmb.job import Job
 from llmb.model import flops_convention, flops_formulas, flops_terms
 from llmb.published import Figure
@@ -30,7 +31,8 @@ class Told:
 
     ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it compares with; ``row``: that of its workload's
     table; ``digest``: of its image; ``repeats``: the results that are pooled with it, itself among them; ``cause`` and
-    ``cure``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count.
+    ``cure``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count; ``log_note``: what is
+    particular about the log's file.
     """
 
     result: Result
@@ -43,6 +45,7 @@ class Told:
     cause: str = ""
     cure: str = ""
     tflops_note: str = ""
+    log_note: str = ""
 
 
 def explain(told: Told) -> str:
@@ -54,7 +57,7 @@ def explain(told: Told) -> str:
         parts += [_measured(result), _tokens(told, result.time_mean_seconds), *_flops(told, result.time_mean_seconds)]
     parts += [*_compared(told), *_entries("steps", [*conditions.steps(result)]), *_conditions(told)]
     parts += _entries("checkpoint", _checkpoints(result))
-    parts.append(_entry("log", result.path))
+    parts.append(_entry("log", result.path + told.log_note))
     return "\n".join(part for part in parts if part) + "\n"
 
 
@@ -79,7 +82,7 @@ def _measured(result: Result) -> str:
 def _tokens(told: Told, seconds: float) -> str:
     job, rate = told.job, told.result.tokens_per_second or 0.0
     sum_ = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s"
-    return _entry("tokens/s", f"{sum_} = {rate:,.0f}; {rate / job.scale:,.1f} of each of {job.scale} GPUs")
+    return _entry("tokens/s", f"{sum_} = {rate:,.0f}; {rate / job.scale:,.1f} of each of {gpus_in_words(job.scale)}")
 
 
 def _flops(told: Told, seconds: float) -> list[str]:
@@ -90,7 +93,7 @@ def _flops(told: Told, seconds: float) -> list[str]:
     lines += [f"  {part} {formulas[part]} = {value:.4g}" for part, value in terms.items()]
     tflops = result.model_tflops_per_gpu or 0.0
     parts = _entries("FLOPs", lines)
-    sum_ = f"batch {job.gbs} · {total:.4g} / {seconds:.6g} s / {job.scale} GPUs"
+    sum_ = f"batch {job.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
     parts.append(_entry("TFLOPS", f"{sum_} = {shown(tflops)} of each GPU"))
     if result.mfu is None:
         return [*parts, _entry("MFU", f"not known: there is no peak for {job.gpu_type} {job.dtype}")]

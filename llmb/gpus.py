@@ -26,3 +26,8 @@ def known_types() -> dict[str, GpuType]:
     """Every GPU type of gpus.yaml by its name. Names match whole, never by a part (b200 is not gb200)."""
     document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
+
+
+def gpus_in_words(count: int) -> str:
+    """``1 GPU``, ``8 GPUs``."""
+    return f"{count} GPU{'' if count == 1 else 's'}"

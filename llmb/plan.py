@@ -70,7 +70,7 @@ def make_plan(
             faults |= dict.fromkeys(wrong)
             is_sound = False
         try:
-            found = resolve(request, workloads, gpu_type)
+            found = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
         except UsageError as error:
             faults |= dict.fromkeys(_faults(error, request.header or request.place))
             continue
@@ -97,10 +97,16 @@ def make_plan(
     )
 
 
-def resolve(request: JobRequest, workloads: Mapping[str, Workload], gpu_type: str) -> tuple[Workload, str]:
-    """The workload and the size that a request names, its proxy where it asks for that. Raises UsageError."""
+def resolve(
+    request: JobRequest, workloads: Mapping[str, Workload], gpu_type: str, rows: str | None = None
+) -> tuple[Workload, str]:
+    """The workload and the size that a request names, its proxy where it asks for that. Raises UsageError.
+
+    ``rows`` is the known type whose rows the cluster's ``gpu_type`` takes (None: itself): errors offer what runs there.
+    """
     sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
-    key, size = find_workload_and_size(request.workload, sizes, on=gpu_type)
+    here = {key: list(workload.on(rows or gpu_type)) for key, workload in workloads.items()}
+    key, size = find_workload_and_size(request.workload, sizes, on=gpu_type, here=here)
     if request.size is None:
         if size is None and request.place:
             hint = f"write one of {', '.join(f'{key}_{name}' for name in workloads[key].sizes)}"
@@ -113,7 +119,7 @@ def resolve(request: JobRequest, workloads: Mapping[str, Workload], gpu_type: st
             raise UsageError(message, hint="leave one of them out")
     workload = workloads[key]
     if not size:
-        raise no_size(key, str(request.size), list(workload.sizes), on=gpu_type)
+        raise no_size(key, str(request.size), here[key], on=gpu_type)
     if not request.proxy:
         return workload, size
     proxy = workload.sizes[size].proxy

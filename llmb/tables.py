@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import os
@@ -14,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from llmb.names import shorter
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -21,6 +24,8 @@ FORMATS = ("table", "json", "csv", "md")
 _ANY_WIDTH = 1 << 14
 _WIDER = "\u0300"  # below it every character that is printed takes one place
 _NARROWEST = 12  # characters that text keeps in a line; numbers are never broken
+_WORDS = (32, 20, _NARROWEST)  # no word up to so many characters is broken, as far as the width allows
+_GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
 
 Row = Mapping[str, Any]
 
@@ -58,8 +63,22 @@ def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: i
     if fmt == "md":
         return _markdown(columns, rows)
     width = width or output_width()
-    plain = _plain_table(columns, rows, width)
-    return plain or _print(_table(columns, rows), max(width, _least_width(columns, rows)))
+    for gap in _GAPS:
+        if plain := _plain_table(columns, rows, width, gap):
+            return plain
+    extents = [_extent(column, rows) for column in columns]
+    for word, gap in itertools.product(_WORDS, _GAPS):
+        least = [extent.least(word) for extent in extents]
+        total = 1 + sum(least) + gap * len(least)
+        if total <= width:
+            break
+    width = max(width, total)
+    return _print(_table(columns, rows, gap, _widened(least, extents, width - total)), width)
+
+
+def fits(columns: Sequence[Column], rows: Sequence[Row], width: int) -> bool:
+    """Whether a table has room in ``width`` characters with each row on one line."""
+    return _plain_table(columns, rows, width, _GAPS[-1]) is not None
 
 
 def to_json(data: Any) -> str:
@@ -75,9 +94,14 @@ def escape(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters (5 or more), the middle left out."""
-    if len(text) <= width:
-        return text
+    """``text`` in at most ``width`` characters (5 or more), the middle left out.
+
+    An experiment's name first loses what tells least (``names.shorter``).
+    """
+    for less in shorter(text):
+        if len(less) <= width:
+            return less
+    text = less
     end = (width - 3) // 2
     return f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
 
@@ -112,45 +136,69 @@ def _csv_value(value: Any) -> Any:
     return escape(value) if isinstance(value, str) else value
 
 
-def _plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> str | None:
+def _plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap: int) -> str | None:
     """The table as rich draws it, 50 times as fast; None where text must be folded or is wider than its characters."""
     titles = [column.title() for column in columns]
     cells = [[column.cell(row) for column in columns] for row in rows]
     if not all(max(text, default="") < _WIDER and text == text.strip() for line in (titles, *cells) for text in line):
         return None
     widths = [max(map(len, texts)) for texts in zip(titles, *cells, strict=True)]
-    total = sum(widths) + 3 * (len(widths) - 1)
+    total = sum(widths) + gap * (len(widths) - 1)
     if not titles or total + 2 > width or 0 in widths:
         return None
     pads = [f"{{:{'>' if column.right else '<'}{wide}}}" for column, wide in zip(columns, widths, strict=True)]
-    line = " " + "   ".join(pads)
+    line = " " + (" " * gap).join(pads)
     drawn = [line.format(*texts).rstrip() for texts in cells]
     return "\n".join([line.format(*titles).rstrip(), " " + "─" * total, *drawn]).rstrip("\n") + "\n"
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+def _table(
+    columns: Sequence[Column], rows: Sequence[Row], gap: int = _GAPS[0], widths: Sequence[int] | None = None
+) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
+    # One blank of a gap is the box's own. The widths are given: rich narrows columns without regard to words.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, int(gap > 1), 0, int(gap > 2)))
+    for column, wide in zip(columns, widths or itertools.repeat(None, len(columns)), strict=True):
         # Text, not str: brackets in a str are rich's markup.
         justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold")
+        table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold", width=wide)
     for row in rows:
         table.add_row(*(Text(column.cell(row)) for column in columns))
     return table
 
 
-def _least_width(columns: Sequence[Column], rows: Sequence[Row]) -> int:
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The characters of a column's longest cell, and of its longest word; a number counts as one word."""
+
+    cell: int
+    word: int | None
+
+    def least(self, word: int) -> int:
+        """The width at which no word of up to ``word`` characters is broken."""
+        return self.cell if self.word is None else min(self.cell, max(_NARROWEST, min(self.word, word)))
+
+
+def _extent(column: Column, rows: Sequence[Row]) -> _Extent:
     from rich.cells import cell_len
 
-    total = 1
-    for column in columns:
-        widest = max(cell_len(text) for text in (column.title(), *(column.cell(row) for row in rows)))
-        total += (widest if column.right else min(widest, _NARROWEST)) + 3
-    return total
+    texts = [column.title(), *(column.cell(row) for row in rows)]
+    words = (cell_len(word) for text in texts for word in text.split())
+    return _Extent(max(map(cell_len, texts)), None if column.right else max(words, default=0))
+
+
+def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> list[int]:
+    """The ``least`` widths, and of the ``spare`` characters as many as each needs, the narrowest first."""
+    widths = list(least)
+    for _ in range(spare):
+        wanting = [place for place, extent in enumerate(extents) if widths[place] < extent.cell]
+        if not wanting:
+            break
+        widths[min(wanting, key=lambda place: widths[place])] += 1
+    return widths
 
 
 def _markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from llmb_installer.answers import Answers
 from llmb_installer.record import FOLDER
 from llmb_installer.runner import Here, Runner, Sbatch, Srun
 
-_LEFT_OUT = ("gres", "gpus_per_node", "segment", "nice", "time")  # what is installed needs no GPU
+_LEFT_OUT = ("gres", "gpus_per_node", "segment", "nice")  # what is installed needs no GPU
 
 
 def runner_for(answers: Answers, install: Path) -> Runner:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from llmb.cli.causes import NOT_KNOWN, cause_of
@@ -12,7 +14,7 @@ from llmb.explain import Told, explain
 from llmb.images import recorded_digest
 from llmb.job import Job
 from llmb.measure import Window
-from llmb.results import FAILED, Result
+from llmb.results import FAILED, RUNNING, Result
 from llmb.results.configuration import of_job
 from llmb.runs import store
 from llmb.runs.record import RunRecord
@@ -46,6 +48,7 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "they are wrong for this model",
+        log_note=_log_note(own),
     )  # fmt: skip
 
 
@@ -57,9 +60,19 @@ def row_of(context: Context, job: Job) -> Row | None:
     return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == job.gbs), None)
 
 
+def _log_note(result: Result) -> str:
+    yet = " yet" if result.status == RUNNING else ""
+    try:
+        return f" (empty{yet})" if Path(result.path).stat().st_size == 0 else ""
+    except OSError:
+        return f" (not there{yet})"
+
+
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
     found = cause_of(run, result)
     cure = found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")
-    cure = cure.replace("-w WORKLOAD", f"-w {run.job.workload}").replace("logs RUN", f"logs {run.id}")
+    cure = cure.replace("-w WORKLOAD", f"-w {run.job.workload}")
+    for command in ("logs", "retry"):
+        cure = cure.replace(f"{command} RUN", f"{command} {run.id}")
     # What the scheduler alone says of the end is in the status already.
     return (found.kind if found.line == result.reason else str(found)), cure

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,11 +117,22 @@ class _Lines(_Shower):
         super().__init__()
         self.tenths: dict[Path, int] = {}
         self.read: dict[Path, ReadState] = {}
+        self.reasons: set[str] = set()
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        self.waiting(states.values())
         for run in runs:
             if states[run.id].state == RUNNING:
                 self.step(run)
+
+    def waiting(self, states: Iterable[JobState]) -> None:
+        """Say why runs wait: one line for all of them, when a reason is new."""
+        idle = [one for one in states if one.reason and not one.is_over and one.state not in (RUNNING, UNKNOWN)]
+        counts = Counter(f"{one.state}, {one.reason}" for one in idle)
+        if not self.reasons.issuperset(counts):
+            self.reasons |= set(counts)
+            told = "; ".join(f"{number} {why}" for why, number in counts.most_common())
+            self.line(f"{_now()} waiting: {told}")
 
     def step(self, run: RunRecord) -> None:
         at, self.read[run.log] = progress(run.log, self.read.get(run.log))

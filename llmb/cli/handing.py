@@ -20,10 +20,11 @@ def tell(handed: Handed) -> None:
         other = "" if run.scheduler_id else "  is being submitted by another process"
         say(f"  {run.id}  {run.name}{attempt}{other}")
         return
-    say(f"  {run.id}  {run.name}{attempt}  was not taken")
+    is_unclear = isinstance(error, UnclearError)
+    say(f"  {run.id}  {run.name}{attempt}  {'may have been taken or not' if is_unclear else 'was not taken'}")
     say(describe(error))
-    if isinstance(error, UnclearError):
-        say("note: it may have been taken all the same; llmb-run jobs reconcile finds out")
+    if is_unclear:
+        say("note: nothing is lost: llmb-run jobs reconcile finds out, and submits it if it was not taken")
 
 
 def tell_interrupt() -> None:

@@ -19,5 +19,5 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 
     states, trouble = look(context.cluster, runs)
     if trouble is not None:
-        say(f"note: states as they were seen last; the cluster does not answer: {trouble.message}")
+        say(f"note: states as they were seen last: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
     return states

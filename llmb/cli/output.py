@@ -11,7 +11,7 @@ import click
 
 from llmb.tables import Column, Row, output_width, render, to_json
 
-_FIGURES, _LEAST_NAME = 80, 24  # characters
+_FIGURES, _LEAST_NAME = 80, 32  # characters; the least has room for llama3.1_405b_fp8_gpus1024..
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,25 @@ from llmb.errors import LlmbError
 from llmb.job import Job
 from llmb.runs import store
 from llmb.runs.record import RunRecord
+from llmb.secrets import is_secret_name
 from llmb.state import COMPLETED
 from llmb.submit import Prepared, preview
 from llmb.switches import said_of
-from llmb.tables import Column
+from llmb.tables import Column, escape, fits, output_width, shorten
 
 if TYPE_CHECKING:
     from llmb.estimate import Alike
     from llmb.launch import Launch
 
+_VALUE_WIDTH = 60  # characters of a variable's value; json and csv have all of them
+_CHANGED_WIDTH = 20  # characters; more goes on below
+_FOLLOWING = (
+    "dp",
+    "ga",
+    "nodes",
+    "time_limit",
+)  # what a narrow table leaves out: it follows from the rest, or is the workload's
+_OPTIONAL = ("vp", "profile", "changed")
 _HIDDEN = ("model", "learning_rate", "switches")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
 
@@ -45,8 +56,15 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
         cluster, config = context.cluster, context.config
         print_json_list("jobs", (_with_script(item, preview(item, cluster, config)) for item in items))
     else:
-        rows = [{**job_data(item.job), "changed": _changed(item.job)} for item in items]
-        print_rows(_columns(fmt, changed=any(row["changed"] for row in rows)), rows, fmt)
+        jobs = [item.job for item in items]
+        common = _common_env(jobs)
+        rows = [{**job_data(job), "changed": _changed(job, common)} for job in jobs]
+        columns = _columns(fmt, rows)
+        if fmt == "table":
+            columns, rows = _fitted(columns, rows, output_width())
+        print_rows(columns, rows, fmt)
+        if common and fmt != "csv":
+            say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common)}")
     for text in _missing(context, [item.launch for item in items if item.launch is not None]):
         say(f"note: {text}")
     if fmt == "table":
@@ -59,13 +77,32 @@ def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
     return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
 
 
-def _changed(job: Job) -> str:
-    """What stands in the job's name behind its numbers: what makes it another than the published configuration."""
+def _changed(job: Job, common: Mapping[str, str]) -> str:
+    """What stands in the job's name behind its numbers: what makes it another than the published configuration.
+
+    And the variables that it has beside those ``common`` to all.
+    """
     words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
-    return " ".join(filter(None, words))
+    own = {name: value for name, value in job.env.items() if name not in common}
+    return " ".join(filter(None, [*words, _env_in_words(own)]))
 
 
-def _columns(fmt: str, *, changed: bool) -> list[Column]:
+def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
+    """The variables that all jobs have with the same value."""
+    return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
+
+
+def _env_in_words(env: Mapping[str, str]) -> str:
+    """``A=1 B=2``, quoted as a shell needs it; of a secret its name alone."""
+    return " ".join(f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name])}" for name in env)
+
+
+def _quoted(value: str) -> str:
+    return shlex.quote(shorten(escape(value), _VALUE_WIDTH)) if value else ""
+
+
+def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns; a table leaves out those of _OPTIONAL that are empty."""
     if fmt == "csv":
         return [Column(key=name, heading=name) for name in FIELDS]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
@@ -73,8 +110,24 @@ def _columns(fmt: str, *, changed: bool) -> list[Column]:
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
     right = [Column(key=name, heading=_heading(name), right=True) for name in numbers]
     more = [Column(key="time_limit", heading="Limit", right=True), Column(key="profile", heading="Profile", show=_mark)]
-    more += [Column(key="changed", heading="Changed")] if changed else []
-    return [*left, *right, *more]
+    more += [Column(key="changed", heading="Changed")]
+    return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
+
+
+def _fitted(columns: list[Column], rows: list[dict[str, Any]], width: int) -> tuple[list[Column], list[dict[str, Any]]]:
+    """The table as it fits into ``width``: without ``pretrain_``, then without the columns that follow from others."""
+    first = [column for column in columns if column.key != "changed"]
+    room = width if len(first) == len(columns) else width - _CHANGED_WIDTH
+    if fits(first, rows, room):
+        return columns, rows
+    rows = [{**row, "workload": row["workload"].removeprefix("pretrain_")} for row in rows]
+    if fits(first, rows, room):
+        return columns, rows
+    left_out: tuple[str, ...] = _FOLLOWING
+    if len(first) < len(columns):
+        left_out = (*_FOLLOWING, "profile")
+        rows = [{**row, "changed": f"{'profiled ' if row['profile'] else ''}{row['changed']}".strip()} for row in rows]
+    return [column for column in columns if column.key not in left_out], rows
 
 
 def _heading(name: str) -> str:

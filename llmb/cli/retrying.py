@@ -10,9 +10,11 @@ from llmb.cli.handing import tell, tell_interrupt
 from llmb.cli.reporting import results_of
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.results import FAILED, SUCCESS, Result
-from llmb.retry import retry
+from llmb.retry import retry, with_limit
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
+from llmb.state import TIMEOUT
+from llmb.switches import parse_clock
 
 
 def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
@@ -39,18 +41,41 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
     return chosen
 
 
-def run(context: Context, runs: Sequence[RunRecord], *, force: bool) -> tuple[list[RunRecord], int]:
-    """Submit the next attempt of each; those taken, and the exit code. Raises PreflightError, KeyboardInterrupt."""
+def read_limit(text: str | None) -> int | None:
+    """The seconds of ``--time-limit``. Raises UsageError."""
+    try:
+        return None if text is None else parse_clock(text)
+    except ValueError as error:
+        raise UsageError(f"--time-limit: {error}") from None
+
+
+def run(
+    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool
+) -> tuple[list[RunRecord], int]:
+    """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
+
+    Those taken, and the exit code. Raises PreflightError, KeyboardInterrupt.
+    """
     cluster = context.need_cluster()
-    faults = [] if force or not runs else cluster.preflight([one.launch for one in runs])
+    next_ = runs if time_limit is None else [with_limit(one, time_limit) for one in runs]
+    faults = [] if force or not runs else cluster.preflight([one.launch for one in next_])
     if faults:
         raise PreflightError(list(dict.fromkeys(faults)))
-    handed, interrupted = retry(cluster, runs, on_handed=tell, on_interrupt=tell_interrupt)
+    if time_limit is None:
+        _warn_of_limits(runs)
+    handed, interrupted = retry(cluster, runs, time_limit=time_limit, on_handed=tell, on_interrupt=tell_interrupt)
     if interrupted:
         say(f"{len(handed)} of {len(runs)} retried")
         raise KeyboardInterrupt
     taken = [one.run for one in handed if one.error is None]
     return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
+
+
+def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
+    """Say which runs their time limit has ended: the next attempt has the same."""
+    ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
+    if ended:
+        say(f"warning: the same time limit again for {', '.join(ended)}; another: jobs retry --time-limit HH:MM:SS")
 
 
 def _not_failed(result: Result) -> str:

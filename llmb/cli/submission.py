@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import __version__
 from llmb.cli import handing, options, switching
 from llmb.cli.context import Context, say
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
+from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, collected, describe
+from llmb.gpus import known_types
 from llmb.job import Job, JobList
-from llmb.names import nearest, suggest
+from llmb.names import nearest
 from llmb.plan import Extra, Plan, make_plan
 from llmb.runs.record import RunRecord
 from llmb.submit import Outcome, Prepared, check, prepare, submit
 from llmb.switches import Switches
 
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
+_GPU_LIKENESS = 0.8  # h10 is near to h100; b200 and h200 are other types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +60,27 @@ class Options:
         return cls(wait=flags["wait_"], extra=extra, **{name: flags[name] for name in names})
 
 
+@contextmanager
+def refusing(*, dry_run: bool) -> Iterator[None]:
+    """Around all that comes before the first job goes out: a refusal there also says that nothing was submitted."""
+    try:
+        yield
+    except (UsageError, PreflightError) as error:
+        if dry_run:
+            raise
+        if isinstance(error, UsageError) and not isinstance(error, InputFaults):
+            faults = [Fault(message=error.message, hint=error.hint)]
+            raise InputFaults(faults, hint="nothing was submitted") from error
+        error.hint = "; ".join(filter(None, ("nothing was submitted", error.hint)))
+        raise
+
+
 def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None = None) -> int:
     """Plan ``listed`` and show or submit the jobs; the exit code. Raises InputFaults with every fault of the list."""
-    items, faults = _plan(context, listed, how, narrow)
-    if faults and not how.keep_going:
-        raise InputFaults(faults, hint=None if how.dry_run else "nothing was submitted")
+    with refusing(dry_run=how.dry_run):
+        items, faults = _plan(context, listed, how, narrow)
+        if faults and not how.keep_going:
+            raise InputFaults(faults)
     for fault in faults:
         say(describe(InputFaults([fault])))
     if not items:
@@ -82,9 +101,10 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
     config = context.config
     known = [config.gpu_type, *config.gpu_types]
     if how.gpu_type is not None and how.gpu_type not in known:
-        hint = f"{suggest(how.gpu_type, known)}; gpu_types in cluster_config.yaml adds further ones"
-        wrong = Fault(message=f"this cluster has no GPU type '{how.gpu_type}'", hint=hint)
-        meant = nearest(how.gpu_type, known)
+        meant = nearest(how.gpu_type, known, likeness=_GPU_LIKENESS)
+        wrong = Fault(
+            message=f"this cluster has no GPU type '{how.gpu_type}'", hint=_gpu_hint(how.gpu_type, known, meant)
+        )
         others = (
             make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=meant) if meant else Plan()
         )
@@ -104,6 +124,15 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
         say(f"warning: {text}")
     chosen = {id(job) for job in kept}
     return [item for item in items if id(item.job) in chosen], faults
+
+
+def _gpu_hint(name: str, known: Sequence[str], meant: str | None) -> str:
+    """The type that was meant, else those that there are and the line that adds this one."""
+    if meant is not None:
+        return f"did you mean '{meant}'?"
+    own = "{}" if name in known_types() else "{like: h100}"
+    there = ", ".join(dict.fromkeys(known))
+    return f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
 
 
 def _by_place(fault: Fault) -> tuple[str, int]:
@@ -139,9 +168,10 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
 
 def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
     """Submit all, saying what becomes of each, and of all together where not all were taken."""
-    cluster = context.need_cluster()
-    if not (how.extra.force or how.no_preflight):
-        check(items, cluster)
+    with refusing(dry_run=False):
+        cluster = context.need_cluster()
+        if not (how.extra.force or how.no_preflight):
+            check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
     outcome = submit(
         items, cluster, context.config, __version__,

@@ -16,6 +16,7 @@ from llmb.launch import Launch
 
 MIN_FREE = 1_000_000_000  # bytes, for logs and profiles
 _GB = 1e9
+_OTHER_VENV = "venv_path in cluster_config.yaml names another environment"
 
 
 def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -24,11 +25,10 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     if launch.venv is None:
         yield Fault(message=f"{launch.name} has no environment of Python installed", hint=hint)
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):
-        yield Fault(message=f"{python} is not there", hint=hint)
+        yield Fault(message=f"{python} is not there", hint=f"{hint}; {_OTHER_VENV}")
     elif lacking := packages.lacking(Path(launch.venv), launch.packages):
         message = f"the environment {launch.venv} of {launch.name} has {' and '.join(lacking.values())}"
-        other = f"{hint}, or let venv_path in cluster_config.yaml name another environment"
-        yield Fault(message=message, hint=launch.cures.get(next(iter(lacking)), other))
+        yield Fault(message=message, hint=launch.cures.get(next(iter(lacking)), f"{hint}; {_OTHER_VENV}"))
 
 
 def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from llmb.typed import KeyFaultError
 
 SLURM_OPTIONS = (
     "account", "partition", "qos", "gres", "gpus_per_node", "reservation", "nodelist", "exclude", "constraint", "nice",
-    "time", "segment",
+    "segment",
 )  # fmt: skip
 
 # What every script of ours says itself, or what would break the following of its job.
@@ -66,9 +66,8 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
 class SlurmConfig:
     """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
 
-    ``gpus_per_node`` asks for GPUs in the place of ``gres``; ``time`` comes over the limits of the workloads, as
-    HH:MM:SS. ``args``: further options of sbatch by their long names, over all others; true for one without a value,
-    false and null to leave one away that llmb gives.
+    ``gpus_per_node`` asks for GPUs in the place of ``gres``. ``args``: further options of sbatch by their long names,
+    over all others; true for one without a value, false and null to leave one away that llmb gives.
     """
 
     account: str | None = None
@@ -81,7 +80,6 @@ class SlurmConfig:
     exclude: str | None = None
     constraint: str | None = None
     nice: int | None = None
-    time: str | None = None
     segment: int | None = None
     container: Literal["pyxis", "none"] = "pyxis"
     mpi: str | None = None

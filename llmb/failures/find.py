@@ -21,6 +21,7 @@ _TRACEBACK = needle("Traceback (most recent call last)")
 _NCCL = b"nccl"  # how its own errors begin
 _TRACE = b" NCCL INFO "  # in no line that tells of a cause; traces make logs of many GB
 _UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # nor within the frame that rich draws
+_FILLED = rb"[ \t]*([^\s][^\r\n]*)"
 _SAME_ERROR = 2048  # bytes: an exception's own text goes on for some lines, and may say more
 _LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[^\r\n]*[\r\n]+([^\r\n]+)")
 
@@ -162,4 +163,17 @@ def _last_of_traceback(hit: Hit, line: Line) -> _Told | None:
     rest = hit.block.behind(start).lstrip(b"\r\n")
     prefix = line.before if rest.startswith(line.before) else b""  # which rank it is, or text glued before
     match = re.search(rb"^" + re.escape(prefix) + _UNINDENTED, rest, re.MULTILINE)
-    return _Told(hit.offset + match.start(), strip_escapes(match[1]), strip_escapes(prefix)) if match else None
+    if match is None:
+        return None
+    text = _with_next_line(strip_escapes(match[1]), rest[match.end() : match.end() + _SAME_ERROR], prefix)
+    return _Told(hit.offset + match.start(), text, strip_escapes(prefix))
+
+
+def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
+    """The error with its text where that begins on a line of its own: Python puts no colon behind an empty one."""
+    if not error.rstrip().endswith(b":"):
+        return error
+    match = re.search(rb"^" + re.escape(prefix) + _FILLED, rest, re.MULTILINE)
+    line = strip_escapes(match[1]) if match else b""
+    known = table().row(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
+    return error if known or rank_of(line) is not None else error.rstrip() + b" " + line

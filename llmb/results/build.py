@@ -89,7 +89,8 @@ def result_of_log(
     result = _with_details(_with_throughput(result, found, _peak(found)), samples, found, nodes=_nodes(found))
     reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
     status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
-    result = replace(result, checkpoints=checkpoints_of(samples.checkpoints, path.parent))
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
+    result = replace(result, checkpoints=checkpoints, not_said=found.not_said())
     return replace(
         result, status=status, reason=reason.of_log(status, samples, result, spec, lambda: logs_beside(path))
     )

@@ -36,6 +36,10 @@ _GLANCE = (
     Column(key="reason"),
 )
 _NOT_COMPARED = "NO_REFERENCE"
+_OPTIONS = {  # of parse, by the words of Result.not_said
+    "workload": "-w W_SIZE", "dtype": "--dtype D", "scale": "--scale N", "gbs": "--gbs N",
+    "gpu_type": "--gpu-type TYPE",
+}  # fmt: skip
 _TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 
@@ -97,9 +101,24 @@ def legend(results: Iterable[Result]) -> list[str]:
     lines = [f"* the published figure was taken over another window: {', '.join(sorted(windows))}"] if windows else []
     if any(result.configuration and result.configuration.gpu_type is None for result in results):
         lines.append("a log does not say its GPU type: --gpu-type h100 compares with what was published for it")
-    elif results and all(result.verdict == _NOT_COMPARED for result in results):
-        lines.append("no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)")
+    unknown = [result for result in results if result.verdict == _NOT_COMPARED and result.configuration is None]
+    if unknown:
+        missing = {word for result in unknown for word in result.not_said}
+        options = " ".join(option for word, option in _OPTIONS.items() if word in missing)
+        lines.append(f"no verdict where a log does not say what it is of; say it: {options}")
+    if results and not lines and all(result.verdict == _NOT_COMPARED for result in results):
+        lines.append(_no_verdicts(results))
     return lines
+
+
+def _no_verdicts(results: Sequence[Result]) -> str:
+    """Why no result has anything to compare with; a log without a run is not known to ``explain``."""
+    if all(result.run is not None for result in results):
+        return "no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)"
+    reasons = {result.verdict_reason for result in results}
+    if len(reasons) == 1:
+        return f"no verdicts: {reasons.pop()}"
+    return "no verdicts: nothing is published for these configurations (--format csv says what differs)"
 
 
 def tflops(value: float) -> str:

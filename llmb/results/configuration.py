@@ -28,12 +28,13 @@ class Configuration:
     gbs: int
     seq_length: int
     num_layers: int
-    tp: int = 1
-    pp: int = 1
-    cp: int = 1
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
     vp: int | None = None
-    ep: int = 1
+    ep: int | None = None
     mbs: int | None = None
+    gpus_per_node: int | None = None
     profile: bool = False
     image: str | None = None
     fp8: str | None = None

@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from llmb.logs.samples import Samples
 from llmb.model import ModelShape
 from llmb.names import find_size, squash, squash_workload
 from llmb.results.configuration import Configuration
-from llmb.workload import Workload
+from llmb.workload import Row, Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 _DTYPES = ("bf16", "fp8", "fp16", "fp32")
@@ -20,6 +21,7 @@ _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)nsys(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
+_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")
 _CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
 
 
@@ -43,6 +45,7 @@ class Description:
     pp: int | None = None
     cp: int | None = None
     vp: int | None = None
+    ep: int | None = None
     mbs: int | None = None
     layers: int | None = None
     profiled: bool | None = None
@@ -50,6 +53,14 @@ class Description:
     saves: bool | None = None
     loads: bool | None = None
     fp8: str | None = None
+
+    def not_said(self) -> tuple[str, ...]:
+        """What a comparison needs and is not known, by the words of ``Result.not_said``."""
+        needed = {
+            "workload": self.model and self.workload and self.size, "dtype": self.dtype, "scale": self.gpus,
+            "gbs": self.gbs, "gpu_type": self.gpu_type,
+        }  # fmt: skip
+        return tuple(name for name, value in needed.items() if value is None)
 
     def configuration(self) -> Configuration | None:
         """What it compares with what as, None where too little is known."""
@@ -59,8 +70,8 @@ class Description:
             return None
         return Configuration(
             workload=self.workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu_type, scale=self.gpus,
-            gbs=self.gbs, seq_length=self.seq_length, num_layers=self.model.layers, tp=self.tp or 1, pp=self.pp or 1,
-            cp=self.cp or 1, vp=self.vp, mbs=self.mbs, profile=bool(self.profiled), nccl_trace=bool(self.traced),
+            gbs=self.gbs, seq_length=self.seq_length, num_layers=self.model.layers, tp=self.tp, pp=self.pp,
+            cp=self.cp, vp=self.vp, ep=self.ep, mbs=self.mbs, profile=bool(self.profiled), nccl_trace=bool(self.traced),
             saves=bool(self.saves), loads=bool(self.loads), fp8=self.fp8,
         )  # fmt: skip
 
@@ -133,7 +144,7 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
     return Description(
         workload=key, size=size, dtype=dtype, gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
         gbs=numbers.get("gbs") or None, tp=numbers.get("tp"), pp=numbers.get("pp"), cp=numbers.get("cp"),
-        vp=numbers.get("vp"), mbs=numbers.get("mbs"), layers=numbers.get("layers") or None,
+        vp=numbers.get("vp"), ep=numbers.get("ep"), mbs=numbers.get("mbs"), layers=numbers.get("layers") or None,
         profiled=bool(_PROFILED.search(tail)) or None, traced=bool(_TRACED.search(tail)) or None,
         loads=bool(_LOADS.search(tail)) or None, fp8="current" if _CURRENT.search(tail) else None,
     )  # fmt: skip
@@ -164,7 +175,7 @@ def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
 
 
 def _completed(found: Description, workloads: Mapping[str, Workload]) -> Description:
-    """With the model's shape, and the batch where the workload's table leaves one alone."""
+    """With the model's shape, and the batch and the split where the workload's table leaves one alone."""
     workload = workloads.get(found.workload or "")
     size = workload.sizes.get(found.size or "") if workload else None
     if size is None:
@@ -175,10 +186,22 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     model = found.model or _with_layers(size.model, found.layers or (layers.pop() if len(layers) == 1 else None))
     batches = {row.gbs.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
     batch = batches.pop() if len(batches) == 1 else None
-    return replace(
+    found = replace(
         found, model=model, seq_length=found.seq_length or model.seq_length,
         gbs=found.gbs or (int(batch) if batch is not None and batch.denominator == 1 else None),
     )  # fmt: skip
+    return replace(found, **_split_of(found, rows))
+
+
+def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:
+    """How the model was split, as far as it is not known and all rows that can be meant agree."""
+    known = {name: value for name in _SPLIT if (value := getattr(found, name)) is not None}
+    rows = [row for row in rows if found.gpus is not None and row.gbs.batch(found.gpus) == found.gbs]
+    rows = [row for row in rows if all(getattr(row, name) == value for name, value in known.items())]
+    # A name that says how the model was split says all of it: without a number, `vpNone` is meant.
+    missing = [name for name in _SPLIT if name not in known and not (name == "vp" and known)]
+    values = {name: {getattr(row, name) for row in rows} for name in missing}
+    return {name: own.pop() for name, own in values.items() if len(own) == 1}
 
 
 def _with_layers(model: ModelShape, layers: int | None) -> ModelShape:

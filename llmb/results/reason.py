@@ -12,9 +12,10 @@ from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.logs.text import plain
 from llmb.results.result import FAILED, RUNNING, Result
-from llmb.state import COMPLETED, TIMEOUT, UNKNOWN, JobState
+from llmb.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, JobState
 from llmb.state import RUNNING as AT_WORK
 
+_SAY_ALL = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}  # states that name their cause
 TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration
 
 
@@ -99,8 +100,9 @@ def _stopped(samples: Samples, result: Result) -> str:
 def _cause(logs: Callable[[], Sequence[Path]], state: JobState | None) -> str:
     if (cause := root_cause(logs(), state)) is not None:
         return str(cause)
-    kind = (kind_of_end(state) or "") if state else ""
-    return kind if state is None or kind.upper() != state.state else ""  # CANCELLED says all
+    if state is None or state.state in _SAY_ALL:
+        return ""
+    return kind_of_end(state) or ""
 
 
 def _attempts(samples: Samples) -> str:

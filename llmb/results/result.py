@@ -37,7 +37,8 @@ class Result:
     whose mean ratio lies within ``ratio_interval`` (95 %; None for one run); ``same_window``: the reference was taken
     over the same iterations; ``run``: the id, None for a log without a record; ``invalid``: what in the log keeps the
     measurement from counting; ``statistics``: of the steps of the window; ``log``: what else the log says;
-    ``checkpoints``: what was saved and loaded, None without any.
+    ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
+    without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
     """
 
     experiment: str
@@ -71,3 +72,4 @@ class Result:
     statistics: Statistics | None = None
     log: LogFacts | None = None
     checkpoints: Checkpoints | None = None
+    not_said: tuple[str, ...] = ()

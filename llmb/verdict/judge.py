@@ -53,7 +53,7 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
     if result.status != SUCCESS or measured is None:
         return result
     if result.configuration is None:
-        figure, missing = None, "the log does not say what it was"
+        figure, missing = None, not_described(result)
     elif result.configuration.loads:
         figure, missing = None, LOADS
     else:
@@ -66,6 +66,11 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
     return replace(
         result, ratio=figure.step_time_s / measured, same_window=same_window(result.window, result.steps, figure)
     )
+
+
+def not_described(result: Result) -> str:
+    """Why a log compares with nothing that does not say what it was."""
+    return ": ".join(["the log does not say what it was", *([", ".join(result.not_said)] if result.not_said else [])])
 
 
 def why_invalid(result: Result) -> str | None:

@@ -17,7 +17,10 @@ FAIL_BELOW, WARN_BELOW, SUSPICIOUS_ABOVE = 0.95, 0.98, 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict on ``repeats`` runs: their mean ``ratio`` of throughputs, its 95 % interval (None for one run), why."""
+    """A verdict on ``repeats`` runs: their mean ``ratio`` of throughputs, its 95 % interval (None for one run), why.
+
+    A ratio of throughputs is never below 0, so neither is the interval's lower end.
+    """
 
     verdict: str
     reason: str
@@ -35,7 +38,7 @@ def judge_ratios(ratios: Sequence[float], *, reference: Spread | None = None) ->
     ratio = round(found.mean, 9)  # so that a sum's last bit decides nothing
     width = round(_width(found, reference), 9)
     more = len(ratios) > 1 or (reference is not None and reference.n > 1)
-    interval = (ratio - width, ratio + width) if more else None
+    interval = (max(0.0, ratio - width), ratio + width) if more else None
     verdict = _word(ratio, interval)
     reason = f"{_shown(ratio, interval, len(ratios))}{_why(verdict, found, reference)}"
     return Judgement(verdict=verdict, reason=reason, ratio=ratio, interval=interval, repeats=len(ratios))

@@ -154,7 +154,7 @@ def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command) ->
     assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
         ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
     ]
-    published = "about 1.3 GPU-hours (3 by published step times without start-up)"
+    published = "about 1.3 GPU-hours (by published step times, start-up not counted)"
     assert f"3 jobs, {published}, at most 16.0 GPU-hours by their time limits" in done.stderr
 
 
@@ -430,3 +430,61 @@ def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(cluster:
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d")
     assert done.returncode == 2
     assert "cluster_type 'slrum' is not known\nhint: did you mean 'slurm'?" in done.stderr
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--set", "foo=1"), ("--time-limit", "5"), ("--env", "NOVALUE"), ("--gpu-type", "b200"), ("--dtype", "fp9"),
+        ("broken.yaml",), ("missing.yaml",),
+    ],
+)  # fmt: skip
+def test_every_refusal_says_that_nothing_was_submitted(
+    wrong: tuple[str, ...], dry_run: bool, cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [\n")
+    what = ("submit-all", tmp_path / wrong[0]) if wrong[0].endswith("yaml") else (
+        "single", "-w", "nemotron4", "--scale", 16, *wrong
+    )  # fmt: skip
+    done = llmb_here(*what, "--install", cluster(), *["-d"] * dry_run)
+    assert done.returncode == 2
+    assert done.stderr.endswith("hint: nothing was submitted\n") is not dry_run
+    assert done.stderr.count("nothing was submitted") == (not dry_run)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("b200", "it has h100; in cluster_config.yaml, gpu_types: {b200: {}} adds this one"),
+        ("h300x", "it has h100; in cluster_config.yaml, gpu_types: {h300x: {like: h100}} adds this one"),
+        ("h10", "did you mean 'h100'?"),
+    ],
+)
+def test_a_gpu_type_that_is_not_there_is_added_not_guessed(
+    name: str, hint: str, cluster: Cluster, llmb_here: Command
+) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--gpu-type", name, "--install", cluster(), "-d")
+    assert done.stderr == f"error: this cluster has no GPU type '{name}'\nhint: {hint}\n"
+
+
+def test_a_table_shows_the_variables(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        "pretrain_nemotron4_15b:\n  {scales: [16], dtypes: fp8, tasks: [{}, {overrides: {env: {B: x y}}}]}\n"
+    )
+    done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
+    plain, changed = done.stdout.splitlines()[2:]
+    assert changed.endswith("   B='x y'")
+    assert "B=" not in plain
+    assert "variables of every job: A=1\n" in done.stderr
+
+
+def test_a_table_fits_a_narrow_terminal(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d")
+    head, _, line = done.stdout.splitlines()
+    assert max(map(len, (head, line))) <= 80
+    assert line.split()[:3] == ["llama3.1", "405b", "fp8"]

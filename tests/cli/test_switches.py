@@ -118,7 +118,7 @@ def test_a_table_says_what_was_changed(llmb_here: Command, cluster: Cluster) -> 
     plain = llmb_here(*LLAMA, "--install", install, "-d", "-p").stdout.splitlines()
     assert plain[0].split()[-2:] == ["Limit", "Profile"]
     changed = llmb_here(*LLAMA, "--install", install, "-d", "--save-checkpoint", "--max-steps", 20).stdout.splitlines()
-    assert changed[0].split()[-2:] == ["Profile", "Changed"]
+    assert changed[0].split()[-2:] == ["Limit", "Changed"]
     assert changed[2].endswith("   steps20")
 
 

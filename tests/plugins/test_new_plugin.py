@@ -44,6 +44,7 @@ def test_a_new_plugin_is_installed_checked_and_planned(
         0, ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
     )  # fmt: skip
     assert "pip install -e ./acme-2b" in done.stderr
+    assert "llmb-install add acme-2b --yes" in done.stderr
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)

@@ -19,6 +19,7 @@ from llmb import published
 from llmb.errors import Fault, InputFaults
 from llmb.job import Job
 from llmb.runs.record import RunRecord
+from llmb.state import RUNNING, JobState
 from llmb.workload import Workload
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -353,6 +354,23 @@ def test_a_baseline_is_accepted_listed_and_compared_with(install: HandMade, run:
     assert (listed["name"], listed["runs"], listed["file"]) == ("good", 1, str(path))
 
 
+def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, run: Run) -> None:
+    install.measured("a1", 0.582)
+    install.measured("a2", 3.233)
+    assert run("baseline", "accept", "april").returncode == 0
+    done = run("compare", "--baseline", "april")
+    assert done.stdout.count("0.986") == 2
+    assert "1.000 (0.000 to " in done.stdout
+
+
+def test_the_other_run_that_has_not_ended_is_named(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.run("b1", install.job("nemotron4_15b", "bf16", 16), "", JobState(state=RUNNING))
+    (row,) = compared(run, "a1", "b1")["comparisons"]
+    assert row["verdict_reason"].startswith("b1 has not ended (")
+    assert row["verdict_reason"].endswith("): compare again when it has")
+
+
 def test_a_baseline_is_not_replaced_unasked(install: HandMade, run: Run) -> None:
     install.measured("a1", 2.75)
     install.measured("a2", 2.5)
@@ -451,6 +469,16 @@ def test_parse_judges_logs_of_runs_and_of_strangers(install: HandMade, run: Run,
         "NO_REFERENCE", "nothing is published for a GPU type that is not known",
     )  # fmt: skip
     assert "--gpu-type" in llmb_here("parse", folder).stderr
+    (folder / ours.log.name).rename(folder / "train.log")
+    said = llmb_here("parse", folder / "train.log").stderr
+    options = "-w W_SIZE --dtype D --scale N --gbs N --gpu-type TYPE"
+    assert said == f"no verdict where a log does not say what it is of; say it: {options}\n"
+    words = ["-w", "nemotron4_15b", "--dtype", "bf16", "--scale", 96, "--gpu-type", "h100"]
+    said = llmb_here("parse", folder / "train.log", *words).stderr
+    assert said == "no verdict where a log does not say what it is of; say it: --gbs N\n"
+    said = llmb_here("parse", folder / "train.log", *words, "--gbs", 64).stderr
+    assert said.startswith("no verdicts: nothing is published for 96 GPUs, only for 16, 32")
+    (folder / "train.log").rename(folder / ours.log.name)
     (one,) = json.loads(llmb_here("parse", folder, "--gpu-type", "h100", "--format", "json").stdout)["results"]
     assert (one["verdict"], one["ratio"]) == ("PASS", pytest.approx(2.746 / 2.75))
 
@@ -460,7 +488,7 @@ def test_a_dry_run_says_what_it_will_cost(cluster: Callable[..., Path], llmb_her
     words = ["single", "-w", "nemotron4_15b", "--dtype", "bf16", "-d", "--install", folder]
     done = llmb_here(*words, "--scale", 64)
     hours = 64 * 50 * 2.67 / 3600
-    assert f"1 job, about {hours:.1f} GPU-hours (1 by published step times without start-up)" in done.stderr
+    assert f"1 job, about {hours:.1f} GPU-hours (by published step times, start-up not counted)" in done.stderr
     assert "at most 5.3 GPU-hours" in llmb_here(*words, "--scale", 16, "--set", "gbs=32").stderr
 
 
@@ -471,7 +499,7 @@ def test_a_dry_run_counts_by_past_runs_here(make_install: Any, llmb_here: Comman
         install.run(name, job, "", seconds=seconds)
     install.run("f1", job, OOM, "FAILED", seconds=9.0)
     words = ["single", "-w", "llama3.1_tiny", "--dtype", "fp32", "-d", "--install", install.folder]
-    assert "1 job, about 1.0 CPU-hours (1 by past runs here), at most 1.0" in llmb_here(*words, "--scale", 2).stderr
+    assert "1 job, about 1.0 CPU-hours (by past runs here), at most 1.0" in llmb_here(*words, "--scale", 2).stderr
     assert "at most 0.5 CPU-hours" in llmb_here(*words, "--scale", 1).stderr
     (install.folder / "workloads").rename(install.folder / "kept")
     assert "at most" in llmb_here(*words, "--scale", 2).stderr

@@ -21,7 +21,7 @@ from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import COMPLETED, FAILED, RUNNING
+from llmb.state import COMPLETED, FAILED, RUNNING, TIMEOUT
 from llmb.testing.cluster import FakeCluster
 from llmb.testing.scheduler import Behaviour, Scheduler
 
@@ -258,7 +258,7 @@ def test_what_a_silent_cluster_leaves_to_show(llmb: Command, scheduler: Schedule
     llmb("single", "-w", "fake", "--scale", "8")
     llmb("jobs", "list")
     scheduler.behave(Behaviour(down=True))
-    note = "note: states as they were seen last; the cluster does not answer: the scheduler does not answer\n"
+    note = "note: states as they were seen last: the scheduler does not answer (try again)\n"
     done = llmb("jobs", "--format", "json")
     assert (done.returncode, done.stderr) == (0, note)
     assert [row["state"] for row in json.loads(done.stdout)] == [RUNNING]
@@ -295,6 +295,45 @@ def test_each_attempt_has_its_log_and_a_run_can_be_read_by_programs(
     done = llmb("jobs", "logs", run.id, "--attempt", "3")
     assert (done.returncode, done.stderr) == (2, f"error: {run.id} has no attempt 3\nhint: its last is 2\n")
     assert llmb("jobs", "--format", "json", "wait").returncode == 2
+
+
+def test_a_run_that_left_no_log(llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log yet: RUNNING\n"
+    assert f"{run.log} (not there yet)\n" in llmb("explain", run.id).stdout
+    llmb("jobs", "cancel", run.id)
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left no log: CANCELLED\n"
+    assert f"{run.log} (not there)\n" in llmb("explain", run.id).stdout
+    run.log.touch()
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left an empty log: CANCELLED\n"
+    assert f"{run.log} (empty)\n" in llmb("explain", run.id).stdout
+    assert llmb("jobs", "cancel", "--all").stderr == "nothing to cancel: no run is waiting or running\n"
+
+
+def test_a_run_that_its_time_limit_ended_is_retried_with_another(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, TIMEOUT)}))
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS" in llmb("explain", run.id).stdout
+    done = llmb("jobs", "retry", run.id, "--wait")
+    assert (
+        f"warning: the same time limit again for {run.id}; another: jobs retry --time-limit HH:MM:SS\n" in done.stderr
+    )
+    assert done.stderr.endswith(f"results: llmb-run results {run.id}\n")
+    assert (runs()[0].job, runs()[0].launch) == (run.job, run.launch)
+    done = llmb("jobs", "retry", run.id, "--time-limit", "90")
+    assert (done.returncode, runs()[0].attempt) == (2, 2)
+    assert "error: --time-limit: '90' is not a time limit: write HH:MM:SS" in done.stderr
+    done = llmb("jobs", "retry", run.id, "--time-limit", "1:30:00")
+    assert "warning" not in done.stderr
+    again = runs()[0]
+    assert (again.attempt, again.job.time_limit, again.launch.time_limit) == (3, 5400, 5400)
+    assert "RUNNING, attempt 3" in llmb("jobs").stdout
+    assert json.loads(llmb("jobs", "--format", "json").stdout)[0]["state"] == TIMEOUT
 
 
 def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> None:

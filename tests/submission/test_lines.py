@@ -9,7 +9,7 @@ import pytest
 
 from llmb.cli.following import _Lines
 from llmb.runs.record import RunRecord
-from llmb.state import RUNNING, UNKNOWN, JobState
+from llmb.state import PENDING, RUNNING, UNKNOWN, JobState
 
 STEP = "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
 
@@ -26,6 +26,21 @@ def test_each_tenth_of_the_steps_has_a_line(
         said += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     name = f"{run.id} {run.job.experiment_name}"
     assert said == [f"{name} RUNNING", *(f"{name} step {step} of 50" for step in (5, 10, 16, 50))]
+
+
+def test_why_runs_wait_is_said_once(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, show = submitted(3), _Lines()
+    full, low = (JobState(state=PENDING, reason=reason) for reason in ("Resources", "Priority"))
+    for states in ((full, low, low), (low, full, low), (JobState(state=RUNNING), full, low)):
+        show(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    said = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said[0] == "waiting: 2 PENDING, Priority; 1 PENDING, Resources"
+    assert said[1:] == [f"{runs[0].id} {runs[0].job.experiment_name} RUNNING"]
+    failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
+    show(runs[1:2], {runs[1].id: failed})
+    assert capsys.readouterr().err.endswith("waiting: 1 CONFIGURING, FailedMount: claim nope not found\n")
 
 
 def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,16 @@ def test_a_run_stands_for_one_job(items: Items, submitted: Submitted) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"max_steps": 20}, {"repeat": 2}, {"env": {"A": "1"}}, {"gbs": 64}, {"profile": True}, {"dtype": "fp8"}]
+    "change",
+    [
+        {"max_steps": 20},
+        {"repeat": 2},
+        {"env": {"A": "1"}},
+        {"gbs": 64},
+        {"profile": True},
+        {"dtype": "fp8"},
+        {"gpus_per_node": 1},
+    ],
 )
 def test_another_configuration_is_another_job(change: dict[str, object], items: Items) -> None:
     job = items(1)[0].job

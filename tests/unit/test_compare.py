@@ -61,6 +61,35 @@ def test_repeats_on_both_sides_are_pooled() -> None:
     assert row.reference.step_time_s == pytest.approx(2 / (1 / 2.0 + 1 / 2.04))
 
 
+def test_both_sides_of_a_line_have_the_same_mean() -> None:
+    runs = [result("a", 0.582), result("b", 3.233)]
+    row = only(runs, runs)
+    assert row.reference is not None
+    assert row.step_time_s == row.reference.step_time_s == pytest.approx(2 / (1 / 0.582 + 1 / 3.233))
+    row = only(runs, [result("c", 1.1), result("d", 1.3)])
+    assert row.reference is not None
+    assert row.ratio == pytest.approx(row.reference.step_time_s / (row.step_time_s or 0))
+    assert row.ratio_interval is not None
+    assert row.ratio_interval[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"status": RUNNING, "reason": "at step 3 of 50"},
+            "b has not ended (at step 3 of 50): compare again when it has",
+        ),
+        ({"status": FAILED, "reason": "GPU out of memory"}, "b failed (GPU out of memory): take a run that succeeded"),
+        ({"invalid": ("ran over TCP",)}, "b does not count (ran over TCP): take another run"),
+        ({"status": RUNNING, "change": {"dtype": "fp8"}}, "B has nothing for bf16, only for fp8"),
+    ],
+)
+def test_why_the_other_side_has_nothing(changes: dict[str, Any], said: str) -> None:
+    row = only([result("a")], [result("b", **changes)])
+    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, said)
+
+
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
@@ -78,6 +107,18 @@ def test_other_settings_are_compared_and_named() -> None:
     row = only([result("a")], [result("b", change={"tp": 4, "image": "i:2", "env": {"A": "1"}})])
     assert row.verdict == PASS
     assert row.differences == ("tp 2, not 4", "image unset, not i:2", "A unset, not 1")
+
+
+def test_what_only_one_of_them_does_is_said_in_words() -> None:
+    saving, plain = result("a", change={"saves": True}), result("b")
+    assert only([saving], [plain]).differences == ("saves checkpoints, the other does not",)
+    assert only([plain], [saving]).differences == ("the other saves checkpoints",)
+
+
+def test_a_split_that_a_log_does_not_say_is_no_difference() -> None:
+    unknown = result("a", change={"tp": None, "mbs": None})
+    assert only([unknown], [result("b", change={"vp": 12})]).differences == ()
+    assert only([result("a")], [result("b", change={"vp": 12})]).differences == ("vp unset, not 12",)
 
 
 def test_what_the_logs_say_differently_is_named() -> None:
@@ -123,7 +164,11 @@ def test_what_does_not_count_is_not_taken_on_either_side() -> None:
     assert [is_bad(row) for row in rows] == [True, True, True, False]
     assert summary(rows) == {"Failed": 1, "INVALID": 2, "Running": 1}
     row = only([result("a")], bad)
-    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, "B has nothing for w")
+    assert (row.verdict, row.verdict_reason) == (
+        NO_REFERENCE,
+        "r has not ended (at step 3 of 50): compare again when it has; "
+        "n does not count (the loss is not a number): take another run; and 2 more",
+    )
 
 
 def test_a_log_that_nobody_knows() -> None:
@@ -183,7 +228,8 @@ def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:
     assert found.gpu_hours == pytest.approx(16 * (360 + 50 * 2.0 + 1200) / 3600)
     assert found.most == pytest.approx(3 * 16 * 1200 / 3600)
     assert describe(found, "GPU") == (
-        "about 7.4 GPU-hours (1 by past runs here, 1 by published step times without start-up, 1 by time limits), "
+        "about 7.4 GPU-hours (1 job by past runs here; 1 job by published step times, start-up not counted; "
+        "1 job by time limits), "
         "at most 16.0 GPU-hours by their time limits"
     )
 
@@ -202,4 +248,11 @@ def test_other_gpus_and_other_steps_take_another_time() -> None:
 
 
 def test_nothing_known_is_said_as_at_most() -> None:
-    assert describe(estimate([JOB], {}, lambda key: []), "CPU") == "at most 5.3 CPU-hours by their time limits"
+    assert describe(estimate([JOB], {}, lambda key: []), "CPU") == "at most 5.3 CPU-hours by its time limit"
+
+
+def test_little_is_not_said_as_nothing() -> None:
+    job = replace(JOB, scale=1, time_limit=90)
+    assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
+        "about 0.00083 CPU-hours (by past runs here), at most 0.025 CPU-hours by its time limit"
+    )

@@ -330,11 +330,9 @@ def test_a_count_of_gpus_among_the_options_of_sbatch_comes_over_gres(key: str, t
 
 
 def test_a_count_of_gpus_for_each_node_is_what_a_node_has(tmp_path: Path) -> None:
-    text = "cluster_type: slurm\ngpu_type: h100\nslurm: {gpus_per_node: 4, time: 01:30:00}\n"
+    text = "cluster_type: slurm\ngpu_type: h100\nslurm: {gpus_per_node: 4}\n"
     config, _ = load(write(tmp_path, text))
     assert (config.gpu("h100").gpus_per_node, config.requested_gpus("h100")) == (4, 4)
-    assert config.slurm is not None
-    assert config.slurm.time == "01:30:00"
     config, _ = load(tmp_path, SBATCH_GPUS_PER_NODE="2")
     assert (config.gpu("h100").gpus_per_node, config.requested_gpus("h100")) == (2, 2)
 

@@ -197,6 +197,9 @@ def test_a_type_and_a_dtype_that_no_row_has() -> None:
     assert "pretrain_w s does not run on a100 | it runs on h100" in refusal(row(), place=a100)
     assert "pretrain_w s on h100 has no dtype 'bf61' | did you mean 'bf16'?" in refusal(row(), dtype="bf61")
     assert "has no dtype 'fp8' | its only one there is bf16" in refusal(row(), dtype="fp8")
+    cpu, known = row(gpu=("cpu",), dtype=("fp32", "bf16")), row(dtype=("fp8",))
+    here = Place(gpu_type="cpu", rows="cpu", gpus_per_node=1)
+    assert "has no dtype 'fp8' | there it has fp32, bf16" in refusal(cpu, known, place=here, dtype="fp8")
 
 
 def test_strong_scaling_has_rows_of_its_own() -> None:

@@ -150,6 +150,25 @@ def test_a_traceback_with_text_glued_before_it(tmp_path: Path) -> None:
     assert cause_of(tmp_path, text) == Cause(kind="Python", line="KeyError: 'x'")
 
 
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "3: ", "[default3]:[rank3]: "])
+@pytest.mark.parametrize("between", ["", "\n", "[rank4]: of another\n"])
+def test_an_exception_whose_text_begins_on_the_next_line(tmp_path: Path, prefix: str, between: str) -> None:
+    lines = ["Traceback (most recent call last):", "  File 'x'", "ValueError: ", "  Invalid log settings: garbage"]
+    if not prefix:
+        between = between.replace("[rank4]: of another", " ")
+    text = "".join(f"{between if line == lines[-1] else ''}{prefix}{line}\n" for line in lines)
+    assert told(tmp_path, text + CONSEQUENCES)[:2] == ("Python", "ValueError: Invalid log settings: garbage")
+
+
+@pytest.mark.parametrize("behind", ["", CONSEQUENCES, "[rank4]: of another\n", LOGS["disk"] + "\n", TRACEBACK])
+def test_an_exceptions_text_is_nothing_that_others_say(tmp_path: Path, behind: str) -> None:
+    text = "Traceback (most recent call last):\n  File 'x'\nRuntimeError: in loading the state of GPT:\n"
+    line = (
+        "OSError: [Errno 28] No space left on device: '/lustre/x'" if LOGS["disk"] in behind else text.splitlines()[2]
+    )
+    assert told(tmp_path, text + behind)[1] == line
+
+
 def test_a_traceback_in_a_frame(tmp_path: Path) -> None:
     text = "╭── Traceback (most recent call last) ──╮\n│ /opt/x.py:3 in f │\n╰──────╯\nKeyError: 'x'\n"
     assert cause_of(tmp_path, text) == Cause(kind="Python", line="KeyError: 'x'")

@@ -45,6 +45,32 @@ def test_the_names_of_today(workloads: Workloads, path: str) -> None:
     assert found.model == workloads["pretrain_nemotron4"].sizes["340b"].model
 
 
+def split(found: Description) -> tuple[int | None, ...]:
+    return found.tp, found.pp, found.cp, found.vp, found.ep, found.mbs
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("pretrain_nemotron4_340b_bf16_256", {"gpu_type": "h100"}, (8, 8, 1, 12, 1, 1)),
+        ("pretrain_nemotron4_340b_bf16_256", {}, (8, None, 1, 12, 1, 1)),  # h100 and b200 differ
+        ("pretrain_nemotron4_15b_bf16_16", {"gpu_type": "h100"}, (2, 1, 1, None, 1, 2)),
+        ("pretrain_nemotron4_340b_bf16_96", {"gbs": 64}, (None,) * 6),  # no row has this scale
+        ("pretrain_nemotron4_15b_bf16_16", {"gbs": 65}, (None,) * 6),  # nor this batch
+        ("pretrain_nemotron4_340b_bf16_gpus256_tp8_pp8_cp1_vpNone_mbs1_gbs64", {}, (8, 8, 1, None, 1, 1)),
+        ("pretrain_nemotron4_340b_bf16_gpus256_tp4", {}, (4, None, None, None, None, None)),
+    ],
+)
+def test_the_split_is_the_tables_where_all_rows_agree_and_never_invented(
+    workloads: Workloads, name: str, given: dict[str, Any], expected: tuple[int | None, ...]
+) -> None:
+    found = describe(workloads, f"{name}.log", **given)
+    assert split(found) == expected
+    what_it_was = found.configuration()
+    assert what_it_was is not None
+    assert (what_it_was.tp, what_it_was.pp, what_it_was.ep) == (found.tp, found.pp, found.ep)
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -82,7 +108,7 @@ def test_profiles_and_traces(workloads: Workloads) -> None:
 
 def test_a_folder_of_another_run_says_nothing(workloads: Workloads) -> None:
     found = describe(workloads, "pretrain_nemotron4_15b_bf16_gpus16_tp2/log-pretrain_llama3.1_8b_fp8_16.out")
-    assert (found.workload, found.size, found.tp) == ("pretrain_llama3.1", "8b", None)
+    assert (found.workload, found.size, found.tp) == ("pretrain_llama3.1", "8b", 1)  # its own table's
 
 
 def test_the_log_itself_counts_more_than_its_name_and_the_user_more_than_both(workloads: Workloads) -> None:

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.errors import UsageError
-from llmb.names import find_size, find_workload, find_workload_and_size, nearest, squash, squash_workload, suggest
+from llmb.names import (
+    find_size,
+    find_workload,
+    find_workload_and_size,
+    nearest,
+    shorter,
+    squash,
+    squash_workload,
+    suggest,
+)
 
 SIZES = {
     "pretrain_nemotron4": ["15b", "340b", "tiny"],
@@ -157,3 +166,33 @@ def test_suggest_lists_all_when_nothing_is_near() -> None:
 
 def test_b200_is_not_taken_for_gb200_when_both_are_there() -> None:
     assert nearest("B200", ["gb200", "b200"]) == "b200"
+
+
+def test_an_offered_size_runs_on_the_gpu_type() -> None:
+    here = {"pretrain_nemotron4": ["15b", "tiny"], "pretrain_llama3.1": [], "pretrain_nemotronh": ["tiny"]}
+    for name, cure in (
+        ("nemotronh_15b", "on cpu it runs as tiny"),
+        ("nemotron4_340", "on cpu it runs as 15b, tiny"),
+        ("llama3.1_9b", "none of its sizes runs on cpu"),
+        ("nemotronh_tinny", "did you mean 'tiny'?"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            find_workload_and_size(name, SIZES, on="cpu", here=here)
+        assert (caught.value.hint or "").startswith(f"{cure}  llmb-run list -w")
+
+
+def test_a_name_is_shortened_by_what_tells_least() -> None:
+    assert list(shorter("pretrain_nemotron4_340b_fp8_gpus512_tp8_pp8_cp1_vpNone_mbs1_gbs128_steps20_ckpt")) == [
+        "pretrain_nemotron4_340b_fp8_gpus512_tp8_pp8_cp1_vpNone_mbs1_gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512_tp8_pp8_cp1_vpNone_mbs1_gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512_tp8_pp8_mbs1_gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512..pp8_mbs1_gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512..mbs1_gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512..gbs128_steps20_ckpt",
+        "nemotron4_340b_fp8_gpus512.._steps20_ckpt",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "a log", "pretrain_x_1b_bf16_gpus8", "gpus8_tp1"])
+def test_other_text_is_left_as_it_is(text: str) -> None:
+    assert list(shorter(text)) == [text]

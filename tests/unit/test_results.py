@@ -165,9 +165,9 @@ def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | No
         ("COMPLETED", steps(21), "stopped at iteration 20 of 49"),
         ("COMPLETED", None, "no step in the log"),
         ("COMPLETED", steps(11) + steps(30, first=20), "iterations 11-44 are not all in the log"),
-        ("TIMEOUT", steps(21), "TIMEOUT (TimeLimit); stopped at iteration 20 of 49; time limit"),
+        ("TIMEOUT", steps(21), "TIMEOUT (TimeLimit); stopped at iteration 20 of 49"),
         ("CANCELLED", steps(21), "CANCELLED (by 1000); stopped at iteration 20 of 49"),
-        ("NODE_FAIL", steps(21), "NODE_FAIL; stopped at iteration 20 of 49; node failure"),
+        ("NODE_FAIL", steps(21), "NODE_FAIL; stopped at iteration 20 of 49"),
         (
             "FAILED",
             steps(3) + OOM,

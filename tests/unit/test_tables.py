@@ -126,10 +126,42 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
     st.integers(10, 60),
 )
 def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[str, Any]], width: int) -> None:
-    quick = tables._plain_table(COLUMNS, rows, width)
-    wide = max(width, tables._least_width(COLUMNS, rows))
-    assert quick in (None, tables._print(tables._table(COLUMNS, rows), wide))
+    for gap in (3, 2, 1):
+        quick = tables._plain_table(COLUMNS, rows, width, gap)
+        assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap), width))
 
 
 def test_a_plain_table_is_drawn_the_quick_way() -> None:
-    assert tables._plain_table([Column(key="name")], [{"name": "a"}], 20) is not None
+    assert tables._plain_table([Column(key="name")], [{"name": "a"}], 20, 3) is not None
+
+
+def test_an_experiment_keeps_what_tells_it_apart() -> None:
+    end = "gpus2_tp1_pp1_cp1_vpNone_mbs2_gbs8"
+    assert shorten(f"pretrain_nemotron4_tiny_bf16_{end}", 32) == "nemotron4_tiny_bf16_gpus2..gbs8"
+    assert shorten(f"pretrain_nemotronh_tiny_bf16_{end}", 32) == "nemotronh_tiny_bf16_gpus2..gbs8"
+    assert shorten(f"pretrain_nemotronh_tiny_bf16_{end}", 18) == "nemotron...gpus2.."
+
+
+def test_a_table_that_is_too_wide_loses_the_gaps_before_text_is_folded() -> None:
+    columns = [Column(key="name"), Column(key="reason")]
+    rows = [{"name": "n" * 10, "reason": "r" * 10}]
+    assert [render(columns, rows, "table", width=width).splitlines()[-1] for width in (25, 24, 23)] == [
+        f" {'n' * 10}{' ' * gap}{'r' * 10}" for gap in (3, 2, 1)
+    ]
+
+
+def test_words_of_a_reason_stay_whole_where_the_width_allows() -> None:
+    columns = [Column(key="a", right=True), Column(key="name"), Column(key="reason")]
+    rows = [{"a": 123456, "name": "word " * 8 + "word", "reason": "UnsupportedOperation: it cannot be done"}]
+    text = render(columns, rows, "table", width=50)
+    assert "UnsupportedOperation:" in text
+    assert max(map(len, text.splitlines())) <= 50
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=70), st.text("cd ", max_size=70)), min_size=1), st.integers(10, 90))
+def test_a_folded_table_loses_no_character(texts: list[tuple[str, str]], width: int) -> None:
+    columns = [Column(key="n", right=True), Column(key="1"), Column(key="2")]
+    text = render(columns, [{"n": 12345, "1": one, "2": two} for one, two in texts], "table", width=width)
+    for place in (0, 1):
+        for char in ("ab", "cd")[place]:
+            assert text.count(char) == sum(pair[place].count(char) for pair in texts)

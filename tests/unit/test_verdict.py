@@ -94,6 +94,13 @@ def test_the_spread_of_the_reference_counts_too() -> None:
     assert list(found.interval or ()) == pytest.approx([0.8646, 1.0554], abs=1e-3)
 
 
+def test_the_interval_of_a_ratio_never_begins_below_0() -> None:
+    found = judge_ratios([0.4, 1.6])
+    assert found.interval is not None
+    assert (found.interval[0], found.interval[1] > 8) == (0.0, True)
+    assert found.reason.startswith("1.000 (0.000 to 8.624, n=2)")
+
+
 def test_a_row_gets_reference_ratio_and_verdict() -> None:
     (got,) = judged(result(2.05))
     assert got.reference is not None

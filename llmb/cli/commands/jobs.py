@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from llmb.runs.record import RunRecord
     from llmb.state import JobState
+    from llmb.tables import Row
+
+_NAMED = 8  # runs that a line has room for
 
 
 @click.group("jobs", invoke_without_command=True)
@@ -50,12 +53,14 @@ def list_(context: Context, live: bool, fmt: str) -> None:
     states = states_of(context, runs)
     rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
     if not rows:
-        say("no run" + (" that has not ended" if live else " yet; submit some: llmb-run submit-all jobs.txt"))
+        say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
     names: tuple[str, ...] = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
-    rows = (
-        [{**row, "experiment": shorten(row["experiment"], name_width(fmt))} for row in rows] if fmt == "table" else rows
-    )
-    if fmt != "table":
+    if fmt == "table":
+        rows = [
+            {**row, "experiment": shorten(row["experiment"], name_width(fmt)), "state": _state_cell(row)}
+            for row in rows
+        ]
+    else:
         names = (names[0], "scheduler_id", "attempt", *names[1:])
     print_rows([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows, fmt)
 
@@ -75,6 +80,10 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "ran": ran,
         "reason": state.reason,
     }
+
+
+def _state_cell(row: Row) -> str:
+    return f"{row['state']}, attempt {row['attempt']}" if row["attempt"] > 1 else str(row["state"])
 
 
 @group.command("show")
@@ -129,7 +138,8 @@ def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | 
         say(f"attempt {of.attempt} of {found.id} left no log")
         return
     state = poll(cluster, [found])[found.id]
-    say(f"{found.id} has no log yet: {state.state}{': ' + state.reason if state.reason else ''}")
+    nothing = ("left an empty log" if path.exists() else "left no log") if state.is_over else "has no log yet"
+    say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
 
 
 def _attempt(run: RunRecord, number: int) -> RunRecord:
@@ -166,6 +176,8 @@ def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
     from llmb.state import COMPLETED
 
     _, states = follow(context, runs, retries)
+    ids = [run.id for run in runs] if len(runs) <= _NAMED else []
+    say(" ".join(["results: llmb-run results", *ids]))
     return RUN_FAILED if any(state.state != COMPLETED for state in states.values()) else 0
 
 
@@ -183,7 +195,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
         raise UsageError("name the runs to end, or say --all", hint="llmb-run jobs list --live shows them")
     done = cancel(context.need_cluster(), context.runs(runs))
     if all_ and not (done.ending or done.left):
-        say("no run that has not ended")
+        say("nothing to cancel: no run is waiting or running")
     for run, state in [] if all_ else done.over:
         say(f"{run.id} has ended already: {state.state}")
     for run in done.ending:
@@ -198,10 +210,19 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 @click.option("--failed", is_flag=True, help="Every run of this install that has failed, but not those cancelled.")
 @click.option("--wait", "wait_", is_flag=True, help="Follow them to their end.")
 @options.retries_option
+@click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (else as before).")
 @click.option("-f", "--force", is_flag=True, help="Lift the checks before submission.")
 @options.install_option
 @pass_context
-def retry(context: Context, runs: tuple[str, ...], failed: bool, wait_: bool, retries: int, force: bool) -> int:
+def retry(
+    context: Context,
+    runs: tuple[str, ...],
+    failed: bool,
+    wait_: bool,
+    retries: int,
+    time_limit: str | None,
+    force: bool,
+) -> int:
     """Submit RUNS that have failed once more, as a new attempt of the same run."""
     from llmb.cli import retrying
     from llmb.errors import UsageError
@@ -210,7 +231,9 @@ def retry(context: Context, runs: tuple[str, ...], failed: bool, wait_: bool, re
         raise UsageError("name the runs to retry, or say --failed", hint="llmb-run results shows what has failed")
     if retries and not wait_:
         raise UsageError("--retries works while waiting", hint="add --wait")
-    taken, code = retrying.run(context, retrying.choose(context, context.runs(runs), named=bool(runs)), force=force)
+    limit = retrying.read_limit(time_limit)
+    chosen = retrying.choose(context, context.runs(runs), named=bool(runs))
+    taken, code = retrying.run(context, chosen, time_limit=limit, force=force)
     return (_follow(context, taken, retries) if wait_ and taken else 0) or code
 
 

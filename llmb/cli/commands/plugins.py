@@ -96,6 +96,7 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     where = folder if folder.is_absolute() else f"./{folder}"
     say(f"it is found once it is installed: pip install -e {where}")
     say(f"then: llmb-run plugins check; llmb-run list -w {plain}; llmb-run single -w {plain} -s tiny --scale 1 -d")
+    say(f"before it runs, install what it needs: llmb-install add {plain} --yes")
 
 
 def _rows(context: Context) -> list[dict[str, str]]:

@@ -46,13 +46,14 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
         how = submission.Options.from_flags(flags)
     except UsageError as error:
         faults += direct.name_variables(error, found.used, {}).faults
-    if faults:
-        raise InputFaults(faults)
-    for text in found.said:
-        say(f"note: {text}")
-    if flags["scale"] is None:
-        raise UsageError("the GPU count is missing", hint="--scale N, or JOB_TOTAL_GPUS=N before the command")
-    direct.check_cluster_type(os.environ, context.config.cluster_type)
+    with submission.refusing(dry_run=flags["dry_run"]):
+        if faults:
+            raise InputFaults(faults)
+        for text in found.said:
+            say(f"note: {text}")
+        if flags["scale"] is None:
+            raise UsageError("the GPU count is missing", hint="--scale N, or JOB_TOTAL_GPUS=N before the command")
+        direct.check_cluster_type(os.environ, context.config.cluster_type)
     request = JobRequest(
         workload=flags["workload"],
         size=flags["size"],
@@ -76,7 +77,7 @@ def _only_gpu_type(context: Context, request: Any) -> str | None:
 
     config = context.config
     try:
-        workload, size = resolve(request, context.workloads, config.gpu_type)
+        workload, size = resolve(request, context.workloads, config.gpu_type, config.rows_for(config.gpu_type))
     except UsageError:  # the plan says so, with all else that is wrong
         return None
     types = dict.fromkeys([config.gpu_type, *config.gpu_types])

@@ -50,15 +50,18 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
 
     names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile", "strong_scaling")
     selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})
-    how = submission.Options.from_flags(flags)
-    if joblist is not None:
-        listed = read_job_list(joblist)
+    with submission.refusing(dry_run=flags["dry_run"]):
+        how = submission.Options.from_flags(flags)
+        listed = None if joblist is None else read_job_list(joblist)
+    if listed is not None:
         requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
         return submission.run(context, requests, how, lambda jobs: narrow(jobs, selection, context.workloads))
     if not selection.names_scales:
         hint = "llmb-run submit-all jobs.txt, or --max-scale N, --min-scale, --scale A,B for all that is installed"
         raise UsageError("neither a job list nor a scale is given", hint=hint)
-    found, left_out = discover(context.workloads, context.config, selection, how.gpu_type or context.config.gpu_type)
+    with submission.refusing(dry_run=how.dry_run):
+        gpu_type = how.gpu_type or context.config.gpu_type
+        found, left_out = discover(context.workloads, context.config, selection, gpu_type)
     for text in left_out:
         say(f"note: {text}")
     try:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 _HINTS = (
-    ("account", "set 'account' in cluster_config.yaml, slurm section; sacctmgr show assoc user=$USER lists yours"),
-    ("partition", "set 'partition' in the slurm section of cluster_config.yaml; sinfo lists them"),
-    ("time limit", "take another partition or a shorter limit: --slurm-arg time=HH:MM:SS"),
+    ("account", "set 'account' in cluster_config.yaml, slurm section, unless SBATCH_ACCOUNT or --slurm-arg named it; "
+                "sacctmgr show assoc user=$USER lists yours"),
+    ("partition", "set 'partition' in cluster_config.yaml, slurm section, unless SBATCH_PARTITION or --slurm-arg named "
+                  "it; sinfo lists them"),
+    ("time limit", "take another partition or a shorter limit: --time-limit HH:MM:SS"),
     ("qos", "set 'qos' in the slurm section of cluster_config.yaml; sacctmgr show qos lists them"),
     ("reservation", "scontrol show reservation lists them"),
     ("feature", "'constraint' in the slurm section of cluster_config.yaml names what no node has: sinfo -o '%N %f'"),

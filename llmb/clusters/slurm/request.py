@@ -81,8 +81,6 @@ def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
         found |= {"gres": own.gres, "gpus-per-node": None}
     gres = found["gres"]
     found["gres"] = _gres(gres) if gres is not None else None
-    if found["time"] is None:
-        del found["time"]  # the launch's own
     return dict(found)
 
 

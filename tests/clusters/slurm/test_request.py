@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from llmb import typed, yamlfile
-from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.request import gpu_request, gpus_asked, sbatch_options
 from llmb.clusters.slurm.script import PYXIS_OPTIONS, Setting, render
 from llmb.config import ClusterConfig, with_slurm_args
@@ -83,9 +82,6 @@ def test_a_cluster_without_gres() -> None:
 
 def test_every_option_of_the_configuration() -> None:
     given = {"qos": "q", "reservation": "r", "nodelist": "n[1-2]", "exclude": "n3", "constraint": "a&b", "nice": 7}
-    got = options(config(**given))
-    assert got["time"] == clock(LAUNCH.time_limit)
-    given |= {"time": "00:05:00"}
     got = options(config(**given))
     assert {name: got[name] for name in given} == {name: str(value) for name, value in given.items()}
 

@@ -142,7 +142,14 @@ def _missing(context: Context, launches: Sequence[Launch]) -> Iterator[str]:
     """What a submission would ask for and not find: secrets, and files that a job reads."""
     from llmb.clusters import checks
 
-    for fault in checks.faults_of_secrets(launches, os.environ):
+    config = context.config
+    if config.cluster_type == "runai" and config.runai is not None:
+        from llmb.clusters.runai import preflight  # its pods get secrets from Kubernetes, and none from this shell
+
+        faults = preflight.faults_of_secrets(launches, config, config.runai)
+    else:
+        faults = checks.faults_of_secrets(launches, os.environ)
+    for fault in faults:
         yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
     for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
         if not checks.matches(pattern):

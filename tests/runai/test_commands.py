@@ -38,6 +38,19 @@ def test_a_dry_run_needs_no_credentials_and_no_network(nodes_of_eight: Site, pap
     assert paper.requests == []
 
 
+@pytest.mark.parametrize(
+    ("secrets", "is_missing"), [({"HF_TOKEN": {"name": "hub", "key": "token"}}, False), ({}, True)]
+)
+def test_a_dry_run_asks_for_secrets_where_pods_get_them(
+    secrets: dict[str, Any], is_missing: bool, paper: ControlPlane, site_at: Callable[..., Site]
+) -> None:
+    site = site_at(paper, gpu_types={"h100": {"gpus_per_node": 8}}, runai={"secrets": secrets})
+    done = site.llmb("single", "-w", "llama3.1", "-s", "8b", "--scale", "8", "--set", "tokenizer=hub", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "export" not in done.stderr
+    assert ("needs HF_TOKEN, and runai.secrets does not say where pods get it" in done.stderr) is is_missing
+
+
 def test_without_credentials_nothing_is_submitted(nodes_of_eight: Site, paper: ControlPlane) -> None:
     site = nodes_of_eight
     site.environ = {}

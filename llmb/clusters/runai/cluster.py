@@ -72,7 +72,7 @@ class RunaiCluster:
             runai = request.section(self.config)
         except LlmbError as error:
             return [Fault(message=error.message, hint=error.hint)]
-        faults = preflight.check(launches, self._setting, runai, self.digest, self.environ)
+        faults = preflight.check(launches, self._setting, runai, self.digest)
         try:
             faults += preflight.faults_of_api(self.api)
         except LlmbError as error:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llmb.clusters import checks
@@ -22,13 +22,11 @@ from llmb.secrets import is_secret_name
 _VOLUME = "runai.pvc in cluster_config.yaml: 'path' is where pods see it, 'local' where this machine does"
 
 
-def check(
-    launches: Sequence[Launch], setting: Setting, runai: RunaiConfig, digest: str, environ: Mapping[str, str]
-) -> list[Fault]:
+def check(launches: Sequence[Launch], setting: Setting, runai: RunaiConfig, digest: str) -> list[Fault]:
     """Every fault of these launches and of this place; the API is not asked."""
     # Repeats of a job stand side by side and lack the same.
     faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting, runai)]
-    faults += _secret_faults(launches, setting.config, runai, environ)
+    faults += faults_of_secrets(launches, setting.config, runai)
     faults += _volume_faults(setting.config, runai)
     faults += checks.faults_of_place(setting.config, digest, launches)
     return list(dict.fromkeys(faults))
@@ -67,9 +65,7 @@ def _own_faults(launch: Launch, setting: Setting, runai: RunaiConfig) -> Iterato
             yield Fault(message=message, hint="copy it onto the volume, and name it as it is there")
 
 
-def _secret_faults(
-    launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig, environ: Mapping[str, str]
-) -> Iterator[Fault]:
+def faults_of_secrets(launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]:
     """The secrets that nobody has put where pods get them; their values never travel through here."""
     needed = {name: launch.name for launch in reversed(launches) for name in launch.secrets}
     passed = {name: "pass_environment" for name in config.pass_environment if is_secret_name(name)}

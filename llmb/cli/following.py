@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,12 +120,13 @@ class _Lines(_Shower):
         self.reasons: set[str] = set()
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
-        self.waiting(states.values())
+        # On this machine one job waits for the other, in the order of the list.
+        self.waiting([states[run.id] for run in runs if run.cluster_type != "local"])
         for run in runs:
             if states[run.id].state == RUNNING:
                 self.step(run)
 
-    def waiting(self, states: Iterable[JobState]) -> None:
+    def waiting(self, states: Sequence[JobState]) -> None:
         """Say why runs wait: one line for all of them, when a reason is new."""
         idle = [one for one in states if one.reason and not one.is_over and one.state not in (RUNNING, UNKNOWN)]
         counts = Counter(f"{one.state}, {one.reason}" for one in idle)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,9 @@ def test_why_runs_wait_is_said_once(
     failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
     show(runs[1:2], {runs[1].id: failed})
     assert capsys.readouterr().err.endswith("waiting: 1 CONFIGURING, FailedMount: claim nope not found\n")
+    here = [replace(run, cluster_type="local") for run in runs]
+    _Lines()(here, dict.fromkeys([run.id for run in here], full))
+    assert capsys.readouterr().err == ""
 
 
 def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:

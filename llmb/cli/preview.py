@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 
 _VALUE_WIDTH = 60  # characters of a variable's value; json and csv have all of them
 _CHANGED_WIDTH = 20  # characters; more goes on below
-_FOLLOWING = (
-    "dp",
-    "ga",
-    "nodes",
-    "time_limit",
-)  # what a narrow table leaves out: it follows from the rest, or is the workload's
+# What a narrow table leaves out: it follows from the rest, or is the workload's.
+_FOLLOWING = ("dp", "ga", "nodes", "time_limit")
 _OPTIONAL = ("vp", "profile", "changed")
 _HIDDEN = ("model", "learning_rate", "switches")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)

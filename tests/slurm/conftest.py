@@ -168,8 +168,8 @@ class Site:
         wait_until(lambda: any(text in log.read_text() for log in logs if log.exists()), f"'{text}' in {logs}")
 
     def forgets_its_id(self, run: RunRecord) -> None:
-        """Remove the first file that the run's script writes."""
-        self.begins(run)
+        """Remove the first file that the run's script writes, once the script is past reading it again."""
+        wait_until(run.log.exists, f"the ranks of {run.id}")
         (run.place / "scheduler_id").unlink()
 
     def is_accounted(self, run: RunRecord) -> None:

@@ -79,7 +79,8 @@ def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) ->
     site.reaches(run, "RUNNING")
     site.forgets_its_id(run)
     site.cluster().cancel([replace(run, scheduler_id=None)])
-    assert site.reaches(run).state == "CANCELLED"
+    end = site.reaches(run)
+    assert end.state == "CANCELLED", end
 
 
 def test_time_limits_and_nodes_that_fail(site: Site) -> None:

@@ -23,7 +23,7 @@ printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JO
 [[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
     mv -n "$llmb_part" "$llmb_run/scheduler_id"
 rm -f "$llmb_part"
-read -r llmb_owner < "$llmb_run/scheduler_id"
+read -r llmb_owner < "$llmb_run/scheduler_id" || exit 1
 if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
     echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
     exit 1

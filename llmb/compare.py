@@ -6,18 +6,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from statistics import harmonic_mean
 from typing import Any
 
 from llmb import typed
-from llmb.interval import spread
 from llmb.measure import Window
+from llmb.pooling import pooled
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
 from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
 from llmb.verdict.reference import SAME, comparable
-from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_ratios
+from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
@@ -32,8 +31,8 @@ _DOES = {
 class Comparison:
     """The repeats of one configuration against what they compare with; a run that failed has a row of its own.
 
-    ``runs``: ids, or the logs of runs without one; ``step_time_s``: that of their mean throughput, their harmonic mean,
-    on both sides, so that ``ratio`` is the one by the other; ``reference``: the other side's, whose ``release`` is its
+    ``runs``: ids, or the logs of runs without one; ``step_time_s``: of all of them together, as on the other side, so
+    that ``ratio`` is the one by the other; ``reference``: the other side's, whose ``release`` is its
     name; ``differences``: settings that differ and still let both be compared.
     """
 
@@ -73,10 +72,9 @@ def with_published(judged: Sequence[Result]) -> list[Comparison]:
     rows = []
     for pool in _pools(judged):
         first = pool[0]
-        ratios = [result.ratio for result in pool if result.ratio is not None]
         rows.append(
             _row(
-                pool, reference=first.reference, ratio=spread(ratios).mean if ratios else None,
+                pool, reference=first.reference, ratio=first.pooled_ratio,
                 ratio_interval=first.ratio_interval, repeats=first.repeats, same_window=first.same_window,
                 verdict=first.verdict, verdict_reason=first.verdict_reason or first.reason,
             )
@@ -108,10 +106,10 @@ def _pools(results: Iterable[Result]) -> list[list[Result]]:
 
 
 def _row(pool: Sequence[Result], **values: Any) -> Comparison:
-    first, times = pool[0], _times(pool)
+    first, together = pool[0], pooled(pool)
     return Comparison(
         experiment=first.experiment, runs=tuple(result.run or result.path for result in pool), status=first.status,
-        window=first.window, step_time_s=harmonic_mean(times) if times else None, configuration=first.configuration,
+        window=first.window, step_time_s=together and together.mean, configuration=first.configuration,
         **values,
     )  # fmt: skip
 
@@ -225,11 +223,12 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     first, theirs = pool[0], other[0]
     assert first.configuration is not None
     assert theirs.configuration is not None
-    rates = spread([1 / time for time in _times(other)])
-    judgement = judge_ratios([1 / time / rates.mean for time in _times(pool)], reference=rates)
+    reached = pooled(other)
+    assert reached is not None
+    judgement = judge_times(_times(pool), reached)
     reference = Reference(
         release=name, window="" if theirs.window is None else str(theirs.window),
-        step_time_s=harmonic_mean(_times(other)), source=", ".join(result.run or result.path for result in other),
+        step_time_s=reached.mean, source=", ".join(result.run or result.path for result in other),
     )  # fmt: skip
     same = first.window == theirs.window
     changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))

@@ -25,7 +25,7 @@ class Place:
 
     ``gpu_type``: the cluster's name for it; ``rows``: the known type whose rows it takes; ``one_machine``: all ranks
     run on this machine, whatever its node size; ``requested``: the GPUs of a node that the scheduler is asked for,
-    None where nothing says so.
+    None where nothing says so; ``time_limit``: the cluster's own for all jobs in seconds, over those of the workloads.
     """
 
     gpu_type: str
@@ -34,6 +34,7 @@ class Place:
     requested: int | None = None
     one_machine: bool = False
     needs_image: bool = False
+    time_limit: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -178,7 +179,9 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
         tp=tp, pp=pp, cp=cp, vp=vp, ep=row.ep, dp=dp, mbs=mbs, gbs=gbs, ga=ga,
         seq_length=model.seq_length, num_layers=model.layers, max_steps=mode.max_steps,
         nodes=nodes, gpus_per_node=per_node,
-        time_limit=mode.time_limit or 60 * (row.time_limit_minutes or wish.workload.time_limit_minutes),
+        time_limit=mode.time_limit
+        or place.time_limit
+        or 60 * (row.time_limit_minutes or wish.workload.time_limit_minutes),
         image=(wish.switches.image or wish.workload.image) if place.needs_image else None,
         experiment_name=_name(wish, mode, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
         model=model, learning_rate=size.learning_rate, switches=mode.switches,

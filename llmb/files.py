@@ -16,6 +16,7 @@ from typing import Any
 from llmb.errors import LlmbError, UsageError
 from llmb.parallel import run_bounded
 
+MODE = 0o666  # less the user's umask: an installation of several people is one for their group
 _WRITERS = 8
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -35,7 +36,7 @@ def at_home(path: str) -> Path:
     return found
 
 
-def write_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True) -> None:
+def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
 
     Where it need not be ``durable``, such a crash may leave it empty. Raises LlmbError when the folder is not writable
@@ -52,7 +53,7 @@ def write_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True
         raise
 
 
-def create_text(path: Path, text: str, *, mode: int = 0o644, durable: bool = True) -> bool:
+def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
     """Write ``text`` to ``path`` if nothing is there yet, ``durable`` as above; False when another was first.
 
     Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
@@ -96,7 +97,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
     try:
         # Several at a time: a disk makes many files durable in hardly more time than one.
         run_bounded(
-            iter(texts.items()), lambda item: _write_new(part / item[0], item[1], 0o644), lambda _: True,
+            iter(texts.items()), lambda item: _write_new(part / item[0], item[1], MODE), lambda _: True,
             workers=_WRITERS, stop=lambda: False,
         )  # fmt: skip
         part.rename(path)
@@ -107,7 +108,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def write_json(path: Path, data: Any, *, mode: int = 0o644) -> None:
+def write_json(path: Path, data: Any, *, mode: int = MODE) -> None:
     """Write plain data as indented JSON, by ``write_text``."""
     write_text(path, to_json(data), mode=mode)
 

@@ -17,10 +17,9 @@ from llmb.parallel import held_interrupts, run_bounded
 from llmb.process import ProcessId
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import FAILED, JobState
+from llmb.state import FAILED, REFUSED, JobState
 
 LOCK = "submission"
-REFUSED = "not submitted: "
 
 T = TypeVar("T")
 
@@ -31,6 +30,11 @@ class Handed:
 
     run: RunRecord
     error: LlmbError | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run is on disk: on a full one its record cannot be written, and nothing was submitted."""
+        return (self.run.directory / record.RECORD).is_file()
 
 
 def owned(run: RunRecord) -> AbstractContextManager[None]:
@@ -116,7 +120,7 @@ def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
 
 
 def _refused(run: RunRecord, error: LlmbError) -> Handed:
-    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time())
+    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time(), cure=error.hint or "")
     with contextlib.suppress(LlmbError):  # on a full disk the record stays as one that nobody submits
         store.save_state(run, end)
     return Handed(run=run, error=error)

@@ -49,11 +49,17 @@ def half_width(found: Spread, count: int | None = None) -> float:
     return student_t(count - 1) * found.deviation / math.sqrt(count) if count > 1 else 0.0
 
 
+def relative_width(found: Spread, count: int | None = None) -> float:
+    """``half_width`` by the mean (more than 0): half the interval of the mean's logarithm."""
+    return half_width(found, count) / found.mean
+
+
 def repeats_to_settle(found: Spread, limit: float) -> int | None:
     """How many more repeats would put the whole interval on one side of ``limit``, should they deviate as these do.
 
-    None where more than MOST_REPEATS in all would not.
+    By logarithms, as ratios are judged; mean and ``limit`` are more than 0. None where more than MOST_REPEATS in all
+    would not.
     """
-    distance = abs(found.mean - limit)
+    distance = abs(math.log(found.mean / limit))
     counts = range(found.n + 1, MOST_REPEATS + 1)
-    return next((count - found.n for count in counts if half_width(found, count) < distance), None)
+    return next((count - found.n for count in counts if relative_width(found, count) < distance), None)

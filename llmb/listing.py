@@ -34,6 +34,7 @@ SIZES = (
     Column(key="dtypes", heading="Dtypes", show=", ".join),
     Column(key="scales", heading="Scales", show=span),
 )
+INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
 ROWS = (
     Column(key="size", heading="Size"),

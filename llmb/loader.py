@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GROUP = "llmb"
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
+_ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
 
 
 class PluginError(LlmbError):
@@ -37,10 +38,14 @@ class PluginError(LlmbError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why."""
+    """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why.
+
+    ``faults``: the same fault by fault, with file, line and cure, where the reason is a file of the plugin's.
+    """
 
     source: str
     reason: str
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,7 @@ class Plugins:
                 raise TypeError(f"llmb_workload gives {workload!r}, not a Workload")
             return Offer(source=source, workload=workload)
         except (Exception, SystemExit) as error:
-            self._refuse(source, _reason(error))
+            self._refuse(source, _reason(error), tuple(getattr(error, "faults", ())))
             return None
 
     def _named(self, hook: str) -> list[Any]:
@@ -169,8 +174,8 @@ class Plugins:
                     found[item.name] = item
         return list(found.values())
 
-    def _refuse(self, source: str, reason: str) -> None:
-        problem = Problem(source=source, reason=reason)
+    def _refuse(self, source: str, reason: str, faults: tuple[Fault, ...] = ()) -> None:
+        problem = Problem(source=source, reason=reason, faults=faults)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -217,7 +222,7 @@ def _register(plugins: Plugins, entry: EntryPoint) -> None:
 
 
 def _misspelt(plugin: Any) -> str | None:
-    """What is wrong with the names of a plugin's hooks; None when nothing is."""
+    """What is wrong with the names of a plugin's hooks and their arguments; None when nothing is."""
     from llmb.names import suggest
 
     marked = []
@@ -229,6 +234,10 @@ def _misspelt(plugin: Any) -> str | None:
             return f"{name} is not a hook; {suggest(name, HOOKS)}"
         if not is_marked:
             return f"{name} lacks the mark @hookimpl"
+        wanted = inspect.signature(member).parameters.values()
+        for word in (one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD):
+            if word not in _ARGUMENTS[name]:
+                return f"{name} is given no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
         marked.append(name)
     return None if marked else "it implements no hook; " + "one of " + ", ".join(HOOKS)
 
@@ -240,6 +249,8 @@ def _reason(error: BaseException) -> str:
         return "; ".join(f"{fault} ({fault.hint})" if fault.hint else str(fault) for fault in faults)
     import traceback
 
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     text = str(error).strip()
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""

@@ -6,16 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from llmb.typed import KeyFaultError
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
 def require_positive(value: DataclassInstance) -> None:
-    """Raise ValueError that names the first whole number of a dataclass that is not 1 or more."""
+    """Raise KeyFaultError that names the first whole number of a dataclass that is not 1 or more."""
     for field in fields(value):
         number = getattr(value, field.name)
         if type(number) is int and number < 1:
-            raise ValueError(f"'{field.name}' must be 1 or more, not {number}")
+            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

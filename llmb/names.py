@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from llmb.errors import UsageError
 
 _EXPERIMENT = re.compile(r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?")
+
+_LEAST = 24  # characters of a name that is no experiment's, and loses its middle
 
 
 def squash(name: str) -> str:
@@ -63,6 +65,46 @@ def shorter(experiment: str) -> Iterator[str]:
         yield f"{begin}..{'_'.join(numbers[left_out:])}{end}"
 
 
+def apart(names: Sequence[str], width: int) -> list[str] | None:
+    """The names of experiments in at most ``width`` characters, different ones still different; None where they cannot.
+
+    A name loses what ``shorter`` leaves out, but keeps the numbers in which it differs from others of the same
+    workload, size, dtype and GPU count. One that is no experiment's loses its middle.
+    """
+    distinct = dict.fromkeys(names)
+    parts = {name: _numbers_of(name) for name in distinct}
+    shared: dict[str, set[str]] = {}
+    for head, numbers in parts.values():
+        shared[head] = shared[head] & numbers if head in shared else numbers
+    shown = {}
+    for name in distinct:
+        head, numbers = parts[name]
+        fits = (less for less in _keeping(name, numbers - shared[head]) if len(less) <= width)
+        if (own := next(fits, None)) is None:
+            if numbers or width < _LEAST:
+                return None
+            own = f"{name[: width // 2 - 2]}...{name[width // 2 + 1 - width :]}"
+        shown[name] = own
+    return [shown[name] for name in names] if len(set(shown.values())) == len(distinct) else None
+
+
+def _numbers_of(name: str) -> tuple[str, set[str]]:
+    """What stands before and behind the numbers of an experiment's name, and these."""
+    found = _EXPERIMENT.fullmatch(name)
+    return (f"{found[1]}..{found[3] or ''}", set(found[2].split("_")[1:])) if found else (name, set())
+
+
+def _keeping(name: str, kept: set[str]) -> Iterator[str]:
+    """As ``shorter``, but for what has lost one of the numbers ``kept``; at last those alone."""
+    for less in shorter(name):
+        if kept <= set(re.split(r"_|\.\.", less)):
+            yield less
+    if kept:
+        found = _EXPERIMENT.fullmatch(name)
+        assert found is not None
+        yield f"{found[1]}..{'_'.join(word for word in found[2].split('_') if word in kept)}{found[3] or ''}"
+
+
 def find_workload(name: str, keys: Collection[str]) -> str:
     """The key among ``keys`` that ``name`` spells. Raises UsageError when none or several do."""
     if name in keys:
@@ -103,8 +145,7 @@ def find_workload_and_size(
         key = max(starts, key=len)
         raise no_size(key, _behind(name.strip(), key), (sizes if here is None else here)[key], on=on)
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
-    close = nearest(name, [*sizes, *full], squash_workload)
-    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(close))
+    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(name, sizes, [*sizes, *full]))
 
 
 def no_size(key: str, size: str, sizes: Collection[str], *, on: str | None = None) -> UsageError:
@@ -127,7 +168,7 @@ def _only(matches: list[str], name: str, keys: Collection[str]) -> str:
         return matches[0]
     if matches:
         raise _ambiguous(name, matches)
-    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(nearest(name, keys, squash_workload)))
+    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(name, keys, keys))
 
 
 def _ambiguous(name: str, matches: Iterable[str]) -> UsageError:
@@ -136,5 +177,11 @@ def _ambiguous(name: str, matches: Iterable[str]) -> UsageError:
     )
 
 
-def _workload_hint(close: str | None) -> str:
+def _workload_hint(name: str, keys: Collection[str], names: Collection[str]) -> str:
+    """What was meant: the workloads that begin so, where there are several, else the nearest of the ``names``."""
+    start = squash_workload(name)
+    begun = [key for key in keys if start and squash_workload(key).startswith(start)]
+    if len(begun) > 1:
+        return f"did you mean {' or '.join(map(repr, begun))}?"
+    close = nearest(name, names, squash_workload)
     return f"did you mean '{close}'?" if close else "llmb-run list shows the workloads"

@@ -139,6 +139,7 @@ def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
         requested=config.requested_gpus(gpu_type),
         one_machine=local,
         needs_image=not local and not bare,
+        time_limit=config.slurm.time_limit if config.slurm is not None and config.cluster_type == "slurm" else None,
         environment={**config.environment, **config.workloads.of(workload).environment},
     )
 

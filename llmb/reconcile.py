@@ -18,7 +18,7 @@ from llmb.runs.record import RunRecord
 from llmb.state import NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 
 _LOOK = 0.2  # seconds
-CURE = "llmb-run was interrupted; llmb-run jobs reconcile submits it"
+CURE = "its submission was cut off; llmb-run jobs reconcile submits it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +107,23 @@ def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[fl
     scripts = tuple(f"/{run.script.relative_to(run.directory.parent)}" for run in runs)
     left = max(map(_written, runs), default=0.0) + pace.settle - time.time()
     here = pace.sender is not None and all(run.submitter.is_here for run in runs)
-    if here and is_at_work(pace.sender or "", scripts):  # it outlives whoever started it
-        on_settle(pace.arrive)
-        while is_at_work(pace.sender or "", scripts):
-            time.sleep(_LOOK)
-        time.sleep(pace.arrive)
-    elif left > 0:
+
+    def at_work() -> bool:  # a sender outlives whoever started it
+        return here and is_at_work(pace.sender or "", scripts)
+
+    if not at_work():
+        if left <= 0:
+            return
         left = min(left, pace.arrive) if here else left
         on_settle(left)
         time.sleep(left)
+        if not at_work():  # one may have been about to begin
+            return
+    else:
+        on_settle(pace.arrive)
+    while at_work():
+        time.sleep(_LOOK)
+    time.sleep(pace.arrive)
 
 
 def _written(run: RunRecord) -> float:

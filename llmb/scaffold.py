@@ -62,7 +62,8 @@ def plain_name(name: str) -> str:
     plain = re.sub(r"^pretrain(ing)?[-_.]?", "", name.lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*", plain):
         message = f"'{name}' cannot be the name of a workload"
-        raise UsageError(message, hint="letters, digits and single - _ . between them, as in acme or acme-2b")
+        hint = "a letter, then letters, digits and single - _ . between them, as in acme or acme-2b"
+        raise UsageError(message, hint=hint)
     return plain
 
 

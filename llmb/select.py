@@ -60,11 +60,12 @@ def narrow(
         for job in kept:
             smallest[_family(job)] = min(job.scale, smallest.get(_family(job), job.scale))
         kept = [job for job in kept if job.scale == smallest[_family(job)]]
+    idle = _idle_filters(jobs, selection, wanted)
     if jobs and not kept:
-        raise UsageError(
-            f"the filters leave none of the list's {len(jobs)} jobs", hint="--dry-run without them shows all"
-        )
-    return tuple(kept), _idle_filters(jobs, selection, wanted)
+        why = f": {'; '.join(idle)}" if idle else ""
+        hint = "--dry-run without them shows all"
+        raise UsageError(f"the filters leave none of the list's {len(jobs)} jobs{why}", hint=hint)
+    return tuple(kept), idle
 
 
 def discover(
@@ -93,8 +94,10 @@ def discover(
     left_out += _unmet(requests, selection, wanted, left_out, gpu_type)
     if not requests:
         kind = " with strong scaling" if selection.strong_scaling else ""
-        reasons = "; ".join(dict.fromkeys(left_out)) or f"no installed workload{kind} matches on {gpu_type}"
-        raise UsageError(f"nothing to run: {reasons}", hint="llmb-run list shows what there is")
+        reasons = list(dict.fromkeys(left_out)) or [f"no installed workload{kind} matches on {gpu_type}"]
+        before = " " if len(reasons) == 1 else "\n  "
+        said = "".join(f"{before}{reason}" for reason in reasons)
+        raise UsageError(f"nothing to run:{said}", hint="llmb-run list shows what there is")
     return sorted(requests, key=lambda request: -request.scales[0]), left_out
 
 

@@ -126,7 +126,7 @@ def spawn(
     LlmbError when it cannot be started.
     """
     try:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         raise LlmbError(f"{log} cannot be written: {error.strerror}") from error
     try:
@@ -185,6 +185,13 @@ def feed(
         pipe.close()
         process.wait()
         raise
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """Let the system forget a process that is about to end; one that takes more than GRACE seconds is let go."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE)
+    let_go(process)
 
 
 def let_go(process: subprocess.Popen[bytes]) -> None:

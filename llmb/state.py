@@ -25,18 +25,28 @@ ACTIVE = frozenset(
 KNOWN = ENDS | WAITING | ACTIVE
 # What the machines did to a job, not the job to itself: worth another attempt as it is.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
+REFUSED = "not submitted: "  # so begins the reason of a run that never had a job
 NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch."""
+    """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch.
+
+    ``cure``: what to do about it, where whoever saw it knew.
+    """
 
     state: str
     reason: str = ""
     exit_code: int | None = None
     started: float | None = None
     ended: float | None = None
+    cure: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the scheduler did not take it: it never had a job."""
+        return self.reason.startswith(REFUSED)
 
     @property
     def is_end(self) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,9 +108,10 @@ def submit(
 
     The record is on disk before the cluster hears of the run, so that nothing that runs is unknown. The first refusal
     ends it but with ``keep_going``; so does Ctrl-C; what is under way is finished first. A job whose turn did not come
-    leaves nothing behind. Raises LlmbError, with nothing submitted, for a job that nothing launches.
+    leaves nothing behind, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a
+    job that nothing launches.
     """
-    launches = [_launch(item, config) for item in items]
+    launches = [launch_of(item, config) for item in items]
     begun: list[RunRecord] = []
     free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
 
@@ -122,9 +124,12 @@ def submit(
     def work(run: RunRecord) -> Handed:
         try:
             with owned(run):
-                return begin(run, cluster)
+                one = begin(run, cluster)
         except LlmbError as error:  # the lock cannot be written
-            return Handed(run=run, error=error)
+            one = Handed(run=run, error=error)
+        if one.error is not None and not one.is_recorded:
+            shutil.rmtree(run.directory, ignore_errors=True)
+        return one
 
     handed, interrupted = hand_over_all(
         new(), work, cluster, keep_going=keep_going, on_handed=on_handed, on_interrupt=on_interrupt
@@ -139,7 +144,8 @@ def submit(
     )
 
 
-def _launch(item: Prepared, config: ClusterConfig) -> Launch:
+def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
+    """How a job runs. Raises LlmbError where no plugin says so."""
     if item.launch is None:
         how = " in a container" if item.job.image is not None else ""
         cure = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""

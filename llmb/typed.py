@@ -38,7 +38,8 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
 
     A field takes the data under its own name with the type of its hint: scalars, ``Literal``, ``X | None``,
     ``tuple[X, ...]`` (one X stands for a tuple of one), mappings with text keys, dataclasses, and classes with a
-    ``parse(value)`` class method that raises ValueError. ``Annotated[X, check]`` reads X and calls ``check(value)``,
+    ``parse(value)`` class method that raises ValueError. A dataclass with a static method ``hint_for(key)`` says itself
+    what to do about a key that is not its own. ``Annotated[X, check]`` reads X and calls ``check(value)``,
     which raises ValueError for a value of the right type that is not allowed; so it does with a mapping's keys.
     """
     reader = _Reader(document)
@@ -139,6 +140,8 @@ class _Reader:
         if value is None and type(None) in hints:
             return None
         rest = [hint for hint in hints if hint is not type(None)]
+        if type(value) is int and str in rest and ":" in (text := self.document.texts.get(path, "")):
+            return text  # 10:00:00 is to YAML a number in base 60, and to everybody else a time
         fitting = [hint for hint in rest if hint in _WORDS and type(value) is hint]
         return self.convert(fitting[0] if fitting else rest[-1], value, path)
 
@@ -185,7 +188,8 @@ class _Reader:
         hints = _hints(cls)
         for key in value:
             if key not in hints:
-                self.fault((*path, key), f"'{key}' is not a key here", suggest(str(key), list(hints)))
+                known = cls.hint_for(str(key)) if hasattr(cls, "hint_for") else suggest(str(key), list(hints))
+                self.fault((*path, key), f"'{key}' is not a key here", known)
         before = len(self.faults)
         complete = True
         values = {}

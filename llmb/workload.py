@@ -9,10 +9,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from llmb import typed, yamlfile
+from llmb.errors import Fault, InputFaults
 from llmb.model import ModelShape, require_positive
+from llmb.names import suggest
+from llmb.switches import parse_image
 
 ANY_GPU = "any"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -217,6 +220,7 @@ class Workload:
     """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none.
 
     ``published``: the file of its published figures (llmb.published); in YAML a name beside the workload's own file.
+    ``file``: the YAML that it was read from, which says nothing of it; None where it was not.
     """
 
     key: str
@@ -224,10 +228,11 @@ class Workload:
     sizes: dict[str, Size]
     default_size: str
     default_dtype: str
-    image: str | None = None
+    image: Annotated[str, parse_image] | None = None
     max_steps: int = 50
     time_limit_minutes: int = 20
     published: Path | None = None
+    file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_positive(self)
@@ -235,10 +240,12 @@ class Workload:
         for name in self.sizes:
             _check_word(name, "sizes", name)
         if self.default_size not in self.sizes:
-            raise ValueError(f"default_size '{self.default_size}' is not one of {', '.join(self.sizes)}")
+            hint = suggest(self.default_size, list(self.sizes))
+            raise typed.KeyFaultError(f"'{self.default_size}' is not one of its sizes", "default_size", hint=hint)
         for name, size in self.sizes.items():
             if size.proxy is not None and size.proxy not in self.sizes:
-                raise ValueError(f"size {name}: its proxy '{size.proxy}' is not one of {', '.join(self.sizes)}")
+                hint = suggest(size.proxy, list(self.sizes))
+                raise typed.KeyFaultError(f"'{size.proxy}' is not one of the sizes", "sizes", name, "proxy", hint=hint)
 
     def on(self, gpu: str) -> Mapping[str, Size]:
         """The sizes that support the GPU type ``gpu``."""
@@ -247,7 +254,10 @@ class Workload:
 
 def read_workload(path: str | Path) -> Workload:
     """The workload in a YAML file. Raises InputFaults that name file, line, key and the nearest valid word."""
-    workload = typed.read(Workload, yamlfile.load(Path(path)))
-    if workload.published is None:
-        return workload
-    return replace(workload, published=Path(path).parent / workload.published)
+    path = Path(path)
+    document = yamlfile.load(path)
+    workload = typed.read(Workload, document)
+    if workload.file is not None:
+        raise InputFaults([Fault(place=document.place(("file",)), message="file: 'file' is not a key here")])
+    published = None if workload.published is None else path.parent / workload.published
+    return replace(workload, file=path, published=published)

@@ -38,6 +38,7 @@ _KEPT = ("LLMB_TEST_",)
 _PYTESTS = {"PYTEST_CURRENT_TEST"}
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(autouse=True)
@@ -84,21 +85,48 @@ def cluster(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@pytest.fixture(scope="session")
+def llmb_program() -> str:
+    """The real llmb-run."""
+    found = shutil.which("llmb-run", path=str(Path(sys.executable).parent))
+    assert found is not None, "llmb-run is not installed beside this Python"
+    return found
+
+
 @pytest.fixture
-def llmb_run(tmp_path: Path) -> Command:
+def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
     """Runs the real llmb-run without a terminal, in ``cwd``, ``stdin`` from a file; keywords are further variables."""
-    program = shutil.which("llmb-run", path=str(Path(sys.executable).parent))
-    assert program is not None, "llmb-run is not installed beside this Python"
 
     def run(
         *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=stdin,
+            [llmb_program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=stdin,
             capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     return run
+
+
+@pytest.fixture
+def llmb_start(llmb_program: str) -> Iterator[Start]:
+    """Starts the real llmb-run without waiting for it; keywords are further variables. What still runs is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **variables: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [llmb_program, *map(str, arguments)], env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 @pytest.fixture

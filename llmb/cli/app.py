@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from llmb import __version__
 from llmb.cli.context import Context
@@ -40,8 +41,13 @@ def run(args: Sequence[str] | None = None) -> int:
     except LlmbError as error:
         click.echo(describe(error), err=True)
         return error.exit_code
-    except click.ClickException as error:
+    except NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        from llmb.cli.usage import as_error
+
+        click.echo(describe(as_error(error)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)

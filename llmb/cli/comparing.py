@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
 from llmb import compare
+from llmb.cli.choosing import Choice
 from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
-from llmb.cli.output import name_width, print_rows
+from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reporting import judged
 from llmb.cli.sides import PUBLISHED, baseline_side, find_side
 from llmb.compare import Comparison
 from llmb.errors import UsageError
-from llmb.measure import Window
-from llmb.results import junit
-from llmb.tables import Column, shorten, to_json
+from llmb.narrow import Level
+from llmb.report.digest import LEAST, cut, shortest
+from llmb.results import SUCCESS, junit
+from llmb.results.settings import notes, settings_in_words
+from llmb.tables import Column, to_json
+from llmb.verdict import BAD, FAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,7 @@ class Wish:
     theirs: str | None = None
     baseline: str | None = None
     reference: str | None = None
-    window: Window | None = None
+    choice: Choice = field(default_factory=Choice)
 
 
 def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
@@ -41,7 +45,10 @@ def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
     elif fmt == "junit":
         click.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
     else:
-        print_rows(_columns(fmt), [_cells(row, fmt) for row in rows], fmt)
+        if fmt == "csv":
+            print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)
+        else:
+            print_runs(_levels(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
@@ -57,13 +64,13 @@ def _compare(context: Context, wish: Wish) -> tuple[str, list[Comparison]]:
         raise UsageError("--reference names a release of published figures", hint="leave B and --baseline away")
     if wish.ours == PUBLISHED:
         raise UsageError(f"'{PUBLISHED}' can only be what is compared with", hint="llmb-run compare A published")
-    ours = find_side(context, wish.ours, wish.window)
+    ours = find_side(context, wish.ours, wish.choice)
     if published:
         return PUBLISHED, compare.with_published(judged(context, ours.results, wish.reference))
     if wish.baseline is not None:
         theirs = baseline_side(context, wish.baseline)
     else:
-        theirs = find_side(context, wish.theirs, wish.window)
+        theirs = find_side(context, wish.theirs, wish.choice)
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
 
 
@@ -75,17 +82,36 @@ _TEXT = (
     Column(key="reference_step_time_s", heading="its step time (s)", show="{:.3f}".format, right=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
+    Column(key="settings"),
     Column(key="reason"),
 )
+_NAMED = 6  # runs in a line
+_SHORT = {"step_time_s": "step (s)", "reference_step_time_s": "its (s)"}
+_CSV = (
+    "experiment", "runs", "status", "window", "step_time_s", "against", "reference_window", "reference_step_time_s",
+    "reference_source", "ratio", "ratio_low", "ratio_high", "n", "verdict", "differences", "reason",
+)  # fmt: skip
 
 
-def _columns(fmt: str) -> list[Column]:
-    if fmt != "csv":
-        return list(_TEXT)
-    names = ("experiment", "runs", "status", "window", "step_time_s", "against", "reference_window",
-             "reference_step_time_s", "reference_source", "ratio", "ratio_low", "ratio_high", "n", "verdict",
-             "differences", "reason")  # fmt: skip
-    return [Column(key=name) for name in names]
+def _levels(rows: Sequence[Comparison]) -> Iterator[Level]:
+    """The table with all of it first, then with ever less for narrow terminals."""
+    told = _settings(rows)
+    cells: list[dict[str, Any]] = [
+        {**_cells(row, "table"), "settings": note or None} for row, note in zip(rows, told, strict=True)
+    ]
+    yield (level := Level([column for column in _TEXT if any(told) or column.key != "settings"], cells))
+    short = [replace(column, heading=_SHORT.get(column.key, column.heading)) for column in level.columns]
+    yield (level := Level(short, cells))
+    cells = [{**row, "reason": "; ".join(filter(None, (row["settings"], row["reason"]))) or None} for row in cells]
+    yield (level := Level(level.columns, cells).without("settings"))
+    yield (level := level.without("against", said="the name of the other side"))
+    yield (level := level.without("n", said="how many runs"))
+    yield level.without("reference_step_time_s", said="its step time")
+
+
+def _settings(rows: Sequence[Comparison]) -> list[str]:
+    """What tells rows of one experiment apart, such as their variables."""
+    return notes([(row.experiment, settings_in_words(row.configuration, window=row.window)) for row in rows])
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -93,8 +119,10 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     star = "*" if row.same_window is False else ""
     reference = row.reference
     reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
+    if row.status != SUCCESS:  # a row of its own: which run it is, nothing else says
+        reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
     return {
-        "experiment": row.experiment if fmt == "csv" else shorten(row.experiment, name_width(fmt)),
+        "experiment": row.experiment,
         "runs": " ".join(row.runs), "n": len(row.runs), "status": row.status, "window": row.window and str(row.window),
         "step_time_s": row.step_time_s,
         "against": reference and reference.release, "reference_window": reference and reference.window,
@@ -104,6 +132,13 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
         "ratio_low": low, "ratio_high": high, "verdict": row.verdict or (None if fmt == "csv" else row.status),
         "differences": "; ".join(row.differences) or None, "reason": (row.verdict_reason if fmt == "csv" else reason),
     }  # fmt: skip
+
+
+def _said(row: Comparison) -> str:
+    """A bad row in a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
+    why = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
+    named = " ".join(row.runs[:_NAMED]) + (f" and {len(row.runs) - _NAMED} more" if len(row.runs) > _NAMED else "")
+    return f"{row.verdict}: {shortest(row.experiment)}{why}: {named}"
 
 
 def _case(row: Comparison) -> junit.Case:
@@ -117,9 +152,14 @@ def _case(row: Comparison) -> junit.Case:
 
 def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
     if not rows:
-        return ["no run to compare"]
+        return []  # the sides have said so
     count = f"{len(rows)} configuration{'s' if len(rows) > 1 else ''}"
     lines = [f"{count} against {against}: {', '.join(f'{n} {word}' for word, n in compare.summary(rows).items())}"]
+    if len(rows) >= LEAST:
+        bad = sorted(
+            (row for row in rows if row.verdict in BAD), key=lambda row: (row.verdict != FAIL, row.ratio or 0.0)
+        )
+        lines += cut([_said(row) for row in bad], "more are FAIL or INVALID")
     if any(row.same_window is False for row in rows):
         lines.append("* the two were measured over different windows; --window last measures the last step alone")
     return lines

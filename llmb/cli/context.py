@@ -81,14 +81,13 @@ class Context:
         from llmb.names import suggest
 
         install = find_install(self.install_option, os.environ, Path.cwd())
-        config, said = load_config(install, os.environ)
+        config, said = load_config(install, os.environ, self.slurm_args)
         for text in said:
             say(f"note: {text}")
         kinds = ["local", "slurm", "runai", *(kind for kind in self.plugins.cluster_types())]
         if config.cluster_type not in kinds:
             choices = list(dict.fromkeys(kinds))
-            message = f"{install}/cluster_config.yaml: cluster_type '{config.cluster_type}' is not known"
-            raise UsageError(message, hint=suggest(config.cluster_type, choices))
+            raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, choices))
         return with_slurm_args(config, self.slurm_args)
 
     @cached_property
@@ -105,14 +104,23 @@ class Context:
         return self.cluster
 
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
-        """The runs of this install that ``names`` mean, all of them without names; unreadable ones are said."""
+        """The runs of this install that ``names`` mean, each once, all without names; unreadable ones are said."""
         from llmb.runs import store
 
         runs, unreadable = store.all_runs(self.config)
         self.unreadable_runs = len(unreadable)
         for text in unreadable:
             say(f"warning: {text}")
-        return store.find_runs(names, runs) if names else runs
+        return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
+
+
+def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
+    from llmb import yamlfile
+    from llmb.config import CONFIG_FILE
+    from llmb.errors import Fault, InputFaults
+
+    place = yamlfile.load(install / CONFIG_FILE).place(("cluster_type",))
+    return InputFaults([Fault(place=place, message=f"cluster_type '{name}' is not known", hint=hint)])
 
 
 pass_context = click.make_pass_decorator(Context)

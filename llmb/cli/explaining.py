@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from llmb.cli.causes import NOT_KNOWN, cause_of
+from llmb.cli.causes import cause_of
 from llmb.cli.context import Context
 from llmb.cli.reporting import judged, results_of, spec_of
 from llmb.explain import Told, explain
@@ -18,11 +18,10 @@ from llmb.results import FAILED, RUNNING, Result
 from llmb.results.configuration import of_job
 from llmb.runs import store
 from llmb.runs.record import RunRecord
+from llmb.state import REFUSED
 from llmb.tables import escape
 from llmb.verdict import find_reference, pool_key
 from llmb.workload import Row
-
-_LOOK = "llmb-run jobs logs {} shows the training's log, --batch what the script printed"
 
 
 def print_explanation(context: Context, name: str, window: Window | None, reference: str | None) -> None:
@@ -41,7 +40,7 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
     if own.reference is not None and own.configuration is not None:
         figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
-    cause, cure = _cause(run, own) if own.status == FAILED else ("", "")
+    cause, cure = _cause(run, own) if own.status == FAILED else ("", _advice(run))
     return Told(
         result=own, job=run.job, figure=figure, cause=cause, cure=cure,
         peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype), row=row_of(context, run.job),
@@ -68,11 +67,24 @@ def _log_note(result: Result) -> str:
         return f" (not there{yet})"
 
 
+def _advice(run: RunRecord) -> str:
+    """What to do about a run that has not ended, where its scheduler's word on why it waits says so."""
+    state = store.seen_state(run)
+    return "" if state is None or state.is_end else state.cure
+
+
+def _kept(run: RunRecord) -> str:
+    """What the next attempt of a run would be refused for again, where the command line gave it."""
+    given = " ".join(f"--slurm-arg {name}={value}" for name, value in run.launch.slurm_args.items())
+    return f", which keeps {given} unless it is given anew" if given else ""
+
+
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
-    found = cause_of(run, result)
-    cure = found.cure or (_LOOK.format(run.id) if found.kind == NOT_KNOWN else "")
-    cure = cure.replace("-w WORKLOAD", f"-w {run.job.workload}")
+    found = cause_of(result)
+    cure = found.cure.replace("-w WORKLOAD", f"-w {run.job.workload}")
     for command in ("logs", "retry"):
         cure = cure.replace(f"{command} RUN", f"{command} {run.id}")
+    if (result.reason or "").startswith(REFUSED):
+        cure = f"{cure}; then llmb-run jobs retry {run.id}{_kept(run)}"
     # What the scheduler alone says of the end is in the status already.
-    return (found.kind if found.line == result.reason else str(found)), cure
+    return (found.kind if (result.reason or "").startswith(found.line) else str(found)), cure

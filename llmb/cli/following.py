@@ -20,13 +20,14 @@ from llmb.handover import Handed
 from llmb.logs.collect import ReadState
 from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
-from llmb.state import PENDING, RUNNING, UNKNOWN, JobState
+from llmb.state import PENDING, RUNNING, UNKNOWN, WAITING, JobState
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 RUN_FAILED = 3
 INTERRUPTED = 130
+_NAMED = 4  # runs that a line has room for
 
 
 def follow_to_results(
@@ -52,7 +53,9 @@ def follow(
             watcher = Watcher(on_round=show, on_retry=show.retried, on_trouble=show.trouble)
             return wait(cluster, runs, watcher, retries=retries)
     except KeyboardInterrupt:
-        say("stopped waiting; the jobs go on.  again: llmb-run jobs wait    end them: llmb-run jobs cancel --all")
+        names = "".join(f" {run.id}" for run in runs) if len(runs) <= _NAMED else ""
+        again, end = f"llmb-run jobs wait{names}", f"llmb-run jobs cancel{names or ' --all'}"
+        say(f"stopped waiting; the jobs go on.  again: {again}    end them: {end}")
         raise click.exceptions.Exit(INTERRUPTED) from None  # all is said
 
 
@@ -79,6 +82,7 @@ class _Shower:
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
+        self.reasons: set[str] = set()
 
     def __call__(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         for run in runs:
@@ -86,6 +90,8 @@ class _Shower:
             if self.told.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
             self.told[run.id] = state.state
+        # On this machine one job waits for the other, in the order of the list.
+        self.waiting([states[run.id] for run in runs if run.cluster_type != "local"])
         self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:
@@ -103,6 +109,19 @@ class _Shower:
     def trouble(self, error: LlmbError) -> None:
         self.line(f"{_now()} the cluster does not answer and is asked again: {error.message}")
 
+    def waiting(self, states: Sequence[JobState]) -> None:
+        """Say why runs wait: one line for all of them, when a reason is new."""
+        idle = [one for one in states if one.reason and not one.is_over and one.state not in (RUNNING, UNKNOWN)]
+        counts = Counter(f"{one.state}, {one.reason}" for one in idle)
+        if self.reasons.issuperset(counts):
+            return
+        told = "; ".join(f"{number} {why}" for why, number in counts.most_common())
+        self.line(f"{_now()} waiting: {told}")
+        cures = {one.reason: one.cure for one in idle if one.cure and f"{one.state}, {one.reason}" not in self.reasons}
+        for reason, cure in cures.items():
+            self.line(f"note: {reason}: {cure}")
+        self.reasons |= set(counts)
+
     def line(self, text: str) -> None:
         say(text)
 
@@ -117,23 +136,16 @@ class _Lines(_Shower):
         super().__init__()
         self.tenths: dict[Path, int] = {}
         self.read: dict[Path, ReadState] = {}
-        self.reasons: set[str] = set()
+
+    def changed(self, run: RunRecord, state: JobState) -> None:
+        super().changed(run, state)
+        if state.state in WAITING:  # again: it was requeued, and begins anew
+            self.tenths.pop(run.log, None)
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
-        # On this machine one job waits for the other, in the order of the list.
-        self.waiting([states[run.id] for run in runs if run.cluster_type != "local"])
         for run in runs:
             if states[run.id].state == RUNNING:
                 self.step(run)
-
-    def waiting(self, states: Sequence[JobState]) -> None:
-        """Say why runs wait: one line for all of them, when a reason is new."""
-        idle = [one for one in states if one.reason and not one.is_over and one.state not in (RUNNING, UNKNOWN)]
-        counts = Counter(f"{one.state}, {one.reason}" for one in idle)
-        if not self.reasons.issuperset(counts):
-            self.reasons |= set(counts)
-            told = "; ".join(f"{number} {why}" for why, number in counts.most_common())
-            self.line(f"{_now()} waiting: {told}")
 
     def step(self, run: RunRecord) -> None:
         at, self.read[run.log] = progress(run.log, self.read.get(run.log))

@@ -11,12 +11,11 @@ from llmb import __version__
 from llmb.cli.causes import cause_of
 from llmb.cli.context import Context
 from llmb.cli.explaining import row_of
-from llmb.cli.reporting import judged, results_of, spec_of
+from llmb.cli.reporting import judged, spec_of
 from llmb.failures import group_failures
 from llmb.images import recorded_digest
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.measure import Window
 from llmb.report import Report, Run
 from llmb.results import FAILED, Result, log_of
 from llmb.runs.record import RunRecord
@@ -26,10 +25,10 @@ from llmb.verdict import find_reference
 
 
 def make_report(
-    context: Context, records: Sequence[RunRecord], window: Window | None, reference: str | None, made: datetime
+    context: Context, found: Sequence[tuple[RunRecord, Result]], reference: str | None, made: datetime
 ) -> Report:
-    """The report on the runs of ``records`` as they stand, without their steps. Raises LlmbError."""
-    results = judged(context, results_of(context, records, window), reference)
+    """The report on the runs with their results, not judged yet, without their steps. Raises LlmbError."""
+    records, results = [record for record, _ in found], judged(context, [result for _, result in found], reference)
     runs = [_run(context, record, result, reference) for record, result in zip(records, results, strict=True)]
     failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
     config = context.config
@@ -63,7 +62,7 @@ def _run(context: Context, record: RunRecord, result: Result, reference: str | N
         llmb_version=record.llmb_version, scheduler_id=record.scheduler_id, environment=variables, figure=figure,
         row=row_of(context, record.job),
         peak_tflops=context.config.gpu(record.job.gpu_type).peak_tflops.get(record.job.dtype),
-        cause=cause_of(record, result) if result.status == FAILED else None,
+        cause=cause_of(result) if result.status == FAILED else None,
     )  # fmt: skip
 
 

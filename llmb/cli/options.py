@@ -13,6 +13,7 @@ import click
 
 from llmb.cli.context import Context
 from llmb.cli.switching import split_set, switch_options
+from llmb.config.habits import long_name
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.params import CHOICES, PARAMS
 
@@ -29,8 +30,16 @@ _WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in
 
 def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     pairs = (item.partition("=") for item in value)
-    own = {name: _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
+    own = {long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
     context.ensure_object(Context).slurm_args |= own
+
+
+def slurm_arg_option(command: F) -> F:
+    """``--slurm-arg KEY=VALUE``, as often as needed."""
+    text = "Give sbatch an option: comment=x, or overcommit alone; exclusive=null leaves one of llmb's away."
+    return click.option(
+        "--slurm-arg", multiple=True, metavar="KEY=VALUE", expose_value=False, callback=_keep_slurm_args, help=text
+    )(command)
 
 
 def install_option(command: F) -> F:
@@ -66,13 +75,16 @@ def reference_option(command: F) -> F:
     return click.option("--reference", metavar="RELEASE", help=text)(command)
 
 
-def _pairs(text: tuple[str, ...], option: str) -> dict[str, str]:
+def _pairs(text: tuple[str, ...], option: str, faults: list[Fault]) -> dict[str, str]:
+    """The pairs by their names; what is none goes to the ``faults``."""
     pairs = {}
     for item in text:
         name, equals, value = item.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{option} '{item}' is not of the form KEY=VALUE", hint=f"{option} NAME=value")
-        pairs[name.strip()] = value
+        if equals and name.strip():
+            pairs[name.strip()] = value
+        else:
+            message = f"{option} '{item}' is not of the form KEY=VALUE"
+            faults.append(Fault(message=message, hint=f"{option} NAME=value"))
     return pairs
 
 
@@ -81,7 +93,8 @@ def parse_env(text: tuple[str, ...]) -> dict[str, str]:
     from llmb.typed import KeyFaultError
     from llmb.variables import check_name, check_values
 
-    env, faults = _pairs(text, "--env"), list[Fault]()
+    faults = list[Fault]()
+    env = _pairs(text, "--env", faults)
     checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
     for check in checks:
         try:
@@ -97,8 +110,8 @@ def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
     """The parameters and the words of ``--set KEY=VALUE``. Raises UsageError that names the nearest key."""
     from llmb.names import suggest
 
-    numbers, words = split_set(_pairs(text, "--set"))
     params, faults = dict[str, int](), list[Fault]()
+    numbers, words = split_set(_pairs(text, "--set", faults), faults)
     for name, value in numbers.items():
         if name not in PARAMS:
             message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
@@ -127,6 +140,11 @@ def retries_option(command: F) -> F:
 _KEYS = ", ".join([*PARAMS, *(f"{name} ({'|'.join(words)})" for name, words in CHOICES.items())])
 
 
+_FORCE = (
+    "Take untested scales and checkpoints, and skip all checks before submission; numbers must divide all the same."
+)
+
+
 def submit_options(command: F) -> F:
     """What every submitting command takes."""
     for option in reversed(
@@ -138,18 +156,11 @@ def submit_options(command: F) -> F:
             click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
             click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {_KEYS}."),
             switch_options,
-            click.option("-f", "--force", is_flag=True, help="Lift tested scales and the checks before submission."),
+            click.option("-f", "--force", is_flag=True, help=_FORCE),
             click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
             click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
             click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),
-            click.option(
-                "--slurm-arg",
-                multiple=True,
-                metavar="KEY=VALUE",
-                expose_value=False,
-                callback=_keep_slurm_args,
-                help="Give sbatch an option: comment=x, or overcommit alone; exclusive=null leaves one of llmb's away.",
-            ),
+            slurm_arg_option,
             format_option,
             install_option,
         )
@@ -158,13 +169,14 @@ def submit_options(command: F) -> F:
     return command
 
 
-def numbers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
     """``8,16`` as numbers, for an option of comma-separated whole numbers."""
     if value is None:
         return ()
     parts = [part.strip() for part in value.split(",")]
     if any(not part.isdecimal() or int(part) < 1 for part in parts):
-        raise click.BadParameter(f"'{value}' is not a list of whole numbers; write 128,256")
+        option = parameter.opts[0]
+        raise UsageError(f"{option}: '{value}' is not a list of whole numbers from 1", hint=f"{option} 128,256")
     return tuple(int(part) for part in parts)
 
 

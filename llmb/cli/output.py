@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmb.cli.context import say
 from llmb.tables import Column, Row, output_width, render, to_json
 
-_FIGURES, _LEAST_NAME = 80, 32  # characters; the least has room for llama3.1_405b_fp8_gpus1024..
+if TYPE_CHECKING:
+    from llmb.narrow import Level
+
+NAME_WIDTH = 90  # characters of a name, unless --full-names
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
@@ -20,11 +25,23 @@ def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None
         click.echo(render(columns, rows, fmt), nl=False)
 
 
-def name_width(fmt: str) -> int:
-    """How many characters of a name a table has room for beside its figures, on this terminal."""
-    from llmb.results.columns import NAME_WIDTH
+def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, **how: str) -> None:
+    """Print a table of runs at the first of ``levels`` that the terminal has room for, and say what is left out.
 
-    return NAME_WIDTH if fmt != "table" else max(_LEAST_NAME, min(NAME_WIDTH, output_width() - _FIGURES))
+    Every other format has all of the first level. ``how`` as ``narrow.fitted`` takes it.
+    """
+    from llmb.narrow import fitted
+
+    levels = iter(levels)
+    first = next(levels)
+    if fmt != "table" or not first.rows:
+        print_rows(first.columns, first.rows, fmt)
+        return
+    width = output_width()
+    text, left_out = fitted(itertools.chain([first], levels), width, most=None if full_names else NAME_WIDTH, **how)
+    click.echo(text, nl=False)
+    if left_out:
+        say(f"left out in {width} columns: {', '.join(left_out)}; --format csv, or a wider window, has all")
 
 
 def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:

@@ -10,23 +10,27 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from llmb.cli.context import Context, say
-from llmb.cli.output import print_json_list, print_rows
+from llmb.cli.output import print_json_list, print_runs
 from llmb.errors import LlmbError
 from llmb.job import Job
+from llmb.narrow import Level
+from llmb.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
+from llmb.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
+from llmb.nemo.wrappers import NSIGHT
+from llmb.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.secrets import is_secret_name
 from llmb.state import COMPLETED
-from llmb.submit import Prepared, preview
+from llmb.submit import Prepared, launch_of, preview
 from llmb.switches import said_of
-from llmb.tables import Column, escape, fits, output_width, shorten
+from llmb.tables import Column, escape, shorten
 
 if TYPE_CHECKING:
     from llmb.estimate import Alike
     from llmb.launch import Launch
 
-_VALUE_WIDTH = 60  # characters of a variable's value; json and csv have all of them
-_CHANGED_WIDTH = 20  # characters; more goes on below
+_VALUE_WIDTH = 60  # characters of a variable's value; json, csv and md have all of them
 # What a narrow table leaves out: it follows from the rest, or is the workload's.
 _FOLLOWING = ("dp", "ga", "nodes", "time_limit")
 _OPTIONAL = ("vp", "profile", "changed")
@@ -54,14 +58,12 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
-        rows = [{**job_data(job), "changed": _changed(job, common)} for job in jobs]
-        columns = _columns(fmt, rows)
-        if fmt == "table":
-            columns, rows = _fitted(columns, rows, output_width())
-        print_rows(columns, rows, fmt)
+        rows = [{**job_data(job), "changed": _changed(job, common, whole=fmt == "md")} for job in jobs]
+        levels = _levels(_columns(fmt, rows), rows)
+        print_runs(levels, fmt, name="workload", below="changed", full_names=True)
         if common and fmt != "csv":
-            say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common)}")
-    for text in _missing(context, [item.launch for item in items if item.launch is not None]):
+            say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
+    for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
     if fmt == "table":
         _totals(context, items)
@@ -73,14 +75,14 @@ def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
     return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
 
 
-def _changed(job: Job, common: Mapping[str, str]) -> str:
+def _changed(job: Job, common: Mapping[str, str], *, whole: bool = False) -> str:
     """What stands in the job's name behind its numbers: what makes it another than the published configuration.
 
     And the variables that it has beside those ``common`` to all.
     """
     words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
     own = {name: value for name, value in job.env.items() if name not in common}
-    return " ".join(filter(None, [*words, _env_in_words(own)]))
+    return " ".join(filter(None, [*words, _env_in_words(own, whole=whole)]))
 
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
@@ -88,13 +90,16 @@ def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
     return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
 
 
-def _env_in_words(env: Mapping[str, str]) -> str:
+def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
     """``A=1 B=2``, quoted as a shell needs it; of a secret its name alone."""
-    return " ".join(f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name])}" for name in env)
+    return " ".join(
+        f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name], whole=whole)}" for name in env
+    )
 
 
-def _quoted(value: str) -> str:
-    return shlex.quote(shorten(escape(value), _VALUE_WIDTH)) if value else ""
+def _quoted(value: str, *, whole: bool = False) -> str:
+    shown = escape(value)
+    return shlex.quote(shown if whole else shorten(shown, _VALUE_WIDTH)) if value else ""
 
 
 def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
@@ -110,20 +115,15 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
 
 
-def _fitted(columns: list[Column], rows: list[dict[str, Any]], width: int) -> tuple[list[Column], list[dict[str, Any]]]:
-    """The table as it fits into ``width``: without ``pretrain_``, then without the columns that follow from others."""
-    first = [column for column in columns if column.key != "changed"]
-    room = width if len(first) == len(columns) else width - _CHANGED_WIDTH
-    if fits(first, rows, room):
-        return columns, rows
+def _levels(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> Iterator[Level]:
+    """The table whole, without ``pretrain_``, and at last without the columns that follow from others."""
+    yield Level(columns, rows)
     rows = [{**row, "workload": row["workload"].removeprefix("pretrain_")} for row in rows]
-    if fits(first, rows, room):
-        return columns, rows
-    left_out: tuple[str, ...] = _FOLLOWING
-    if len(first) < len(columns):
-        left_out = (*_FOLLOWING, "profile")
+    yield (level := Level(columns, rows))
+    if any(column.key == "changed" for column in columns):
         rows = [{**row, "changed": f"{'profiled ' if row['profile'] else ''}{row['changed']}".strip()} for row in rows]
-    return [column for column in columns if column.key not in left_out], rows
+        yield (level := Level(columns, rows).without("profile"))
+    yield level.without(*_FOLLOWING, said="DP, GA, nodes, limit")
 
 
 def _heading(name: str) -> str:
@@ -134,11 +134,17 @@ def _mark(value: Any) -> str:
     return "yes" if value else ""
 
 
-def _missing(context: Context, launches: Sequence[Launch]) -> Iterator[str]:
-    """What a submission would ask for and not find: secrets, and files that a job reads."""
+def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
+    """What a submission would ask for and not find: a program, secrets, and files that a job reads."""
     from llmb.clusters import checks
 
     config = context.config
+    launches: list[Launch] = []
+    for item in items:
+        try:
+            launches.append(launch_of(item, config))
+        except LlmbError as error:
+            yield f"a submission would fail: {error.message}"
     if config.cluster_type == "runai" and config.runai is not None:
         from llmb.clusters.runai import preflight  # its pods get secrets from Kubernetes, and none from this shell
 
@@ -162,11 +168,26 @@ def _totals(context: Context, items: Sequence[Prepared]) -> None:
     say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {describe(found, unit)}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
         say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
+    for text in dict.fromkeys(filter(None, map(_profile_of, items))):
+        say(text)
     workloads = context.config.workloads
     missing = sorted({job.workload for job in jobs if not workloads.installed or not workloads.has(job.workload)})
     if missing:
         say(f"not installed here: {', '.join(missing)}")
     say("nothing was submitted (--dry-run)")
+
+
+def _profile_of(item: Prepared) -> str | None:
+    """What profiles a job, and into which folder; None for one that is not, and for a plugin's own program."""
+    switches, launch = item.job.switches, item.launch
+    if not item.job.profile or launch is None:
+        return None
+    steps = f"steps {switches.profile_start}-{switches.profile_stop}"
+    if any(wrapper.name == NSIGHT for wrapper in launch.wrappers):
+        return f"profiled by Nsight Systems: {steps}, ranks {switches.profile_ranks}, into <name>/{NSIGHT_FOLDER}/"
+    if launch.program.module == TORCH_PROGRAM:
+        return f"profiled by torch: {steps}, every rank, into <name>/{TORCH_FOLDER}/"
+    return None
 
 
 def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:

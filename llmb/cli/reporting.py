@@ -13,7 +13,7 @@ import click
 from llmb.cli.context import Context, say
 from llmb.cli.following import RUN_FAILED
 from llmb.cli.looking import states_of
-from llmb.cli.output import name_width, print_rows
+from llmb.cli.output import print_rows, print_runs
 from llmb.errors import LlmbError
 from llmb.logs.spec import ParseSpec
 from llmb.measure import Window
@@ -21,15 +21,15 @@ from llmb.results import (
     FAILED,
     SUCCESS,
     Result,
+    csv_columns,
     csv_rows,
     legend,
+    levels,
     log_of,
     report,
-    result_columns,
     result_of_log,
     result_of_run,
     run_directory,
-    table_rows,
 )
 from llmb.results.configuration import of_job
 from llmb.results.foreign import NOTHING, Description
@@ -37,7 +37,7 @@ from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.shell import map_many
 from llmb.state import COMPLETED, UNKNOWN, JobState
-from llmb.tables import to_json
+from llmb.tables import escape, to_json
 from llmb.verdict import BAD, judge
 
 
@@ -74,12 +74,13 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
 
         click.echo(junit.to_xml(junit.cases(results)), nl=False)
     elif fmt == "csv":
-        print_rows(result_columns(fmt), csv_rows(results), fmt)
+        print_rows(csv_columns(), csv_rows(results), fmt)
     else:
-        rows = table_rows(results, full_names=full_names, name_width=name_width(fmt))
-        print_rows(result_columns(fmt, results), rows, fmt)
-        for line in legend(results):
-            say(line)
+        print_runs(levels(results), fmt, full_names=full_names)
+        from llmb.report.digest import digest
+
+        for line in (*legend(results), *(digest(results) if fmt == "table" else ())):
+            say(escape(line))
     return exit_code(results)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmb.cli import limits
 from llmb.cli.context import Context, say
-from llmb.cli.handing import tell, tell_interrupt
+from llmb.cli.handing import Teller, tell_interrupt
 from llmb.cli.reporting import results_of
-from llmb.errors import LlmbError, PreflightError, UsageError
+from llmb.clusters.base import Cluster
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
+from llmb.launch import Launch
 from llmb.results import FAILED, SUCCESS, Result
-from llmb.retry import retry, with_limit
+from llmb.retry import changed, retry
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.state import TIMEOUT
@@ -41,34 +44,63 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
     return chosen
 
 
-def read_limit(text: str | None) -> int | None:
-    """The seconds of ``--time-limit``. Raises UsageError."""
+def read_limit(context: Context, text: str | None) -> int | None:
+    """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which comes over it. Raises UsageError."""
     try:
-        return None if text is None else parse_clock(text)
+        limit = None if text is None else parse_clock(text)
     except ValueError as error:
         raise UsageError(f"--time-limit: {error}") from None
+    given = context.slurm_args.get("time")
+    if given is None:
+        return limit
+    if text is not None:
+        say(f"note: {limits.spoken(given)} comes over --time-limit {text}")
+    return limits.seconds_of(given)
 
 
 def run(
-    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool
+    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool, named: bool
 ) -> tuple[list[RunRecord], int]:
     """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
 
-    Those taken, and the exit code. Raises PreflightError, KeyboardInterrupt.
+    What stands in the way of one holds all back where they were ``named``, else that one alone. Those taken, and the
+    exit code. Raises PreflightError, KeyboardInterrupt.
     """
-    cluster = context.need_cluster()
-    next_ = runs if time_limit is None else [with_limit(one, time_limit) for one in runs]
-    faults = [] if force or not runs else cluster.preflight([one.launch for one in next_])
-    if faults:
-        raise PreflightError(list(dict.fromkeys(faults)))
+    cluster, args = context.need_cluster(), context.slurm_args
+    able = runs if force or not runs else _able(cluster, runs, [changed(one, time_limit, args) for one in runs], named)
     if time_limit is None:
-        _warn_of_limits(runs)
-    handed, interrupted = retry(cluster, runs, time_limit=time_limit, on_handed=tell, on_interrupt=tell_interrupt)
-    if interrupted:
-        say(f"{len(handed)} of {len(runs)} retried")
-        raise KeyboardInterrupt
+        _warn_of_limits(able)
+    handed, interrupted = retry(
+        cluster, able, time_limit=time_limit, slurm_args=args, on_handed=Teller(), on_interrupt=tell_interrupt
+    )
     taken = [one.run for one in handed if one.error is None]
+    if interrupted or len(taken) < len(runs) != 1:
+        say(f"{len(taken)} of {len(runs)} retried")
+    if interrupted:
+        raise KeyboardInterrupt
     return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
+
+
+def _able(cluster: Cluster, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
+    """Those of ``runs`` in whose next attempts' way nothing stands; of the others it is said. Raises PreflightError."""
+    faults = cluster.preflight([one.launch for one in next_])
+    if not faults:
+        return runs
+    seen: list[tuple[Launch, list[Fault]]] = []
+    for one in next_ if not named else []:
+        if all(launch != one.launch for launch, _ in seen):
+            seen.append((one.launch, cluster.preflight([one.launch])))
+    wrong = [next(own for launch, own in seen if launch == one.launch) for one in next_] if seen else []
+    able = [run for run, own in zip(runs, wrong, strict=True) if not own] if seen else []
+    if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
+        error = PreflightError(list(dict.fromkeys(faults)))
+        error.hint = "nothing was submitted; --slurm-arg KEY=VALUE gives another value, --force tries all the same"
+        raise error
+    for launch, own in seen:
+        if own:
+            say(f"not retried: {', '.join(one.id for one in next_ if one.launch == launch)}")
+            say(describe(PreflightError(list(dict.fromkeys(own)))))
+    return able
 
 
 def _warn_of_limits(runs: Sequence[RunRecord]) -> None:

@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmb import files
+from llmb.cli.choosing import Choice, choose, gather_of
 from llmb.cli.context import Context
-from llmb.cli.reporting import results_of
 from llmb.errors import UsageError
-from llmb.measure import Window
 from llmb.results import Result
 from llmb.results.export import read_baseline, read_export
 
@@ -24,13 +23,13 @@ class Side:
     results: tuple[Result, ...]
 
 
-def find_side(context: Context, text: str | None, window: Window | None) -> Side:
+def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     """The results that ``text`` means, of all runs where None: a JSON file, an experiment's name, or runs with commas.
 
     Raises UsageError when it means nothing.
     """
     if text is not None and (path := files.expand(text)).is_file():
-        return Side(name=path.name, results=tuple(read_export(path)))
+        return Side(name=path.name, results=tuple(choose(context, read_export(path), choice)))
     if text is not None and _means_a_file(text):
         hint = "write one: llmb-run results --format json > results.json; or name runs, or an experiment"
         raise UsageError(f"there is no file {text}, and no run is called so", hint=hint)
@@ -38,7 +37,7 @@ def find_side(context: Context, text: str | None, window: Window | None) -> Side
     if text is not None:
         named = [run for run in runs if run.job.experiment_name == text]
         runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
-    return Side(name=text or "all runs", results=tuple(results_of(context, runs, window)))
+    return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
 
 
 def _means_a_file(text: str) -> bool:

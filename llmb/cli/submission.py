@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import __version__
-from llmb.cli import handing, options, switching
+from llmb.cli import handing, limits, options, switching
 from llmb.cli.context import Context, say
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, collected, describe
 from llmb.gpus import known_types
@@ -109,7 +109,8 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
             make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=meant) if meant else Plan()
         )
         raise InputFaults([wrong, *listed.faults, *others.faults])
-    plan = make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=how.gpu_type)
+    extra = limits.settled(context, listed.requests, how.extra)
+    plan = make_plan(listed.requests, context.workloads, config, extra=extra, gpu_type=how.gpu_type)
     if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")
     faults = [*listed.faults, *plan.faults]
@@ -152,6 +153,8 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
             outcome = _send(context, rest.items, how) if rest.items else Outcome()
     else:
         outcome = _send(context, items, how)
+    if not how.wait:
+        handing.print_submitted(outcome.submitted, how.fmt)
     if outcome.interrupted:
         raise KeyboardInterrupt
     failed = failed or bool(outcome.refused)
@@ -175,11 +178,7 @@ def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
     outcome = submit(
         items, cluster, context.config, __version__,
-        keep_going=how.keep_going, on_handed=handing.tell, on_interrupt=handing.tell_interrupt,
+        keep_going=how.keep_going, on_handed=handing.Teller(), on_interrupt=handing.tell_interrupt,
     )  # fmt: skip
-    if len(items) > 1 and (outcome.refused or outcome.left):
-        refused = f", {len(outcome.refused)} not taken" if outcome.refused else ""
-        left = f", {len(outcome.left)} not tried" if outcome.left else ""
-        say(f"{len(outcome.submitted)} of {len(items)} submitted{refused}{left}")
-        say("hint: the same command with --resume submits the others")
+    handing.sum_up(outcome, len(items))
     return outcome

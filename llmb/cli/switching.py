@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from llmb import files
-from llmb.errors import UsageError
+from llmb.errors import Fault, UsageError
 from llmb.params import CHOICES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,6 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Of options that take whole numbers, those that are parameters as well.
 _PARAMS = ("max_steps", "gbs")
 _COUNT = click.IntRange(min=1)
+_PROFILE = "Profile the last 5 steps: with Nsight Systems, on NeMo's path; the sizes tiny with torch's own profiler."
 
 
 def switch_options(command: F) -> F:
@@ -28,7 +29,7 @@ def switch_options(command: F) -> F:
             click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of each job."),
             click.option("--gpus-per-node", type=_COUNT, metavar="N", help="GPUs that a job uses on each node."),
             click.option("--strong-scaling", is_flag=True, help="Keep the global batch constant over scales."),
-            click.option("-p", "--profile", is_flag=True, help="Profile with Nsight Systems (steps 45-50)."),
+            click.option("-p", "--profile", is_flag=True, help=_PROFILE),
             click.option("--profile-start", type=click.IntRange(min=0), metavar="N", help="First step profiled."),
             click.option("--profile-stop", type=_COUNT, metavar="N", help="Last step profiled; the run ends there."),
             click.option("--profile-ranks", metavar="RANKS", help="Ranks profiled: 0-7 (the default), 0,8 or all."),
@@ -80,14 +81,13 @@ def params_of(flags: dict[str, Any], params: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def split_set(pairs: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The pairs of ``--set``: those that are numbers, and those that are words. Raises UsageError for a wrong word."""
+def split_set(pairs: dict[str, str], faults: list[Fault]) -> tuple[dict[str, str], dict[str, str]]:
+    """The pairs of ``--set``: those that are numbers, and those that are words. A wrong word goes to the ``faults``."""
     words = {name: value for name, value in pairs.items() if name in CHOICES}
     for name, value in words.items():
         if value not in CHOICES[name]:
-            raise UsageError(
-                f"--set {name}={value}: must be {' or '.join(CHOICES[name])}", hint=f"--set {name}={CHOICES[name][-1]}"
-            )
+            message = f"--set {name}={value}: must be {' or '.join(CHOICES[name])}"
+            faults.append(Fault(message=message, hint=f"--set {name}={CHOICES[name][-1]}"))
     return {name: value for name, value in pairs.items() if name not in words}, words
 
 

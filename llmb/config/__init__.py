@@ -1,8 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a cluster: what cluster_config.yaml may say, and the layers that it is made of."""
+"""The configuration of a cluster: what cluster_config.yaml may say, and the layers that it is made of.
 
-from llmb.config.find import CONFIG_FILE, find_install
-from llmb.config.layers import load_config, with_slurm_args
-from llmb.config.schema import ClusterConfig
+Each name is loaded when it is first asked for: `llmb-run list` finds an install directory, and needs no more than that.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmb.config.find import CONFIG_FILE, find_install
+    from llmb.config.layers import load_config, with_slurm_args
+    from llmb.config.schema import ClusterConfig
 
 __all__ = ["CONFIG_FILE", "ClusterConfig", "find_install", "load_config", "with_slurm_args"]
+
+_HOME = {
+    "CONFIG_FILE": "find", "find_install": "find", "load_config": "layers", "with_slurm_args": "layers",
+    "ClusterConfig": "schema",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'llmb.config' has no attribute '{name}'")
+    value = getattr(import_module(f"llmb.config.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

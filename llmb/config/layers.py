@@ -10,6 +10,7 @@ from pathlib import Path
 
 from llmb import files, typed, yamlfile
 from llmb.config.find import CONFIG_FILE
+from llmb.config.habits import long_name
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
 from llmb.errors import UsageError
@@ -21,6 +22,8 @@ _VARIABLES = {
     "partition": ("SBATCH_PARTITION", "SLURM_PARTITION"),
     "gres": ("SBATCH_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"),
 }
+_BEATEN_BY = {"gres": ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")}
+NO_ARGS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +35,13 @@ class UserConfig:
     experiments_root: Path | None = None
 
 
-def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfig, list[str]]:
+def load_config(
+    install: Path, environ: Mapping[str, str], slurm_args: Mapping[str, object] = NO_ARGS
+) -> tuple[ClusterConfig, list[str]]:
     """The configuration of ``install`` with every layer, and a sentence for each layer above the file.
 
-    Raises InputFaults with file, line and the nearest valid word.
+    ``slurm_args``: the command line's options of sbatch, for the sentences alone; ``with_slurm_args`` adds them. Raises
+    InputFaults with file, line and the nearest valid word.
     """
     config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
     said: list[str] = []
@@ -48,7 +54,9 @@ def load_config(install: Path, environ: Mapping[str, str]) -> tuple[ClusterConfi
         config = _with_user(config, typed.read(UserConfig, yamlfile.load(user_file)))
         said.append(f"{user_file} is used over {CONFIG_FILE}")
     if config.slurm is not None:
-        given = _variables(environ, said)
+        over = dict.fromkeys(_options(config.slurm.args), f"slurm.args of {CONFIG_FILE}")
+        over |= dict.fromkeys(_options(slurm_args), "--slurm-arg")
+        given = _variables(environ, over, said)
         config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
     return config, said
 
@@ -65,7 +73,9 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
     except KeyFaultError as error:
         raise UsageError(f"--slurm-arg: {error}", hint=error.hint) from error
     slurm = config.slurm or SlurmConfig()
-    return replace(config, slurm=replace(slurm, args={**slurm.args, **args}))
+    # A time limit is the job's own: the launch has it.
+    others = {name: value for name, value in args.items() if long_name(name) != "time"}
+    return replace(config, slurm=replace(slurm, args={**slurm.args, **others}))
 
 
 def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
@@ -77,7 +87,13 @@ def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
     return config if config.slurm is None else replace(config, slurm=_set(config.slurm, given))
 
 
-def _variables(environ: Mapping[str, str], said: list[str]) -> dict[str, str | int | None]:
+def _options(args: Mapping[str, object]) -> list[str]:
+    """The long names of options, but for counts of GPUs that are left away: another way of counting them stands."""
+    return [name for key, value in args.items() if (name := long_name(key)) in _VARIABLES or value]
+
+
+def _variables(environ: Mapping[str, str], over: Mapping[str, str], said: list[str]) -> dict[str, str | int | None]:
+    """The options that variables of the shell give. ``over``: what comes over them, and where it is said."""
     given: dict[str, str | int | None] = {}
     # Within an allocation these are Slurm's own, and tell of that allocation.
     own = "SLURM_" if environ.get("SLURM_JOB_ID") else None
@@ -87,6 +103,9 @@ def _variables(environ: Mapping[str, str], said: list[str]) -> dict[str, str | i
         if name is None:
             continue
         value = environ[name]
+        if (beaten_by := next((one for one in _BEATEN_BY.get(option, (option,)) if one in over), None)) is not None:
+            said.append(f"{name}={value} is not used: {over[beaten_by]} gives {beaten_by}")
+            continue
         given[option] = int(value) if value.isdecimal() else None if value.lower() == "null" else value
         if option == "gres":
             given["gpus_per_node"] = None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,9 +11,19 @@ from typing import Annotated, Literal
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
 from llmb.gpus import GpuType, known_types
-from llmb.names import squash_workload, suggest
+from llmb.names import nearest, squash_workload, suggest
 from llmb.typed import KeyFaultError
 from llmb.variables import Environment, check_passed
+
+_GPU_LIKENESS = 0.8  # h10 is near to h100; h200 is another type
+
+
+def _type_hint(name: str, known: Sequence[str]) -> str:
+    """The GPU type that was meant, else the line that adds this one."""
+    meant = nearest(name, known, likeness=_GPU_LIKENESS)
+    if meant is not None:
+        return f"did you mean '{meant}'?"
+    return f"one of {', '.join(known)}; as another one with the rows of such: gpu_types: {{{name}: {{like: h100}}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +101,7 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         known = [*known_types(), *self.gpu_types]
         if self.gpu_type not in known:
-            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=suggest(self.gpu_type, known))
+            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=_type_hint(self.gpu_type, known))
         for name, own in self.gpu_types.items():
             if own.like is not None and own.like not in known_types():
                 hint = suggest(own.like, list(known_types()))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmb.names import suggest
+from llmb.config.habits import FIXED_SLURM_OPTIONS, long_name, where_it_belongs, why_fixed
 from llmb.typed import KeyFaultError
 
 SLURM_OPTIONS = (
@@ -16,11 +16,7 @@ SLURM_OPTIONS = (
     "segment",
 )  # fmt: skip
 
-# What every script of ours says itself, or what would break the following of its job.
-FIXED_SLURM_OPTIONS = frozenset(
-    {"array", "chdir", "clusters", "error", "export", "het-group", "input", "job-name", "no-requeue", "nodes", "ntasks",
-     "ntasks-per-node", "open-mode", "output", "parsable", "requeue", "test-only", "uid", "wait", "wrap"}
-)  # fmt: skip
+_LIMIT = "write 'HH:MM:SS', or minutes; without it each job has its workload's own limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,7 @@ class SlurmOptions:
             raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
         for key, item in value.items():
             if key not in SLURM_OPTIONS:
-                raise KeyFaultError(f"'{key}' is not a key here", key, hint=suggest(str(key), SLURM_OPTIONS))
+                raise KeyFaultError(f"'{key}' is not a key here", key, hint=where_it_belongs(str(key), SLURM_OPTIONS))
             if not (item is None or type(item) in (str, int)):
                 raise KeyFaultError(f"must be text, a number or null, not {item!r}", key)
         return cls(dict(value))
@@ -55,11 +51,28 @@ def gpu_count(gres: bool | str | int | None) -> int | None:
 def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
     """Refuse options that llmb sets itself. Raises KeyFaultError at ``path`` and the option's name."""
     for key in args:
-        name = key.strip("-").replace("_", "-")
+        name = long_name(key)
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
         if name in FIXED_SLURM_OPTIONS:
-            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint="leave it out")
+            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint=why_fixed(name))
+
+
+def seconds(limit: str) -> int | None:
+    """A time limit in seconds, in any form that Slurm takes: ``30``, ``30:00``, ``2:00:00``, ``1-12``, ``1-12:30:00``.
+
+    None for one without end, or of no such form.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit, re.ASCII)
+    if match is None:
+        return None
+    days, *rest = match.groups()
+    given = [int(part) for part in rest if part is not None]
+    if days is not None or len(given) == 3:  # hours come first
+        hours, minutes, left = [*given, 0, 0][:3]
+    else:
+        hours, minutes, left = 0, *[*given, 0][:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +80,8 @@ class SlurmConfig:
     """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
 
     ``gpus_per_node`` asks for GPUs in the place of ``gres``. ``args``: further options of sbatch by their long names,
-    over all others; true for one without a value, false and null to leave one away that llmb gives.
+    over all others; true for one without a value, false and null to leave one away that llmb gives. ``time`` among
+    them is the limit of jobs for which neither the command line nor the list says one.
     """
 
     account: str | None = None
@@ -89,6 +103,20 @@ class SlurmConfig:
 
     def __post_init__(self) -> None:
         check_slurm_args(self.args, "args")
+        for key, value in self.args.items():
+            if long_name(key) == "time" and not (type(value) in (str, int) and seconds(str(value))):
+                shown = "null" if value is None else value
+                raise KeyFaultError(f"'{shown}' is not a time limit", "args", key, hint=_LIMIT)
+
+    @staticmethod
+    def hint_for(key: str) -> str:
+        """What to do about a ``key`` that is none of these."""
+        return where_it_belongs(key, [*SLURM_OPTIONS, "container", "mpi", "gpu", "cpu", "args"])
+
+    @property
+    def time_limit(self) -> int | None:
+        """The limit in seconds that ``args`` set; None where they do not."""
+        return next((seconds(str(value)) for key, value in self.args.items() if long_name(key) == "time"), None)
 
     def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
         """The value of one of SLURM_OPTIONS for GPU or CPU jobs."""
@@ -104,5 +132,5 @@ class SlurmConfig:
     @property
     def gpus_by_args(self) -> int | None:
         """What ``args`` ask for by sbatch's gpus-per-node, which comes over all others; None where they do not."""
-        named = (value for key, value in self.args.items() if key.strip("-").replace("_", "-") == "gpus-per-node")
+        named = (value for key, value in self.args.items() if long_name(key) == "gpus-per-node")
         return gpu_count(next(named, None))

@@ -3,10 +3,10 @@
 
 from llmb.failures.cause import Cause
 from llmb.failures.find import find_cause, root_cause
-from llmb.failures.groups import Group, group_failures
+from llmb.failures.groups import CANCELLED_KIND, Group, group_failures
 from llmb.failures.table import PYTHON, Signature, Table, kind_of_end, table
 
 __all__ = [
-    "PYTHON", "Cause", "Group", "Signature", "Table", "find_cause", "group_failures", "kind_of_end", "root_cause",
-    "table",
+    "CANCELLED_KIND", "PYTHON", "Cause", "Group", "Signature", "Table", "find_cause", "group_failures", "kind_of_end",
+    "root_cause", "table",
 ]  # fmt: skip

@@ -15,18 +15,20 @@ _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
 class Cause:
     """Why a run failed: its class, and the line of the log that says so, fit to be shown.
 
-    ``rank``: who said it, where the line has a rank before it; ``log``: the name of the file where several were read.
+    ``rank``: who said it, where the line has a rank before it; ``log``: the name of the file where several were read;
+    ``advice``: the cure of this very failure, where it is known.
     """
 
     kind: str
     line: str
     rank: int | None = None
     log: str | None = None
+    advice: str = ""
 
     @property
     def cure(self) -> str:
         """What to do next."""
-        return table().cures.get(self.kind, "")
+        return self.advice or table().cures.get(self.kind, "")
 
     def __str__(self) -> str:
         where = "" if self.rank is None else f" (rank {self.rank})"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from llmb.failures.cause import Cause
 from llmb.failures.table import PYTHON
 
+CANCELLED_KIND = "cancelled"  # as failures.yaml has it
 _OWN = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)  # what differs between two tellings of the same error
 
 
@@ -26,10 +27,13 @@ class Group:
 
 
 def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[Group]:
-    """The runs with their causes, those of one class together, Python errors by their text; the largest group first."""
+    """The runs with their causes, those of one class together, the largest group first, what was cancelled last.
+
+    Python errors go by their text, and what has a cure of its own by that.
+    """
     groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
     for run, cause in failures:
-        text = _OWN.sub("#", cause.line) if cause.kind == PYTHON else ""
+        text = _OWN.sub("#", cause.line) if cause.kind == PYTHON else cause.advice
         groups.setdefault((cause.kind, text), []).append((run, cause))
     made = [Group(cause=members[0][1], runs=tuple(run for run, _ in members)) for members in groups.values()]
-    return sorted(made, key=lambda group: -len(group.runs))
+    return sorted(made, key=lambda group: (group.cause.kind == CANCELLED_KIND, -len(group.runs)))

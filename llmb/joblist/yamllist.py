@@ -107,7 +107,7 @@ def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRe
         task, wrong = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
         if task is not None:
             request = _request(header, section, task, document.place(at))
-            wrong += [] if common or wrong else _contradictions(request)
+            wrong += _contradictions(request, whole=not (common or wrong))
             places = _places(document, (path, section), (at, task))
             request = replace(request, header=document.place(path), places=places)
             requests.append(replace(request, faulty=common or bool(wrong)))
@@ -149,11 +149,12 @@ def _places(document: Document, *said: tuple[KeyPath, TaskEntry]) -> dict[str | 
     return places
 
 
-def _contradictions(request: JobRequest) -> list[Fault]:
+def _contradictions(request: JobRequest, *, whole: bool) -> list[Fault]:
+    """What does not go together, and what is missing; only of a ``whole`` request is it known that it is."""
     if request.profile and request.add_profile:
         hint = "add_profile adds one profiled run, profile profiles all"
         return [Fault(place=request.place, message="profile and add_profile are both set", hint=hint)]
-    if not request.scales:
+    if whole and not request.scales:
         return [Fault(place=request.place, message="no scales are given", hint="scales: [128, 256]")]
     return []
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
 
 from llmb.logs.lines import read_value
@@ -63,6 +64,8 @@ def merged(earlier: Environment, later: Environment) -> Environment:
 
 
 def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
+    if len(later) < 2:  # a line says one thing, and a job has hundreds of nodes
+        return earlier if not later or later[0] in earlier else (*earlier, *later)
     return earlier if set(later) <= set(earlier) else tuple(dict.fromkeys((*earlier, *later)))
 
 
@@ -128,14 +131,21 @@ def _read_node(line: Line) -> Node | None:
     """What a node says of itself: ``llmb node gpu-001: {"driver": "570.86.15", ...}``; None where it is not whole."""
     if (match := _NODE_SAID.match(strip_escapes(line.after))) is None:
         return None
+    facts = _read_facts(match["facts"])
+    return None if facts is None else replace(facts, host=match["host"].decode())
+
+
+@lru_cache(maxsize=64)
+def _read_facts(text: bytes) -> Node | None:
+    """What nodes say of themselves, most often all of them the same: a node without its name."""
     try:
-        said = json.loads(match["facts"], parse_constant=int)  # nan and inf are none: int() refuses them
+        said = json.loads(text, parse_constant=int)  # nan and inf are none: int() refuses them
     except (ValueError, RecursionError):
         return None
     driver, gpu = (plain(said[name]) if isinstance(said.get(name), str) else None for name in ("driver", "gpu"))
     gpus = said.get("gpus")
     return Node(
-        host=match["host"].decode(), driver=driver, gpu=gpu,
+        host="", driver=driver, gpu=gpu,
         gpus=gpus if type(gpus) is int and 0 < gpus < _MOST_RANKS else None,
         max_sm_clock_mhz=_positive(said.get("max_sm_clock_mhz")), power_limit_w=_positive(said.get("power_limit_w")),
     )  # fmt: skip

@@ -12,12 +12,14 @@ from llmb.gpus import CPU
 from llmb.job import Job
 from llmb.launch import Launch, Program, StagedFile
 from llmb.model import model_flops
+from llmb.names import suggest
 from llmb.needs import Needs, Venv
 from llmb.site import Site
 from llmb.switches import PROFILE_RANKS
 
 DTYPES = ("bf16", "fp32")
-RECIPE = "recipe.json"
+ARCHITECTURES = ("llama", "nemotron", "nemotronh")  # as llmb_workloads.models builds them
+PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json", "torch_profile"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its own
 SEED = 1234
 TINY, RUNAI = "tiny", "runai"
@@ -63,6 +65,11 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
             f"{job.experiment_name}: its program trains in {' or '.join(DTYPES)}, not {job.dtype}",
             hint=f"--dtype {DTYPES[0]}",
         )
+    if job.model.architecture not in ARCHITECTURES:
+        raise UsageError(
+            f"{job.experiment_name}: its program builds no architecture '{job.model.architecture}'",
+            hint=suggest(job.model.architecture, ARCHITECTURES),
+        )
     _check_switches(job, site)
     venv = site.venvs.get(VENV, site.venv)
     if site.cluster_type == RUNAI and venv is None and not own_image:
@@ -76,7 +83,7 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
         nodes=job.nodes,
         ranks_per_node=job.gpus_per_node,
         time_limit=job.time_limit,
-        program=Program(module="llmb_workloads.torch_pretrain"),
+        program=Program(module=PROGRAM),
         args=(RECIPE,),
         image=job.image if site.cluster_type == RUNAI else None,
         venv=str(venv) if venv is not None else None,
@@ -130,5 +137,5 @@ def recipe(job: Job) -> dict[str, Any]:
         "seed": SEED,
         "model_flops": model_flops(job.model),
         "checkpoint": {"save": True, "dir": CHECKPOINTS} if job.switches.save_checkpoint else None,
-        "profile": {**window, "dir": "torch_profile"} if job.profile else None,
+        "profile": {**window, "dir": PROFILE_FOLDER} if job.profile else None,
     }

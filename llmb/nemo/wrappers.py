@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from llmb.launch import Wrapper
 from llmb.switches import rank_ranges
 
-PROFILE_FOLDER = "nsys_profile"
+NSIGHT, PROFILE_FOLDER = "nsight", "nsys_profile"
 
 # Evaluated in the rank. A rank that cannot be bound trains all the same, and the log says that it was not: numactl may
 # be missing, a virtual machine may show one node alone, a container may forbid it.
@@ -70,7 +70,7 @@ def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
         metrics=_METRICS.format(test=_test(",".join(map(str, sampling)))) if sampling else "",
         folder=PROFILE_FOLDER, command=command,
     )  # fmt: skip
-    return Wrapper(name="nsight", argv=("bash", "-c", script, "_"))
+    return Wrapper(name=NSIGHT, argv=("bash", "-c", script, "_"))
 
 
 def libraries(venv: str) -> Wrapper:

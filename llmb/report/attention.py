@@ -10,8 +10,7 @@ from llmb.report.entries import Entry
 from llmb.report.headline import count
 from llmb.report.value import Report
 from llmb.report.why import remarkable
-from llmb.report.words import ASKING, ORDER
-from llmb.results.result import FAILED
+from llmb.report.words import ASKING, ORDER, word_of_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,12 @@ def attention(report: Report, entries: Sequence[Entry], explained: Sequence[Entr
     for number, group in enumerate(report.failures, 1):
         what = f"{group.cause.kind}, {count(len(group.runs), 'run')}"
         items.append(
-            Item(word=FAILED, what=what, why=sentence(group.cause.cure or group.cause.line), anchor=f"failure-{number}")
+            Item(
+                word=word_of_group(group),
+                what=what,
+                why=sentence(group.cause.cure or group.cause.line),
+                anchor=f"failure-{number}",
+            )
         )
     return sorted(items, key=lambda item: ORDER.index(item.word))
 
@@ -47,5 +51,5 @@ def sentence(text: str) -> str:
     """The text with a capital at its start, unless a command stands there, and a point at its end."""
     if not text:
         return text
-    begun = text if text.startswith("llmb-") else text[0].upper() + text[1:]
+    begun = text if text.startswith(("llmb-", "srun ")) else text[0].upper() + text[1:]
     return begun if begun.endswith(".") else f"{begun}."

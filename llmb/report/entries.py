@@ -5,23 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from llmb.compare import measures
-from llmb.interval import Spread, spread
+from llmb.interval import Spread
 from llmb.job import Job
+from llmb.pooling import pooled, published
 from llmb.report.value import Run
 from llmb.report.words import ORDER, word_of
-from llmb.results.configuration import Configuration
 from llmb.results.result import Result
+from llmb.results.settings import TITLE, notes, settings_of
 from llmb.verdict.judge import pool_key
-from llmb.verdict.rules import judge_ratios
-
-_TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every line says of itself
-_SAID = {
-    "gbs": "batch {}", "seq_length": "sequence {}", "num_layers": "{} layers", "profile": "profiled",
-    "saves": "saves a checkpoint", "loads": "loads a checkpoint", "nccl_trace": "NCCL trace", "image": "{}",
-}  # fmt: skip
+from llmb.verdict.rules import judge_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +48,16 @@ class Entry:
     @property
     def reason(self) -> str:
         """The sentence behind its word: of the ratio, else of the cause, else as its result has it."""
-        ratios = [run.result.ratio for run in self.runs if run.result.ratio is not None]
-        cause = self.runs[0].cause
-        said = judge_ratios(ratios).reason if ratios else self.result.verdict_reason or (cause and cause.kind)
-        return said or self.result.reason or ""
+        reference, causes = self.result.reference, _causes(self.runs)
+        if reference is not None and self.ratio is not None:
+            times = [run.result.time_mean_seconds for run in self.runs]
+            return judge_times([time for time in times if time is not None], published(reference.step_time_s)).reason
+        return self.result.verdict_reason or causes or self.result.reason or ""
 
     @property
     def step_time(self) -> Spread | None:
         """Step time in seconds over its runs."""
-        return _spread([run.result.time_mean_seconds for run in self.runs])
+        return pooled(run.result for run in self.runs)
 
     @property
     def rate(self) -> float | None:
@@ -78,9 +74,9 @@ class Entry:
         return None if of_first is None or time is None or own is None else of_first * own / time.mean
 
     @property
-    def ratio(self) -> Spread | None:
-        """Measured by published throughput over its runs."""
-        return _spread([run.result.ratio for run in self.runs])
+    def ratio(self) -> float | None:
+        """Measured by published throughput, its runs together."""
+        return self.result.pooled_ratio
 
 
 def entries_of(runs: Iterable[Run]) -> list[Entry]:
@@ -101,45 +97,23 @@ def worst_first(entries: Iterable[Entry], most: int) -> list[Run]:
 def _severity(entry: Entry) -> tuple[object, ...]:
     ratio = entry.ratio
     return (
-        ORDER.index(entry.word) if entry.word in ORDER else len(ORDER), ratio.mean if ratio else 0.0,
+        ORDER.index(entry.word) if entry.word in ORDER else len(ORDER), ratio or 0.0,
         entry.label, entry.job.gpu_type, entry.job.scale, entry.note, entry.runs[0].created, entry.runs[0].id,
     )  # fmt: skip
 
 
-def _spread(values: Iterable[float | None]) -> Spread | None:
-    known = [value for value in values if value is not None]
-    return spread(known) if known else None
+def _causes(runs: Sequence[Run]) -> str:
+    """The classes of what they failed of, the most frequent first: ``NCCL hang (2), time limit``."""
+    kinds = Counter(run.cause.kind for run in runs if run.cause is not None)
+    return ", ".join(
+        f"{kind} ({number})" if number > 1 and len(kinds) > 1 else kind for kind, number in kinds.most_common()
+    )
 
 
 def _with_notes(made: Sequence[Entry]) -> list[Entry]:
-    settings = [(entry, _title(entry), _settings(entry)) for entry in made]
-    alike = Counter(title for _, title, _ in settings)
-    shared = Counter((title, setting) for _, title, own in settings for setting in own.items())
-    return [
-        replace(entry, note=", ".join(text for name, text in own.items()
-                                      if text and shared[title, (name, text)] < alike[title]))
-        for entry, title, own in settings
-    ]  # fmt: skip
+    told = notes([(_title(entry), settings_of(entry.result)) for entry in made])
+    return [replace(entry, note=note) for entry, note in zip(made, told, strict=True)]
 
 
 def _title(entry: Entry) -> Hashable:
-    return tuple(getattr(entry.job, name) for name in _TITLE)
-
-
-def _settings(entry: Entry) -> dict[str, str]:
-    """Every setting that its title leaves out, in words; empty where there is nothing to say."""
-    own = entry.result.configuration
-    steps = entry.result.steps
-    said = {"steps": f"{steps} steps" if steps else "", "window": f"window {entry.result.window}"}
-    if own is None:
-        return said
-    for field in fields(Configuration):
-        if field.name not in (*_TITLE, "env"):
-            said[field.name] = _in_words(field.name, getattr(own, field.name))
-    return said | {name: f"{name}={value}" for name, value in sorted(own.env.items())}
-
-
-def _in_words(name: str, value: object) -> str:
-    if value is None or value is False:
-        return ""
-    return _SAID.get(name, f"{name} {{}}").format(value)
+    return tuple(getattr(entry.job, name) for name in TITLE)

@@ -7,9 +7,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from llmb.compare import measures
 from llmb.published import Figure, release_order
-from llmb.report.value import Report, Run
+from llmb.report.value import Report
 from llmb.results.configuration import Configuration
 from llmb.scaling import WEAK, Kind, Point
 
@@ -50,6 +49,11 @@ class Family:
         return self.points[0].configuration.gpu_type
 
     @property
+    def settings(self) -> str:
+        """In what it differs from other families of the same model, empty where it is the only one."""
+        return self.points[0].settings
+
+    @property
     def batch(self) -> str:
         """The rule of its global batch."""
         own = self.points[0].configuration
@@ -60,7 +64,7 @@ def families_of(report: Report) -> list[Family]:
     """The families of a report's points, in their order."""
     groups: dict[Hashable, list[Point]] = {}
     for point in report.points:
-        groups.setdefault(_key(point.kind, point.configuration), []).append(point)
+        groups.setdefault(point.series, []).append(point)
     return [_family(points, report) for points in groups.values()]
 
 
@@ -69,7 +73,7 @@ def _family(points: list[Point], report: Report) -> Family:
     scales = {point.configuration.scale for point in points}
     return Family(
         kind=kind, points=tuple(points),
-        rates=tuple(sorted(_rates(report.runs, _key(kind, own)[1:], kind))),
+        rates=tuple(sorted((point.configuration.scale, rate) for point in points for rate in point.rates)),
         published=tuple(_published(report.figures, _key(kind, own)[1:], kind, scales, report.release)),
     )  # fmt: skip
 
@@ -77,13 +81,6 @@ def _family(points: list[Point], report: Report) -> Family:
 def _key(kind: Kind, own: Configuration | Figure) -> tuple[object, ...]:
     batch = Fraction(own.gbs, own.scale) if kind == WEAK else own.gbs
     return (kind, *(getattr(own, name) for name in _MODEL), batch)
-
-
-def _rates(runs: Iterable[Run], model: tuple[object, ...], kind: Kind) -> Iterable[tuple[int, float]]:
-    for run in runs:
-        own, rate = run.result.configuration, run.result.tokens_per_second_per_gpu
-        if own is not None and rate is not None and measures(run.result) and _key(kind, own)[1:] == model:
-            yield own.scale, rate
 
 
 def _published(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmb.report.entries import Entry
-from llmb.report.words import ORDER
+from llmb.report.words import CANCELLED, ORDER
 from llmb.results.result import FAILED, RUNNING
 from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
@@ -66,7 +66,7 @@ def _is(number: int) -> str:
 
 
 def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
-    ratios = [entry.ratio.mean for entry in entries if entry.ratio is not None]
+    ratios = [entry.ratio for entry in entries if entry.ratio is not None]
     said = []
     if len(ratios) > 1:
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
@@ -80,6 +80,8 @@ def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
     fast = sum(entry.word == SUSPICIOUS for entry in entries)
     if fast:
         said.append(f"{count(fast, 'configuration')} {_is(fast)} faster than can be expected.")
+    if counts[CANCELLED]:
+        said.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
     if counts[RUNNING]:
         verb = "has" if counts[RUNNING] == 1 else "have"
         said.append(f"{count(counts[RUNNING], 'run')} {verb} not ended: this report is not final.")

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group
+from llmb.report.digest import remarkable
 from llmb.report.value import Report
-from llmb.results.columns import legend, result_columns, table_rows
+from llmb.report.words import CANCELLED, word_of
+from llmb.results.columns import legend, levels
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
-from llmb.scaling import COLUMNS, cells
+from llmb.scaling import cells, columns
 from llmb.tables import Column, escape, render
 
 
@@ -18,9 +20,9 @@ def to_markdown(report: Report) -> str:
     """The report as Markdown."""
     results = report.results
     parts = [f"# {escape(report.title)}", escape(_made(report)), _summary(results), missing(report)]
-    parts += ["## Results", _table(results)]
+    parts += ["\n".join(f"- {escape(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
-        scaling = render(COLUMNS, [cells(point) for point in report.points], "md")
+        scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
         parts += ["## Scaling", "Throughput of one GPU, by that at the smallest scale.", scaling]
     if report.failures:
         parts += ["## Failures", *(_failure(group) for group in report.failures)]
@@ -43,8 +45,8 @@ def _made(report: Report) -> str:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    statuses = Counter(result.status for result in results)
-    words = {SUCCESS: "succeeded", FAILED: "failed", RUNNING: "not ended"}
+    statuses = Counter(CANCELLED if word_of(result) == CANCELLED else result.status for result in results)
+    words = {SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", RUNNING: "not ended"}
     runs = [f"{statuses[status]} {word}" for status, word in words.items() if statuses[status]]
     verdicts = Counter(result.verdict for result in results if result.verdict is not None)
     lines = [f"{_count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
@@ -60,7 +62,8 @@ def _count(number: int, word: str) -> str:
 def _table(results: Sequence[Result]) -> str:
     if not results:
         return ""
-    table = render(result_columns("md", results), table_rows(results), "md")
+    whole = next(levels(results))
+    table = render(whole.columns, whole.rows, "md")
     return "\n".join([table, *(line.replace("*", r"\*", 1) for line in legend(results))])
 
 

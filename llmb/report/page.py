@@ -23,7 +23,7 @@ from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
 from llmb.report.value import Report, Run
 from llmb.report.why import reasons
-from llmb.report.words import ASKING, word_of
+from llmb.report.words import ASKING, word_of, word_of_group
 
 
 class Svg(str):
@@ -89,6 +89,7 @@ def values(report: Report) -> dict[str, Any]:
         "count": count,
         "below": below,
         "word_of": word_of,
+        "word_of_group": word_of_group,
         "limits": limits,
     }
 
@@ -115,7 +116,7 @@ def _entries(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
         if ratio is not None:
             ratios = [run.result.ratio for run in entry.runs if run.result.ratio is not None]
             interval = entry.result.ratio_interval
-            picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio.mean, ratios, interval)
+            picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
         drawn.append(Drawn(of=entry, picture=Svg(picture)))
     return limits.Shown(drawn, shown.total)
 
@@ -139,8 +140,8 @@ def _repeats(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
 
 def _parts(entry: Entry) -> list[float]:
     times = [run.result.time_mean_seconds for run in entry.runs if run.result.time_mean_seconds is not None]
-    mean = sum(times) / len(times)
-    return [time / mean - 1 for time in times]
+    together = entry.step_time
+    return [] if together is None else [time / together.mean - 1 for time in times]
 
 
 def _charts(runs: Sequence[tuple[Entry, Run]]) -> limits.Shown[Drawn]:

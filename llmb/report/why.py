@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from llmb import conditions
 from llmb.interval import spread
 from llmb.measure import measure
+from llmb.pooling import published, throughput_ratio
 from llmb.published import Figure
 from llmb.report.entries import Entry
 from llmb.report.environment import facts_of
@@ -94,6 +95,6 @@ def _published_window(entry: Entry) -> Iterator[str]:
     found = [measure(run.samples, figure.window.of(steps)) for run in entry.runs if run.samples is not None]
     times = [measured.time_mean for measured in found if measured is not None]
     if len(times) == len(entry.runs):
-        ratio = spread([figure.step_time_s / time for time in times]).mean
+        ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
         window = conditions.window_in_words(figure.window)
         yield f"Over the window of the published figure ({window}) the ratio is {ratio:.3f}."

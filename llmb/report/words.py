@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from llmb.failures import CANCELLED_KIND, Group
 from llmb.results.result import FAILED, RUNNING, Result
 from llmb.verdict.rules import (
     FAIL,
@@ -17,6 +18,7 @@ from llmb.verdict.rules import (
     WARN_BELOW,
 )
 
+CANCELLED = "Cancelled"
 MEANINGS = {
     FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",
     FAILED: "the run ended before it had measured",
@@ -25,6 +27,7 @@ MEANINGS = {
     WARN: f"a little slower than published: below {WARN_BELOW}",
     SUSPICIOUS: f"faster than can be expected, above {SUSPICIOUS_ABOVE}: something is not the same",
     RUNNING: "has not ended",
+    CANCELLED: "somebody ended it",
     PASS: f"as published or faster: {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
     NO_REFERENCE: "measured; nothing published is comparable with it",
 }
@@ -32,6 +35,13 @@ ORDER = tuple(MEANINGS)  # the worst first
 ASKING = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})  # verdicts that ask for a look at the run
 
 
+def word_of_group(group: Group) -> str:
+    """The one word for runs that ended for one reason."""
+    return CANCELLED if group.cause.kind == CANCELLED_KIND else FAILED
+
+
 def word_of(result: Result) -> str:
-    """The one word for a run: its verdict, else its status."""
+    """The one word for a run: its verdict, else its status; a cancelled one is no failure of what it measures."""
+    if result.status == FAILED and result.was_cancelled:
+        return CANCELLED
     return result.verdict or result.status

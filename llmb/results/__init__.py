@@ -2,14 +2,14 @@
 """Results: what each run measured, and whether it counts."""
 
 from llmb.results.build import result_of_log, result_of_run
-from llmb.results.columns import csv_rows, legend, result_columns, table_rows
+from llmb.results.columns import csv_columns, csv_rows, legend, levels
 from llmb.results.configuration import Configuration
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.results.report import report
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
 
 __all__ = [
-    "FAILED", "RUNNING", "SUCCESS", "Configuration", "Reference", "Result", "csv_rows", "find_logs", "last_attempts",
-    "legend", "log_of", "logs_at", "report", "result_columns", "result_of_log", "result_of_run", "run_directory",
-    "table_rows",
+    "FAILED", "RUNNING", "SUCCESS", "Configuration", "Reference", "Result", "csv_columns", "csv_rows", "find_logs",
+    "last_attempts", "legend", "levels", "log_of", "logs_at", "report", "result_of_log", "result_of_run",
+    "run_directory",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError
+from llmb.failures import root_cause
 from llmb.gpus import CPU, known_types
 from llmb.job import Job
 from llmb.logs.formats import MEGATRON_NAME
@@ -59,8 +60,12 @@ def result_of_run(
     )  # fmt: skip
     result = replace(result, checkpoints=checkpoints)
     status = _status(state, complete=result.time_mean_seconds is not None)
-    why = reason.of_run(status, state, samples, result, spec, lambda: logs_of(record))
-    return replace(result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None)
+    cause = root_cause(logs_of(record), state) if status == FAILED else None
+    why = reason.of_run(status, state, samples, result, spec, cause)
+    return replace(
+        result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None, state=state.state,
+        cause=cause or (reason.cause_of_end(state) if status == FAILED else None),
+    )  # fmt: skip
 
 
 def result_of_log(
@@ -91,9 +96,8 @@ def result_of_log(
     status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     result = replace(result, checkpoints=checkpoints, not_said=found.not_said())
-    return replace(
-        result, status=status, reason=reason.of_log(status, samples, result, spec, lambda: logs_beside(path))
-    )
+    cause = root_cause(logs_beside(path)) if status == FAILED else None
+    return replace(result, status=status, reason=reason.of_log(status, samples, result, spec, cause), cause=cause)
 
 
 def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmb import typed
+from llmb.narrow import Level
 from llmb.results.checkpoints import in_words
 from llmb.results.flat import csv_keys, flat
 from llmb.results.result import Result
-from llmb.tables import Column, shorten
-
-NAME_WIDTH = 90
+from llmb.tables import Column
 
 CSV_FIRST = (
     "filename", "status", "time_mean_seconds", "time_std_dev_seconds", "tflops_per_gpu_mean", "tflops_per_gpu_std_dev",
@@ -35,6 +34,7 @@ _GLANCE = (
     Column(key="checkpoint"),
     Column(key="reason"),
 )
+_PLAIN = ("run", "experiment", "status", "tokens_per_second", "tokens_per_second_per_gpu", "mfu")
 _NOT_COMPARED = "NO_REFERENCE"
 _OPTIONS = {  # of parse, by the words of Result.not_said
     "workload": "-w W_SIZE", "dtype": "--dtype D", "scale": "--scale N", "gbs": "--gbs N",
@@ -43,12 +43,9 @@ _OPTIONS = {  # of parse, by the words of Result.not_said
 _TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 
-def result_columns(fmt: str, results: Sequence[Result] = ()) -> list[Column]:
-    """The columns of ``results`` for ``fmt``; without those of a table that no result has a value for."""
-    if fmt == "csv":
-        return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *csv_keys()))]
-    rows = table_rows(results)
-    return [column for column in _GLANCE if not rows or any(row[column.key] is not None for row in rows)]
+def csv_columns() -> list[Column]:
+    """The columns of CSV: all fields, those of the contract first."""
+    return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *csv_keys()))]
 
 
 def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -56,19 +53,37 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     return [{**flat(result), "filename": Path(result.path).name} for result in results]
 
 
-def table_rows(
-    results: Iterable[Result], *, full_names: bool = False, name_width: int = NAME_WIDTH
-) -> list[dict[str, Any]]:
-    """The rows of a table; a name wider than ``name_width`` loses its middle unless ``full_names``.
+def levels(results: Sequence[Result]) -> Iterator[Level]:
+    """The table of ``results``, with all of it first, then with ever less for narrow terminals.
 
-    Verdicts are shown where at least one run has something to compare with.
+    The run, its experiment, ratio, verdict or status, and reason are in each.
     """
+    rows = table_rows(results)
+    level = Level([column for column in _GLANCE if any(row[column.key] is not None for row in rows)], rows)
+    yield level
+    rows = [{**row, "reason": "; ".join(filter(None, (row["reason"], row["checkpoint"]))) or None} for row in rows]
+    columns = [column for column in _GLANCE if column.key in ("reason", *(own.key for own in level.columns))]
+    columns = [column for column in columns if any(row[column.key] is not None for row in rows)]
+    yield (level := Level(columns, rows).without("checkpoint"))
+    yield (level := level.without("tokens_per_second", said="tokens/s"))
+    yield (level := level.without("tflops", said="TFLOPS/GPU"))
+    if any(column.key == "verdict" for column in columns):
+        rows = [{**row, "verdict": row["verdict"] or row["status"]} for row in rows]
+        yield (level := Level(level.columns, rows, level.left_out).without("status"))
+    yield (level := level.without("tokens_per_second_per_gpu", said="tokens/s/GPU"))
+    yield (level := level.without("mfu", said="MFU"))
+    rows = [{**row, "step_time": row["step_time"] and row["step_time"].partition(" ")[0]} for row in rows]
+    short = [replace(column, heading="step (s)") if column.key == "step_time" else column for column in level.columns]
+    yield Level(short, rows, (*level.left_out, "standard deviation"))
+
+
+def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """The rows of a table. Verdicts are shown where at least one run has something to compare with."""
     results = list(results)
     compared = any(result.verdict not in (None, _NOT_COMPARED) for result in results)
     return [
         {
-            **typed.to_data(result),
-            "experiment": result.experiment if full_names else shorten(result.experiment, name_width),
+            **{name: getattr(result, name) for name in _PLAIN},
             "step_time": _spread(result.time_mean_seconds, result.time_std_dev_seconds, 3),
             "tflops": _tflops(result),
             "ratio": _ratio(result),

@@ -36,6 +36,7 @@ class _Exported:
     time_std_dev_seconds: float | None = None
     tokens_per_second: float | None = None
     run: str | None = None
+    state: str | None = None
     configuration: Configuration | None = None
     invalid: tuple[str, ...] = ()
     log: LogFacts | None = None

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
-from llmb.failures import kind_of_end, root_cause
+from llmb.failures import Cause, kind_of_end
 from llmb.logs.formats import NEMO2_NAME
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.logs.text import plain
 from llmb.results.result import FAILED, RUNNING, Result
-from llmb.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, JobState
+from llmb.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, WAITING, JobState
 from llmb.state import RUNNING as AT_WORK
 
 _SAY_ALL = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}  # states that name their cause
@@ -20,31 +19,26 @@ TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a consta
 
 
 def of_run(
-    status: str,
-    state: JobState,
-    samples: Samples,
-    result: Result,
-    spec: ParseSpec,
-    logs: Callable[[], Sequence[Path]],
+    status: str, state: JobState, samples: Samples, result: Result, spec: ParseSpec, cause: Cause | None
 ) -> str | None:
-    """The reason of a recorded run's status; where it failed, ``logs`` are asked for and searched for the cause."""
+    """The reason of a recorded run's status; ``cause``: what its logs say where it failed."""
     if status == RUNNING:
         return _waiting(state, samples, result)
+    if status == FAILED and state.is_refused:
+        return plain(state.reason)  # no log, and nothing else to tell
     if status == FAILED:
         return _joined(
-            _end_of(state), _stopped(samples, result), _cause(logs, state), _attempts(samples), *_checkpoints(result)
+            _end_of(state), _stopped(samples, result), _cause(cause, state), _attempts(samples), *_checkpoints(result)
         )
     ended = "the time limit ended it after the measured steps: the measurement stands"
     said = (ended if state.state == TIMEOUT else "", _attempts(samples), *_checkpoints(result))
     return _joined(*said, *_notes(samples, result, spec)) or None
 
 
-def of_log(
-    status: str, samples: Samples, result: Result, spec: ParseSpec, logs: Callable[[], Sequence[Path]]
-) -> str | None:
+def of_log(status: str, samples: Samples, result: Result, spec: ParseSpec, cause: Cause | None) -> str | None:
     """The reason of the status of a log without a record."""
     if status == FAILED:
-        return _joined(_stopped(samples, result), _cause(logs, None), _attempts(samples))
+        return _joined(_stopped(samples, result), _cause(cause, None), _attempts(samples))
     return _joined(_attempts(samples), *_checkpoints(result), *_notes(samples, result, spec)) or None
 
 
@@ -73,7 +67,7 @@ def _waiting(state: JobState, samples: Samples, result: Result) -> str:
     if state.state == UNKNOWN:
         return f"state not known: {why}" if why else "state not known"
     if state.state != AT_WORK:
-        return f"waiting: {why or state.state}"
+        return f"{'waiting: ' if state.state in WAITING else ''}{why or state.state}"
     if samples.max_iteration is None:
         return "running, no step yet"
     return f"at step {samples.max_iteration + 1} of {result.steps}"
@@ -97,8 +91,16 @@ def _stopped(samples: Samples, result: Result) -> str:
     return "" if result.time_mean_seconds is not None else f"iterations {result.window} are not all in the log"
 
 
-def _cause(logs: Callable[[], Sequence[Path]], state: JobState | None) -> str:
-    if (cause := root_cause(logs(), state)) is not None:
+def cause_of_end(state: JobState) -> Cause | None:
+    """What the scheduler's word on the end of a run comes to; None where it says too little."""
+    if state.is_refused:
+        return Cause(kind="submit refused", line=plain(state.reason), advice=plain(state.cure))
+    kind = kind_of_end(state)
+    return None if kind is None else Cause(kind=kind, line=_end_of(state))
+
+
+def _cause(cause: Cause | None, state: JobState | None) -> str:
+    if cause is not None:
         return str(cause)
     if state is None or state.state in _SAY_ALL:
         return ""

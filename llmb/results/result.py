@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmb.failures.cause import Cause
 from llmb.measure import Window
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
+from llmb.state import CANCELLED
 from llmb.summary import Statistics
 
 SUCCESS, FAILED, RUNNING = "Success", "Failed", "Running"
@@ -34,9 +36,10 @@ class Result:
     fraction.
 
     ``ratio``: this run's throughput by the published; ``verdict``: on its configuration, all ``repeats`` together,
-    whose mean ratio lies within ``ratio_interval`` (95 %; None for one run); ``same_window``: the reference was taken
-    over the same iterations; ``run``: the id, None for a log without a record; ``invalid``: what in the log keeps the
-    measurement from counting; ``statistics``: of the steps of the window; ``log``: what else the log says;
+    whose throughput by the published is ``pooled_ratio`` and lies within ``ratio_interval`` (95 %; None for one run);
+    ``same_window``: the reference was taken over the same iterations; ``run``: the id, None for a log without a record;
+    ``state``: its scheduler's last word; ``cause``: why it failed, as far as that is known; ``invalid``: what in the
+    log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
     ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
     without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
     """
@@ -64,12 +67,20 @@ class Result:
     verdict: str | None = None
     verdict_reason: str | None = None
     repeats: int | None = None
+    pooled_ratio: float | None = None
     ratio_interval: tuple[float, float] | None = None
     same_window: bool | None = None
     run: str | None = None
+    state: str | None = None
+    cause: Cause | None = None
     configuration: Configuration | None = None
     invalid: tuple[str, ...] = ()
     statistics: Statistics | None = None
     log: LogFacts | None = None
     checkpoints: Checkpoints | None = None
     not_said: tuple[str, ...] = ()
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether somebody ended it, as far as its scheduler was seen to say so."""
+        return self.state == CANCELLED

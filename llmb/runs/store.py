@@ -106,8 +106,13 @@ def seen_state(run: RunRecord) -> JobState | None:
 
 
 def save_state(run: RunRecord, state: JobState) -> JobState:
-    """Keep what polling saw; a state that is an end is never overwritten. Gives the state that counts."""
+    """Keep what polling saw; a state that is an end is never overwritten. Gives the state that counts.
+
+    A run whose folder was deleted does not get another one.
+    """
     seen = seen_state(run)
+    if not run.place.is_dir():
+        return state
     if seen is not None and (seen.is_end or seen == state):
         return seen
     files.write_json(run.place / STATE, asdict(state))

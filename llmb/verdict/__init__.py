@@ -13,10 +13,10 @@ from llmb.verdict.rules import (
     SUSPICIOUS,
     WARN,
     Judgement,
-    judge_ratios,
+    judge_times,
 )
 
 __all__ = [
     "BAD", "FAIL", "INCONCLUSIVE", "INVALID", "NO_REFERENCE", "PASS", "SUSPICIOUS", "WARN", "Judgement",
-    "find_reference", "judge", "judge_ratios", "pool_key", "same_window", "why_invalid",
+    "find_reference", "judge", "judge_times", "pool_key", "same_window", "why_invalid",
 ]  # fmt: skip

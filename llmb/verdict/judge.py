@@ -7,11 +7,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from llmb.measure import Window
+from llmb.pooling import published
 from llmb.published import Figure
 from llmb.results.configuration import Configuration
 from llmb.results.result import FAILED, SUCCESS, Reference, Result
 from llmb.verdict.reference import find_reference, same_window
-from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_ratios
+from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_times
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
 PROFILED = "profiled: a profiler costs time"
@@ -24,11 +25,12 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     same results get the same verdicts in whatever order they come.
     """
     seen = [_with_reference(result, figures, release) for result in results]
-    pools: dict[Hashable, list[float]] = {}
+    pools: dict[Hashable, tuple[float, list[float]]] = {}
     for result in seen:
-        if result.ratio is not None:
-            pools.setdefault(pool_key(result), []).append(result.ratio)
-    judgements = {key: judge_ratios(ratios) for key, ratios in pools.items()}
+        if result.ratio is not None and result.reference is not None and result.time_mean_seconds is not None:
+            _, times = pools.setdefault(pool_key(result), (result.reference.step_time_s, []))
+            times.append(result.time_mean_seconds)
+    judgements = {key: judge_times(times, published(step)) for key, (step, times) in pools.items()}
     return [result if result.ratio is None else _judged(result, judgements[pool_key(result)]) for result in seen]
 
 
@@ -98,7 +100,7 @@ def _judged(result: Result, judgement: Judgement) -> Result:
         reason += f"; measured over {_window(result.window)}, the published figure over {result.reference.window}"
     return replace(
         result, verdict=judgement.verdict, verdict_reason=reason, repeats=judgement.repeats,
-        ratio_interval=judgement.interval,
+        pooled_ratio=judgement.ratio, ratio_interval=judgement.interval,
     )  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a verdict: from the ratios of one configuration's repeats to one word and the sentence behind it."""
+"""The rules of a verdict: from the step times of one configuration's repeats to one word and the sentence behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmb.interval import MOST_REPEATS, Spread, half_width, repeats_to_settle, spread
+from llmb.interval import MOST_REPEATS, Spread, repeats_to_settle, spread
+from llmb.pooling import throughput_ratio
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
 FAIL, INVALID, NO_REFERENCE = "FAIL", "INVALID", "NO_REFERENCE"
@@ -17,39 +18,28 @@ FAIL_BELOW, WARN_BELOW, SUSPICIOUS_ABOVE = 0.95, 0.98, 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict on ``repeats`` runs: their mean ``ratio`` of throughputs, its 95 % interval (None for one run), why.
+    """A verdict on ``repeats`` runs: their ``ratio`` of throughputs, its 95 % interval (None for one run), and why.
 
-    A ratio of throughputs is never below 0, so neither is the interval's lower end.
+    ``step_time``: of the repeats together, in seconds.
     """
 
     verdict: str
     reason: str
-    ratio: float | None = None
-    interval: tuple[float, float] | None = None
-    repeats: int | None = None
+    step_time: float
+    ratio: float
+    interval: tuple[float, float] | None
+    repeats: int
 
 
-def judge_ratios(ratios: Sequence[float], *, reference: Spread | None = None) -> Judgement:
-    """The verdict on one ratio or more of measured by reference throughput.
-
-    ``reference`` is the spread of the reference's own repeats, where it is not a published figure.
-    """
-    found = spread(ratios)
-    ratio = round(found.mean, 9)  # so that a sum's last bit decides nothing
-    width = round(_width(found, reference), 9)
-    more = len(ratios) > 1 or (reference is not None and reference.n > 1)
-    interval = (max(0.0, ratio - width), ratio + width) if more else None
+def judge_times(times: Sequence[float], reference: Spread) -> Judgement:
+    """The verdict on the step times of one run or more, in seconds, by those of the ``reference``."""
+    found = spread(times)
+    ratio, interval = throughput_ratio(found, reference)
     verdict = _word(ratio, interval)
-    reason = f"{_shown(ratio, interval, len(ratios))}{_why(verdict, found, reference)}"
-    return Judgement(verdict=verdict, reason=reason, ratio=ratio, interval=interval, repeats=len(ratios))
-
-
-def _width(found: Spread, reference: Spread | None) -> float:
-    own = half_width(found)
-    if reference is None or reference.n < 2:
-        return own
-    other = half_width(reference) / reference.mean * found.mean
-    return float((own**2 + other**2) ** 0.5)
+    reason = f"{_shown(ratio, interval, found.n)}{_why(verdict, found, reference)}"
+    return Judgement(
+        verdict=verdict, reason=reason, step_time=found.mean, ratio=ratio, interval=interval, repeats=found.n
+    )
 
 
 def _word(ratio: float, interval: tuple[float, float] | None) -> str:
@@ -62,10 +52,10 @@ def _word(ratio: float, interval: tuple[float, float] | None) -> str:
     return SUSPICIOUS if ratio > SUSPICIOUS_ABOVE else PASS
 
 
-def _settling(found: Spread, reference: Spread | None) -> str:
-    if reference is not None and reference.n > 1:
+def _settling(found: Spread, reference: Spread) -> str:
+    if reference.n > 1:
         return "more repeats on both sides"
-    more = repeats_to_settle(found, FAIL_BELOW)
+    more = repeats_to_settle(found, reference.mean / FAIL_BELOW)
     return f"more than {MOST_REPEATS} repeats" if more is None else f"{more} more repeat{'s' if more > 1 else ''}"
 
 
@@ -75,7 +65,7 @@ def _shown(ratio: float, interval: tuple[float, float] | None, count: int) -> st
     return f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, n={count})"
 
 
-def _why(verdict: str, found: Spread, reference: Spread | None) -> str:
+def _why(verdict: str, found: Spread, reference: Spread) -> str:
     if verdict == INCONCLUSIVE:
         return f" is on both sides of {FAIL_BELOW}; {_settling(found, reference)} would settle it"
     return {

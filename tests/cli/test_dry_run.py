@@ -210,6 +210,12 @@ def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
     [
         (("--env", "HF_TOKEN=hf_abc"), "error: --env: HF_TOKEN looks like a secret"),
         (("--env", "NOVALUE"), "error: --env 'NOVALUE' is not of the form KEY=VALUE"),
+        (
+            ("--env", "X", "--env", "HF_TOKEN=1", "--set", "tp", "--set", "xp=1", "--set", "fp8=x"),
+            "error: --set 'tp' is not of the form KEY=VALUE\nhint: --set NAME=value\n"
+            "error: --set fp8=x: must be delayed or current\nhint: --set fp8=current\n"
+            "error: --set has no parameter 'xp'",
+        ),
         (("--set", "tpp=2"), "error: --set has no parameter 'tpp'\nhint: did you mean 'tp'?"),
         (("--set", "tp=0"), "error: --set tp=0: must be a whole number from 1"),
         (("--set", "tp=8.0"), "error: --set tp=8.0: must be a whole number from 1\nhint: --set tp=8\n"),
@@ -415,7 +421,8 @@ def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: 
     assert "warning: no job of the list has scale 64" in done.stderr
     done = llmb_here("submit-all", jobs, "--dtype", "bf16", "--install", install, "-d")
     assert done.returncode == 2
-    assert "error: the filters leave none of the list's 1 jobs" in done.stderr
+    said = "error: the filters leave none of the list's 1 jobs: no job of the list has dtype bf16\n"
+    assert said in done.stderr
 
 
 def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
@@ -426,10 +433,39 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
     ]  # fmt: skip
 
 
+def test_a_job_that_nothing_launches_is_said(cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "-s", "tiny", "--scale", 1, "--install", cluster(), "-d")
+    assert done.returncode == 0
+    assert "note: a submission would fail: pretrain_nemotron4_tiny_" in done.stderr
+    assert "no plugin says how it is launched in a container on cluster type slurm\n" in done.stderr
+
+
+def test_bulk_takes_what_submit_all_takes_with_a_list(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.txt"
+    path.write_text("nemotron4_15b:\n(['fp8', 'bf16'], [16, 32, 64], 1)\n")
+    words = (
+        path,
+        "--dtype",
+        "fp8",
+        "--max-scale",
+        32,
+        "--repeats",
+        2,
+        "-d",
+        "--format",
+        "json",
+        "--install",
+        cluster(),
+    )
+    outputs = [llmb_here(command, *words).stdout for command in ("bulk", "submit-all")]
+    assert len(json.loads(outputs[0])["jobs"]) == 4
+    assert outputs[0] == outputs[1]
+
+
 def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(cluster: Cluster, llmb_here: Command) -> None:
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d")
     assert done.returncode == 2
-    assert "cluster_type 'slrum' is not known\nhint: did you mean 'slurm'?" in done.stderr
+    assert "cluster_config.yaml:2: cluster_type 'slrum' is not known\nhint: did you mean 'slurm'?" in done.stderr
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

@@ -154,6 +154,25 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
     assert {job["time_limit"] for job in found} == {"01:00:00"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "gpu", "words", "said"),
+    [
+        ("slurm", "h100", ("--scale", 16), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("runai", "h100", ("--scale", 16), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("local", "h100", ("--scale", 8), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("local", "cpu", ("-s", "tiny", "--scale", 2), "by torch: steps 45-50, every rank, into <name>/torch_profile/"),
+    ],
+)  # fmt: skip
+def test_a_dry_run_says_what_profiles(
+    kind: str, gpu: str, words: tuple[str | int, ...], said: str, llmb_here: Command, cluster: Cluster
+) -> None:
+    runai = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+    place = cluster(kind, gpu, **({"runai": runai} if kind == "runai" else {}))
+    single = ("single", "-w", "nemotronh", "--install", place, "-d")
+    assert f"\nprofiled {said}\n" in llmb_here(*single, *words, "-p", "--force").stderr
+    assert "profiled by" not in llmb_here(*single, *words, "--force").stderr
+
+
 def test_a_section_says_how_to_profile_and_profiles_some_tasks(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text("nemotron4_15b: {scales: [16], profile_stop: 20, tasks: [{}, {profile: true}]}\n")

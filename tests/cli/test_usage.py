@@ -16,6 +16,8 @@ import pytest
 
 from llmb import __version__
 from llmb.cli import app
+from llmb.cli.usage import as_error
+from llmb.errors import describe
 from llmb.loader import load_plugins
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -60,18 +62,25 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
     ("arguments", "message"),
     [
         ((), "Usage: llmb-run [OPTIONS] COMMAND [ARGS]..."),
-        (("lst",), "No such command 'lst'. Did you mean 'list'?"),
-        (("submitall",), "Did you mean 'submit-all'?"),
-        (("jobs", "cancle"), "No such command 'cancle'. (Did you mean one of: 'cancel', 'reconcile'?)"),
-        (("list", "--fromat", "json"), "Did you mean '--format'?"),
-        (("list", "--format", "xml"), "'xml' is not one of 'table', 'json', 'csv', 'md'"),
+        (("lst",), "error: llmb-run has no command 'lst'\nhint: did you mean 'list'?  llmb-run --help\n"),
+        (("submitall",), "did you mean 'submit-all'?"),
+        (("jobs", "cancle"), "llmb-run jobs has no command 'cancle'\nhint: did you mean 'cancel' or 'reconcile'?"),
+        (("--format", "json", "list"), "hint: the options of a command stand behind its name:  llmb-run --help"),
+        (("list", "--fromat", "json"), "llmb-run list has no option '--fromat'\nhint: did you mean '--format'?"),
+        (("list", "--format", "jsn"), "--format: 'jsn' is not one of table, json, csv, md\nhint: did you mean 'json'?"),
+        (("list", "--format", "xml"), "--format: 'xml' is not one of table, json, csv, md\nhint: llmb-run list --help"),
+        (("list", "--published=x"), "error: --published takes no value\nhint: --published alone\n"),
+        (("list", "more"), "error: llmb-run list: got unexpected extra argument (more)\nhint: llmb-run list --help\n"),
         (("list", "-w", "nemotorn4"), "'nemotorn4'\nhint: did you mean 'pretrain_nemotron4'?"),
+        (("single",), "error: llmb-run single: --workload is missing\nhint: llmb-run single --workload W; more:  "),
         (("single", "-w", "nemotron4"), "the GPU count is missing"),
-        (("single", "-w", "nemotron4", "--scale", "0"), "0 is not in the range x>=1"),
-        (("bulk",), "Missing argument 'JOBLIST'"),
-        (("submit-all", "--scale", "8,x"), "'8,x' is not a list of whole numbers"),
+        (("single", "-w", "nemotron4", "--scale", "0"), "error: --scale: 0 is not a whole number from 1\n"),
+        (("single", "-w", "nemotron4", "--scale", "x"), "error: --scale: 'x' is not a whole number from 1\n"),
+        (("bulk",), "llmb-run bulk: JOBLIST is missing\nhint: llmb-run bulk JOBLIST; more:  llmb-run bulk --help\n"),
+        (("submit-all", "--max-scale"), "error: --max-scale needs a value\nhint: --max-scale VALUE\n"),
+        (("submit-all", "--scale", "8,x"), "--scale: '8,x' is not a list of whole numbers from 1\nhint: --scale 128"),
         (("submit-all", "--scale", "²"), "'²' is not a list of whole numbers"),
-        (("submit-all", "--repeats", "0"), "0 is not in the range x>=1"),
+        (("submit-all", "--repeats", "0"), "--repeats: 0 is not a whole number from 1"),
         (("submit-all",), "error: neither a job list nor a scale is given\nhint: llmb-run submit-all jobs.txt"),
         (("submit-all", "--dtype", "fp8", "--repeats", "2"), "error: neither a job list nor a scale is given"),
         (("submit-all", "gone.txt"), "error: gone.txt cannot be read: No such file or directory"),
@@ -86,6 +95,28 @@ def test_wrong_usage_ends_2_and_says_what_is_right(
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("verfy",), "error: llmb-install has no command 'verfy'\nhint: did you mean 'verify'?  llmb-install --help\n"),
+        (("--set",), "error: --set needs a value\nhint: --set VALUE\n"),
+        (("add", "--yes"), "error: llmb-install add: WORKLOADS is missing\nhint: llmb-install add WORKLOADS...;"),
+        (("--config", "."), "error: --config: file '.' is a directory\nhint: llmb-install --help\n"),
+    ],
+)  # fmt: skip
+def test_the_installer_says_wrong_usage_alike(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    tool = str(Path(sys.executable).with_name("llmb-install"))
+    done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_plugins_own_error_of_click_is_told_like_ours() -> None:
+    assert describe(as_error(click.ClickException("The disk is full."))) == "error: the disk is full"
+    assert as_error(click.ClickException("x")).exit_code == 1
+    assert describe(as_error(click.UsageError("NaN is no scale"))) == "error: NaN is no scale"
 
 
 def test_without_an_install_directory_the_way_out_is_said(llmb_run: Command, tmp_path: Path) -> None:
@@ -120,6 +151,36 @@ def test_list_takes_an_install_directory_that_is_there(llmb_here: Command, clust
     done = llmb_here("list", "--install", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: --install: {tmp_path} has no cluster_config.yaml" in done.stderr
+
+
+def test_list_marks_what_is_installed(llmb_here: Command, cluster: Cluster) -> None:
+    place = cluster(workloads={"installed": ["Nemotron-4", "pretrain_gone"]})
+    rows = json.loads((done := llmb_here("list", "--format", "json", "--install", place)).stdout)
+    assert {row["workload"] for row in rows if row["installed"]} == {"pretrain_nemotron4"}
+    assert {row["installed"] for row in rows} == {True, False}
+    assert done.stderr == "note: installed here, and no plugin offers it: pretrain_gone\n"
+    lines = llmb_here("list", "--install", place).stdout.splitlines()
+    assert lines[0].split()[-1] == "Installed"
+    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 3
+    done = llmb_here("list", "-w", "nemotronh", "--install", place)
+    assert done.stderr == "note: pretrain_nemotronh is not installed here: llmb-install add pretrain_nemotronh\n"
+    assert llmb_here("list", "-w", "nemotron4", "--install", place).stderr == ""
+
+
+def test_list_needs_no_configuration_that_is_whole(llmb_here: Command, cluster: Cluster) -> None:
+    place = cluster(no_such_key=1)
+    done = llmb_here("list", "--format", "json", "--install", place)
+    assert {row["installed"] for row in json.loads(done.stdout)} == {False}
+    (place / "cluster_config.yaml").write_text("a: [")
+    done = llmb_here("list", "--format", "json", "--install", place)
+    assert done.returncode == 0
+    assert "installed" not in json.loads(done.stdout)[0]
+    assert done.stderr.startswith("warning: what is installed here is not known\nerror: ")
+
+
+def test_list_reads_no_more_of_a_cluster_than_it_shows(cluster: Cluster) -> None:
+    modules, _ = trace("list", "--install", str(cluster()))
+    assert modules & {"llmb.config.schema", "llmb.config.layers"} == set()
 
 
 def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cluster: Cluster) -> None:

@@ -47,6 +47,17 @@ class Machine:
         data: dict[str, Any] = json.loads(record.with_name("scheduler.json").read_text())
         return data
 
+    def ranks(self) -> list[int]:
+        """The process ids of the ranks that are at work here."""
+        paths = self.install.glob("workloads/*/experiments/*/*/scheduler.json")
+        journals = [json.loads(path.read_text()) for path in paths]
+        return [rank["pid"] for journal in journals if journal["end"] is None for rank in journal["ranks"]]
+
+    def trains(self) -> bool:
+        """Whether a step of training is in a log."""
+        logs = self.install.glob("workloads/*/experiments/*/*/*/log-*.out")
+        return any("train_step_timing" in path.read_text() for path in logs)
+
     def wait_for(self, what: Callable[[], Any], seconds: float = 300.0) -> Any:
         """Ask until ``what`` gives something true; fails the test when it does not in time."""
         deadline = time.monotonic() + seconds
@@ -78,6 +89,8 @@ def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]
     """Makes install directories on this machine that share one queue and the suite's environment of Python."""
     state = tmp_path / "state"
     config = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())
+    # Threads that wait for one another by turning round and round are slow beyond measure where CPUs are shared.
+    config["environment"] = {**(config.get("environment") or {}), "OMP_NUM_THREADS": "1"}
 
     def make(name: str) -> Machine:
         install = tmp_path / name

@@ -69,26 +69,30 @@ def test_a_killed_rank_fails_its_run_alone(machine: Any) -> None:
     """kill -9 of a running rank: Failed with the reason, and the next job runs."""
     assert machine.llmb(*SHORT, 2, "--set", "max_steps=5000").returncode == 0
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
-    ranks = machine.wait_for(lambda: machine.journal(0)["ranks"])
-    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
-    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    machine.wait_for(machine.trains)
+    _, victim = machine.ranks()
+    os.kill(victim, signal.SIGKILL)
     done = machine.llmb("jobs", "wait")
-    assert done.returncode == 3
+    assert done.returncode == 3, done.stderr
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
     assert [result["status"] for result in results] == ["Failed", "Success"]
-    assert "rank 1 was killed by signal 9 (SIGKILL)" in results[0]["reason"]
+    assert "rank 1 was killed by signal 9 (SIGKILL)" in results[0]["reason"], results[0]
 
 
 def test_a_killed_supervisor_is_replaced_and_knows_what_ran(machine: Any) -> None:
     """The run under way goes on, the next command finds it, and the queue goes on behind it."""
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=60").returncode == 0
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
-    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
+    (rank,) = machine.wait_for(machine.ranks)
+    os.kill(rank, signal.SIGSTOP)  # so that the run is under way however slow this is
     holder = max(machine.state.glob("supervisor.lock.*"), key=lambda path: int(path.suffix[1:]))
     os.kill(json.loads(holder.read_text())["pid"], signal.SIGKILL)
+    assert [row["state"] for row in machine.jobs()] == ["RUNNING", "PENDING"]
+    os.kill(rank, signal.SIGCONT)
     done = machine.llmb("jobs", "wait")
     assert done.returncode == 0, done.stderr
-    assert [row["state"] for row in machine.jobs()] == ["COMPLETED", "COMPLETED"]
+    rows = machine.jobs()
+    assert [row["state"] for row in rows] == ["COMPLETED", "COMPLETED"], rows
 
 
 def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
@@ -115,7 +119,8 @@ def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
     machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
     assert machine.llmb("jobs", "cancel", "--all").returncode == 0
     assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 when both had ended before it looked
-    assert [row["state"] for row in machine.jobs()] == ["CANCELLED", "CANCELLED"]
+    rows = machine.jobs()
+    assert [row["state"] for row in rows] == ["CANCELLED", "CANCELLED"], rows
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
     assert all(result["status"] == "Failed" and "CANCELLED" in result["reason"] for result in results)
 
@@ -125,8 +130,8 @@ def test_two_install_directories_share_the_machine(machine_at: Callable[[str], A
     one, other = machine_at("one"), machine_at("other")
     assert one.llmb(*SHORT, 1, "--set", "max_steps=30").returncode == 0
     assert other.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
-    assert one.llmb("jobs", "wait").returncode == 0
-    assert other.llmb("jobs", "wait").returncode == 0
+    assert (done := one.llmb("jobs", "wait")).returncode == 0, done.stderr
+    assert (done := other.llmb("jobs", "wait")).returncode == 0, done.stderr
     assert len(one.jobs()) == len(other.jobs()) == 1
     assert one.journal(0)["end"]["ended"] <= other.journal(0)["started"]
 

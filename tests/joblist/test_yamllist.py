@@ -267,7 +267,7 @@ def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> No
         """
     )
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert [fault.place for fault in listed.faults] == ["jobs.yaml:2", "jobs.yaml:6", "jobs.yaml:8", "jobs.yaml:11"]
+    assert [fault.place for fault in listed.faults] == [f"jobs.yaml:{line}" for line in (2, 6, 7, 8, 11)]
     assert sorted((fault.place, fault.message.split(";")[0]) for fault in plan.faults) == [
         ("jobs.yaml:5", "pretrain_nemotron4 15b on h100 has no dtype 'fp9'"),
         ("jobs.yaml:8", "pretrain_nemotron4 15b on h100 has no dtype 'int8'"),

@@ -59,10 +59,24 @@ def test_it_runs_on_h100_and_on_a_laptop() -> None:
     assert workload.sizes["1b"].scales("h100", "bf16") == [8, 16, 32, 64]
 
 
-def blocks(begin: str) -> list[str]:
-    """The YAML examples of docs/write-a-plugin.md that begin so."""
+def blocks(begin: str, language: str = "yaml") -> list[str]:
+    """The examples of docs/write-a-plugin.md in this language that begin so."""
     page = (FOLDER.parents[1] / "docs" / "write-a-plugin.md").read_text("utf-8")
-    return [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
+    return [text for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
+
+
+def test_the_plugin_by_hand_is_the_same_and_takes_its_table_into_the_wheel() -> None:
+    (text,) = blocks("# pyproject.toml", "toml")
+    by_hand, example = tomllib.loads(text), tomllib.loads((FOLDER / "pyproject.toml").read_text("utf-8"))
+    assert by_hand["build-system"] == example["build-system"]  # hatchling: setuptools leaves the YAML out
+    assert by_hand["project"]["dependencies"] == example["project"]["dependencies"] == ["llmb"]
+    assert by_hand["project"]["entry-points"] == {"llmb": {"acme": "acme_benchmarks"}}
+    (module,) = blocks("# acme_benchmarks/__init__.py", "python")
+    names: dict[str, object] = {"__file__": str(MODULE)}
+    exec(compile(module, "page", "exec"), names)
+    hook = names["llmb_workload"]
+    assert callable(hook)
+    assert hook() == read_workload(MODULE.with_name("workload.yaml"))
 
 
 def test_the_examples_of_the_page_for_authors_are_read_and_add_up(tmp_path: Path) -> None:

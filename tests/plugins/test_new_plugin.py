@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
+from llmb.files import write_folder
 from llmb.scaffold import plain_name, scaffold
 from llmb.workload import read_workload
 
@@ -92,27 +93,40 @@ def test_names_that_can_be(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message", "hint"),
+    ("old", "new", "line", "message", "hint"),
     [
-        ("gbs: 16N", "gbs: 12", "pretrain_acme 1b at 8 GPUs: the global batch 12 is not", "mend the row"),
-        ("gbs: 16N", "gbs: N/3", "1b at 16 GPUs: the global batch N/3 is not whole", "mend the row"),
-        ("gpu: h100", "gpu: h10", "pretrain_acme 1b: no GPU type is called 'h10'", "did you mean 'h100'?"),
-        ("default_dtype: bf16", "default_dtype: fp8", "1b has no row for the default_dtype 'fp8'", "one of bf16"),
-        ("kv_groups: 8", "kv_group: 8", "'kv_group' is not a key here", "did you mean 'kv_groups'?"),
+        ("gbs: 16N", "gbs: 12", 12, "rows.0: pretrain_acme 1b at 8 GPUs: the global batch 12 is not", "mend the row"),
+        ("gbs: 16N", "gbs: N/3", 12, "rows.0: pretrain_acme 1b at 16 GPUs: the global batch N/3 is", "mend the row"),
+        ("gpu: h100", "gpu: h10", 12, "sizes.1b.rows.0.gpu: no GPU type is called 'h10'", "did you mean 'h100'?"),
+        (
+            "default_dtype: bf16", "default_dtype: fp8", 5,
+            "default_dtype: the default size 1b has no row for 'fp8'", "one of bf16",
+        ),
+        ("default_size: 1b", "default_size: 2b", 4, "default_size: '2b' is not one of its sizes", "did you mean '1b'?"),
+        ("image: nvcr.io/", "image: nvcr.io ", 6, "image: 'nvcr.io nvidia/nemo:25.04.01' is not an image", "until"),
+        (", mbs: 1, gbs", ", mbs: 0, gbs", 12, "rows.0.mbs: 'mbs' must be 1 or more, not 0", "until then plugin "),
+        ("dtype: fp32", "dtype: fp23", 17, "rows.0: llmb's programs know no dtype 'fp23'", "did you mean 'fp32'?"),
+        ("layers: 2", "layer: 2", 14, "sizes.tiny.model.layer: 'layer' is not a key here", "did you mean 'layers'?"),
+        (", mbs: 2, gbs: 4N", ", tp: 2, mbs: 2, gbs: 4N", 17, "its program is data parallel only, tp·pp·cp is", "give"),
+        ("    nemo: {", "    # {", 12, "rows.0: no program of llmb runs it at 64 GPUs", "give the size a 'nemo' reci"),
+        ("tecture: llama, layers: 2", "tecture: lama, layers: 2", 17, "builds no architecture 'lama'", "did you mean"),
+        ("kv_groups: 8", "kv_group: 8", 9, "'kv_group' is not a key here", "did you mean 'kv_groups'?"),
+        ("title: A", "file: x.yaml\ntitle: A", 3, "file: 'file' is not a key here", "until then plugin "),
     ],
-)
+)  # fmt: skip
 def test_the_check_finds_what_would_only_fail_later(
-    old: str, new: str, message: str, hint: str, llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path
-) -> None:
-    llmb_run("plugins", "new", "acme")
+    old: str, new: str, line: int, message: str, hint: str,
+    llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path,
+) -> None:  # fmt: skip
+    write_folder(tmp_path / "acme", scaffold("acme"))
     table = tmp_path / "acme/llmb_acme/workload.yaml"
     table.write_text(table.read_text("utf-8").replace(old, new, 1))
-    source = installed(tmp_path / "acme")
+    installed(tmp_path / "acme")
     done = llmb_run("plugins", "check")
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"error: {source}: " in done.stderr
+    assert f"error: {table}:{line}: " in done.stderr
     assert message in done.stderr
-    assert hint in done.stderr
+    assert f"\nhint: {hint}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
+from llmb.testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
 PADDED_VOCABULARY = 1152  # 1024 and the end of document, padded to a multiple of 128
@@ -113,10 +113,10 @@ def test_two_processes_share_a_batch(
     run_two: Callable[..., list[tuple[int, str]]], saved: tuple[Path, str, Samples], tmp_path: Path
 ) -> None:
     (tmp_path / "recipe.json").write_text(json.dumps(recipe(gpus_per_node=2)), encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    (code, log), (other_code, other_log) = run_two(HERE / "on_cpu.py", "recipe.json", cwd=tmp_path, MASTER_PORT=port)
+    with hold_port() as held:
+        port = str(number_of(held))
+        started = run_two(HERE / "on_cpu.py", "recipe.json", cwd=tmp_path, MASTER_PORT=port)
+    (code, log), (other_code, other_log) = started
     assert (code, other_code) == (0, 0), log[-2000:] + other_log[-2000:]
     (tmp_path / "log.out").write_text(log, encoding="utf-8")
     samples = read_log(tmp_path / "log.out")

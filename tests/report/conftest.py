@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.choosing import Choice, gather
 from llmb.cli.context import Context
 from llmb.cli.gathering import make_report, with_samples
 from llmb.config import ClusterConfig, load_config
@@ -160,9 +161,9 @@ def gathered(night: Night, *names: str) -> Report:
     context = Context(load_plugins())
     context.install_option = night.folder
     context.__dict__["cluster"] = None  # nobody is asked: states are as they were seen last
-    records = context.runs(names)
-    report = make_report(context, records, None, None, MORNING)
-    return with_samples(context, report, records, charted(report))
+    found = gather(context, names, Choice())
+    report = make_report(context, found, None, MORNING)
+    return with_samples(context, report, [record for record, _ in found], charted(report))
 
 
 @pytest.fixture
@@ -198,8 +199,8 @@ def morning(night: Night, kept: dict[str, Any]) -> Report:
     return found
 
 
-@pytest.fixture
-def gather() -> Callable[..., Report]:
+@pytest.fixture(name="gather")
+def gather_fixture() -> Callable[..., Report]:
     """Gathers the report on a night."""
     return gathered
 
@@ -235,11 +236,12 @@ class Browser:
         self._session: str | None = None
 
     def start(self) -> None:
-        """Take its page, and listen to what that tells."""
-        page = next(info for info in self.ask("Target.getTargets")["targetInfos"] if info["type"] == "page")
-        self._session = self.ask("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        """Have a page of its own, since the first one may not be there yet, and listen to what that tells."""
+        page = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+        self.ask("Page.setLifecycleEventsEnabled", enabled=True)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """The answer to one command; what the browser tells meanwhile goes to ``events``."""
@@ -267,8 +269,9 @@ class Browser:
     def open(self, path: Path) -> None:
         """Show the file and wait until it is loaded."""
         self.events.clear()
-        self.ask("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        loader = self.ask("Page.navigate", url=path.as_uri())["loaderId"]
+        loaded = {"loaderId": loader, "name": "load"}  # of this page: an earlier one may tell of its end late
+        while not any(loaded.items() <= _of_lifecycle(event).items() for event in self.events):
             self._read()
 
     def value(self, script: str) -> Any:
@@ -301,6 +304,12 @@ class Browser:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _of_lifecycle(event: dict[str, Any]) -> dict[str, Any]:
+    """What an event says of a page's life; nothing where it tells of something else."""
+    said: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
+    return said
 
 
 @pytest.fixture(scope="session")

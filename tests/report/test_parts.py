@@ -50,7 +50,7 @@ def test_the_worst_stands_first_and_every_run_once(morning: Report) -> None:
     assert list(dict.fromkeys(words)) == list(ORDER)  # all of them occur in such a night, in this order
     assert sorted(run.id for entry in found for run in entry.runs) == sorted(run.id for run in morning.runs)
     for word in ("FAIL", "WARN", "PASS"):
-        ratios = [entry.ratio.mean for entry in found if entry.word == word and entry.ratio is not None]
+        ratios = [entry.ratio for entry in found if entry.word == word and entry.ratio is not None]
         assert ratios == sorted(ratios)
     assert entries_of(reversed(morning.runs))[0].runs[0].id == found[0].runs[0].id
 
@@ -59,7 +59,7 @@ def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: G
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, repeats=3)
     (entry,) = entries(gather, empty_night)
     assert entry.ratio is not None
-    assert (entry.ratio.n, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
+    assert (entry.result.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
     assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.step_time.mean if entry.step_time else 0)
     assert entry.mfu is not None
     assert 0.5 < entry.mfu < 0.7
@@ -78,13 +78,13 @@ def test_entries_of_one_title_say_what_differs(empty_night: Night, gather: Gathe
 def test_the_headline_of_a_night(night: Night, gather: Gather) -> None:
     told = headline(entries(gather, night))
     assert told.sentence == (
-        "4 of 14 compared configurations are clearly slower than published, 4 of 37 runs failed "
+        "4 of 14 compared configurations are clearly slower than published, 3 of 37 runs failed "
         "and 2 runs do not count."
     )
     assert told.details[0].startswith("On average a configuration reaches 0.94")
     assert told.details[1:] == (
         "3 configurations need more repeats.", "1 configuration is faster than can be expected.",
-        "1 run has not ended: this report is not final.",
+        "1 run was cancelled.", "1 run has not ended: this report is not final.",
     )  # fmt: skip
     assert sum(number for _, number in told.tally) == 37
     assert [word for word, _ in told.tally] == list(ORDER)
@@ -235,3 +235,28 @@ def test_scaling_has_the_published_figures_of_the_same_batch(morning: Report) ->
 def test_every_word_has_a_meaning() -> None:
     assert {"FAIL", "WARN", "PASS", "SUSPICIOUS", "INCONCLUSIVE", "NO_REFERENCE", "Failed", "Running"} <= set(MEANINGS)
     assert set(MEANINGS) >= BAD
+
+
+def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: Gather) -> None:
+    job = empty_night.job("llama3.1_8b", "bf16", 8)
+    for log in ("torch.OutOfMemoryError: CUDA out of memory\n", "Segmentation fault\n", "Bus error\n", "odd\n"):
+        empty_night.run(job, log, "FAILED", exit_code=1)
+    (entry,) = entries(gather, empty_night)
+    assert entry.reason == "crash (2), GPU out of memory, not known"
+    items = attention(gather(empty_night), [entry], [])
+    assert {(item.word, item.what) for item in items} == {
+        ("Failed", "crash, 2 runs"), ("Failed", "GPU out of memory, 1 run"), ("Failed", "not known, 1 run"),
+    }  # fmt: skip
+    assert any("llmb-run jobs logs RUN" in item.why for item in items)
+
+
+def test_cancelled_runs_are_counted_and_do_not_head_the_page(empty_night: Night, gather: Gather) -> None:
+    job = empty_night.job("llama3.1_8b", "bf16", 8)
+    for _ in range(5):
+        empty_night.run(job, None, "CANCELLED", reason="by 1000")
+    empty_night.run(job, "Segmentation fault\n", "FAILED", exit_code=139)
+    report = gather(empty_night)
+    told = headline(entries_of(report.runs))
+    assert (told.sentence, told.details) == ("1 of 6 runs failed.", ("5 runs were cancelled.",))
+    assert told.tally == (("Failed", 1), ("Cancelled", 5))
+    assert [item.word for item in attention(report, entries_of(report.runs), [])] == ["Failed", "Cancelled"]

@@ -104,7 +104,7 @@ def test_what_a_log_is_of_is_said_where_its_name_does_not(tmp_path: Path, llmb_h
         (["-w", "nemotron4"], "--workload nemotron4 names no size"),
         (["--dtype", "fp9"], "did you mean 'fp8'?"),
         (["--gpu-type", "h101"], "did you mean 'h100'?"),
-        (["--scale", "0"], "0 is not in the range x>=1"),
+        (["--scale", "0"], "0 is not a whole number from 1"),
     ],
 )
 def test_what_a_log_is_of_is_said_wrongly(words: list[str], said: str, tmp_path: Path, llmb_here: Command) -> None:

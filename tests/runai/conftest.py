@@ -81,7 +81,7 @@ class Site:
         script = self.install / f"program{len(list(self.install.glob('program*')))}.py"
         script.write_text(program)
         made = Launch(
-            name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(script=str(script)), gpu_type="h100",
+            name="job", nodes=1, ranks_per_node=1, time_limit=900, program=Program(script=str(script)), gpu_type="h100",
             image="registry.example/torch:1",
         )  # fmt: skip
         return replace(made, **changes)

@@ -15,6 +15,7 @@ from llmb.clusters.runai.faults import NotThereError, RefusedError
 from llmb.clusters.runai.token import Credentials, find_credentials, read_token
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
+from llmb.testing.ports import hold_port, number_of
 from llmb.testing.runai import ControlPlane, Trouble
 
 BODY = {
@@ -173,12 +174,11 @@ def test_what_was_surely_not_taken_is_asked_for_again(client: Client, paper: Con
     assert len(paper.workloads) == 1
 
 
-def test_nobody_there(clock: Clock, paper: ControlPlane) -> None:
-    with ControlPlane(paper.folder) as other:
-        url = other.url
-    lost = Client(url, Credentials(id="me", secret="s3cret"))
-    with pytest.raises(LlmbError, match="does not answer: the connection is refused") as told:
-        lost.create("/workloads/trainings", BODY)
+def test_nobody_there(clock: Clock) -> None:
+    with hold_port() as held:  # which nobody listens on
+        lost = Client(f"http://127.0.0.1:{number_of(held)}/api/v1", Credentials(id="me", secret="s3cret"))
+        with pytest.raises(LlmbError, match="does not answer: the connection is refused") as told:
+            lost.create("/workloads/trainings", BODY)
     assert not isinstance(told.value, UnclearError)
     assert len(clock.slept) < ATTEMPTS - 1  # not as patient as with a server that has answered before
 

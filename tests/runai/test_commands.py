@@ -17,7 +17,9 @@ ONE = ("single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "
 
 
 def jobs(site: Site) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
+    done = site.llmb("jobs", "list", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows
 
 
@@ -82,7 +84,7 @@ def test_a_list_is_followed_to_its_end(nodes_of_eight: Site, paper: ControlPlane
     assert done.returncode == 3  # they left no log, so there is no result
     found = json.loads(done.stdout)["results"]
     assert [(one["status"], one["reason"]) for one in found] == [("Failed", "no step in the log")] * 4
-    assert {job["state"] for job in jobs(site)} == {"COMPLETED"}
+    assert [(job["state"], job["reason"]) for job in jobs(site)] == [("COMPLETED", "")] * 4
     assert {job["scheduler_id"] for job in jobs(site)} == {workload.id for workload in paper.workloads}
     assert sorted(workload.body["spec"]["numWorkers"] for workload in paper.workloads) == [1, 1, 3, 3]
 

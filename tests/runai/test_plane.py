@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import sys
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from llmb.testing.runai import ControlPlane, Project, Trouble
@@ -21,7 +23,7 @@ class Caller:
     """The API by plain requests, with a good token."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self.http = httpx.Client(base_url=plane.url, trust_env=False)
+        self.http = httpx.Client(base_url=plane.url, trust_env=False, timeout=120)
         weakref.finalize(self, self.http.close)
         grant = {"grantType": "client_credentials", "clientId": "me", "clientSecret": "s3cret"}
         token = self.http.post("/token", json=grant).json()["accessToken"]
@@ -39,11 +41,22 @@ class Caller:
 
     def comes_to(self, workload: str, phase: str) -> dict[str, Any]:
         """Look until the workload is in ``phase``."""
-        for _ in range(20000):
-            data: dict[str, Any] = self.get(f"/workloads/{workload}")
-            if data["phase"] == phase:
-                return data
-        pytest.fail(f"it is {data['phase']}")
+        data: dict[str, Any] = {}
+
+        def is_there() -> bool:
+            data.update(self.get(f"/workloads/{workload}"))
+            return bool(data["phase"] == phase)
+
+        wait_until(is_there, data)
+        return data
+
+
+def wait_until(condition: Callable[[], bool], told: object) -> None:
+    """Wait for what must come true, however slow the machine; else ``told`` is shown."""
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < deadline, told
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -180,3 +193,27 @@ def test_evicted_pods_start_again(api: Caller, plane: ControlPlane, tmp_path: Pa
     plane.evict(plane.named("a"))
     assert api.get(f"/workloads/{workload}")["phase"] == "Initializing"
     api.comes_to(workload, "Running")
+
+
+def test_evicted_pods_end_with_all_that_they_started(api: Caller, plane: ControlPlane, tmp_path: Path) -> None:
+    """Also with what has left their group and session, as torchrun's ranks do."""
+    note = tmp_path / "pid"
+    start = "below = subprocess.Popen(['sleep', '600'], start_new_session=True)"
+    tell = f"open('{note}', 'w').write(str(below.pid))"
+    api.create(args=f'-c "import subprocess, time; {start}; {tell}; time.sleep(600)"')
+
+    def has_begun() -> bool:
+        plane.step()
+        return note.exists() and note.read_text() != ""
+
+    wait_until(has_begun, plane.workloads)
+    below = psutil.Process(int(note.read_text()))
+    plane.evict(plane.named("a"))
+    wait_until(lambda: not is_alive(below), below)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

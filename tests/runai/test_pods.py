@@ -45,8 +45,8 @@ def train(site: Site, torch_venv: Path) -> Callable[..., RunRecord]:
     return submit
 
 
-def ends(site: Site, run: RunRecord) -> JobState:
-    """The state that the run comes to."""
+def ends(site: Site, run: RunRecord, expected: str) -> JobState:
+    """The state that the run comes to, which must be the expected one: else all that is known is told."""
     cluster = site.cluster()
 
     def look() -> JobState | None:
@@ -54,6 +54,8 @@ def ends(site: Site, run: RunRecord) -> JobState:
         return state if state.is_end else None
 
     found: JobState = wait_until(look, f"the end of {run.id}")
+    logs = [f"{path.name}:\n{path.read_text()}" for path in (run.batch_log, run.log) if path.exists()]
+    assert found.state == expected, "\n".join([str(found), *logs])
     return found
 
 
@@ -68,7 +70,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 def test_ranks_know_their_place_in_pods_of_two(site: Site, train: Callable[..., RunRecord]) -> None:
     run = train(SAYS, nodes=2, ranks_per_node=2)
-    assert ends(site, run).state == "COMPLETED"
+    ends(site, run, "COMPLETED")
     said = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
     assert said == [
         ["0", "4", "0", "0", "0", "0", run.id], ["1", "4", "1", "1", "0", "1", run.id],
@@ -78,8 +80,7 @@ def test_ranks_know_their_place_in_pods_of_two(site: Site, train: Callable[..., 
 
 def test_the_exit_code_is_that_of_the_rank(site: Site, train: Callable[..., RunRecord]) -> None:
     run = train("import sys; print('it breaks', flush=True); sys.exit(7)", ranks_per_node=2)
-    end = ends(site, run)
-    assert (end.state, end.exit_code) == ("FAILED", 7)
+    assert ends(site, run, "FAILED").exit_code == 7
     assert "it breaks" in run.log.read_text()
 
 
@@ -87,8 +88,7 @@ def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_run_s(
     site: Site, train: Callable[..., RunRecord], plane: ControlPlane
 ) -> None:
     run = train(FAILS_IN_POD_1, nodes=2)
-    end = ends(site, run)
-    assert end.state == "FAILED"
+    ends(site, run, "FAILED")
     (workload,) = plane.workloads
     assert workload.pods is not None
     pods = workload.pods
@@ -100,13 +100,13 @@ def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_run_s(
 
 
 def test_a_rank_that_was_killed(site: Site, train: Callable[..., RunRecord]) -> None:
-    end = ends(site, train("import os; os.kill(os.getpid(), 9)"))
-    assert (end.state, end.exit_code) == ("FAILED", 128 + signal.SIGKILL)
+    end = ends(site, train("import os; os.kill(os.getpid(), 9)"), "FAILED")
+    assert end.exit_code == 128 + signal.SIGKILL
 
 
 def test_the_time_limit_ends_it(site: Site, train: Callable[..., RunRecord]) -> None:
-    end = ends(site, train("import time; time.sleep(600)", time_limit=1))
-    assert (end.state, end.reason) == ("TIMEOUT", "ran longer than its limit of 00:00:01")
+    end = ends(site, train("import time; time.sleep(600)", time_limit=1), "TIMEOUT")
+    assert end.reason == "ran longer than its limit of 00:00:01"
 
 
 def test_a_run_that_is_cancelled_ends_its_ranks(
@@ -117,7 +117,7 @@ def test_a_run_that_is_cancelled_ends_its_ranks(
     cluster = site.cluster()
     wait_until(lambda: cluster.poll([run]) and note.exists() and note.read_text(), "the rank")
     cluster.cancel([run])
-    assert ends(site, run).state == "CANCELLED"
+    ends(site, run, "CANCELLED")
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
     cluster.cancel([run])  # one that has ended is left alone
@@ -132,8 +132,8 @@ def test_pods_that_were_evicted_do_not_start_the_run_again(
     cluster = site.cluster()
     wait_until(lambda: cluster.poll([run]) and note.exists() and note.read_text(), "the rank")
     plane.evict(plane.named(run.id))
-    end = ends(site, run)
-    assert (end.state, note.read_text()) == ("PREEMPTED", "x")
+    ends(site, run, "PREEMPTED")
+    assert note.read_text() == "x"
 
 
 def test_secrets_and_the_shell_s_variables_reach_the_ranks_and_nothing_else_has_them(
@@ -146,7 +146,7 @@ def test_secrets_and_the_shell_s_variables_reach_the_ranks_and_nothing_else_has_
     site.environ = {**site.environ, "SITE_PROXY": "http://proxy", "HF_TOKEN": "hf_s3cret"}
     program = "import os; print(os.environ['SITE_PROXY'], 'NONE' in os.environ, len(os.environ['HF_TOKEN']))"
     run = site.submit(program, venv=str(torch_venv), secrets=("HF_TOKEN",))
-    assert ends(site, run).state == "COMPLETED"
+    ends(site, run, "COMPLETED")
     assert "http://proxy False 9" in run.log.read_text()
     texts = [path.read_text() for path in site.install.rglob("*") if path.is_file() and "programs" not in str(path)]
     assert not any("s3cret" in text for text in [*texts, str(plane.workloads[0].body)])
@@ -159,7 +159,6 @@ def test_too_few_pods_are_told_and_nothing_is_trained(
     text = run.script.read_text()
     run.script.write_text(text.replace('"numWorkers": 2', '"numWorkers": 1'))
     run = run.submitted(site.cluster().submit(run))
-    end = ends(site, run)
-    assert (end.state, end.exit_code) == ("FAILED", 1)
+    assert ends(site, run, "FAILED").exit_code == 1
     assert "Run:ai has started 2 pods, and this run has 3" in run.batch_log.read_text()
     assert not (run.work / "trained").exists()

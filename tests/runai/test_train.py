@@ -33,7 +33,7 @@ def test_a_job_list_becomes_a_table_of_results(
     done = site.llmb("results", "--format", "json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
-    assert [(result["status"], result["steps"]) for result in results] == [("Success", 4)] * 2
+    assert [(result["status"], result["steps"]) for result in results] == [("Success", 4)] * 2, results
     assert sorted(workload.kind for workload in plane.workloads) == ["distributed", "trainings"]
     for result in results:
         log = Path(result["path"]).read_text()

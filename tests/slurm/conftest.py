@@ -20,16 +20,18 @@ import yaml
 from llmb import files, programs
 from llmb.clusters.slurm.client import Client
 from llmb.clusters.slurm.cluster import SlurmCluster
+from llmb.clusters.slurm.poll import Memory
 from llmb.config import ClusterConfig, load_config
 from llmb.launch import Launch, Program
 from llmb.process import ProcessId
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import ENDS, JobState
+from llmb.state import COMPLETED, ENDS, JobState
 from llmb.testing.job import SMALLEST_JOB
 from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
+LIMIT = 1200  # seconds that a job may take: no test may meet it on a machine that does other things too
 
 
 def _need(*, accounting: bool) -> None:
@@ -46,13 +48,13 @@ def _kit(shape: Shape) -> Iterator[SlurmKit]:
 @pytest.fixture(scope="session")
 def shared_kit() -> Iterator[SlurmKit]:
     """Four nodes of eight pretended GPUs with accounting."""
-    yield from _kit(Shape(node_timeout=3))
+    yield from _kit(Shape())
 
 
 @pytest.fixture(scope="session")
 def shared_bare_kit() -> Iterator[SlurmKit]:
-    """Two nodes without accounting, whose controller soon forgets a job."""
-    yield from _kit(Shape(nodes=2, accounting=False, min_job_age=2))
+    """Two nodes without accounting, whose controller soon forgets a job and is not waited for long."""
+    yield from _kit(Shape(nodes=2, accounting=False, min_job_age=2, message_timeout=5))
 
 
 @pytest.fixture
@@ -72,15 +74,16 @@ def _fresh(kit: SlurmKit) -> SlurmKit:
     kit.resume("slurmdbd")
     kit.start()
     kit.run("scancel", "--full", f"--user={kit.place.user}")
-    wait_until(lambda: not kit.run("squeue", "--noheader"), "an empty queue")
+    wait_until(kit.is_empty, lambda: f"an empty queue: {kit.run('squeue')}")
     return kit
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str, seconds: float = PATIENCE) -> Any:
     """Wait for something that must come true, however slow the machine; what it came to."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.1)
     return found
 
@@ -102,20 +105,23 @@ class Site:
         """Run the real llmb-run here."""
         return self.command(*arguments, "--install", self.install, **{**self.kit.environ, **variables})
 
-    def cluster(self, *, ask_seconds: float = 20.0, environ: dict[str, str] | None = None) -> SlurmCluster:
-        """The cluster as llmb-run would make it."""
+    def cluster(self, *, ask_seconds: float = 60.0, environ: dict[str, str] | None = None) -> SlurmCluster:
+        """The cluster as llmb-run would make it, and as patient as one that follows runs on a busy machine."""
         client = Client(
             environ={**os.environ, **self.kit.environ, **(environ or {})}, passed=self.config.pass_environment,
             ask_seconds=ask_seconds,
         )  # fmt: skip
-        return SlurmCluster(config=self.config, client=client, digest=programs.digest(), knows_segment=False)
+        return SlurmCluster(
+            config=self.config, client=client, digest=programs.digest(), knows_segment=False,
+            memory=Memory(is_patient=True),
+        )  # fmt: skip
 
     def launch(self, program: str, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.install / f"program{next(self.numbers)}.py"
         script.write_text(program)
         made = Launch(
-            name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(script=str(script)),
+            name="job", nodes=1, ranks_per_node=1, time_limit=LIMIT, program=Program(script=str(script)),
             venv=str(self.install / "venv"), gpu_type="h100",
         )  # fmt: skip
         return replace(made, **changes)
@@ -151,25 +157,44 @@ class Site:
             state = asked.poll([run])[run.id]
             return state if wanted(state) else None
 
-        found: JobState = wait_until(look, f"{run.id} in {states or 'its end'}; at {self.poll(run)}")
+        found: JobState = wait_until(look, lambda: f"{states or 'the end'} of {self.all_of(run)}")
         return found
+
+    def ends(self, run: RunRecord, word: str = COMPLETED, *, cluster: SlurmCluster | None = None) -> JobState:
+        """The run's end, which must be ``word``."""
+        end = self.reaches(run, cluster=cluster)
+        assert end.state == word, f"{end}; {self.all_of(run)}"
+        return end
+
+    def all_of(self, run: RunRecord) -> str:
+        """All that is known of a run, for a test that fails."""
+        logs = {path.name: path.read_text() for path in (run.log, run.batch_log) if path.exists()}
+        return f"{run.id}: {self.poll(run)}; {logs}; {self.kit.run('squeue', '--states=all')}"
+
+    def arrives(self, run: RunRecord, cluster: SlurmCluster) -> str:
+        """The id of a run that was sent to a controller that did not answer then, waited for."""
+        found: dict[str, str] = wait_until(lambda: cluster.find([run]), lambda: f"the arrival of {self.all_of(run)}")
+        return found[run.id]
 
     def waits_for(self, run: RunRecord, *reasons: str, cluster: SlurmCluster) -> None:
         """Wait until the run says that it waits for one of ``reasons``."""
-        wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, f"{run.id} to wait for {reasons}")
+        wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, lambda: f"{reasons} of {self.all_of(run)}")
 
     def begins(self, run: RunRecord) -> None:
         """Wait until the run's script has begun: RUNNING comes before it."""
-        wait_until((run.place / "scheduler_id").exists, f"the script of {run.id}")
+        wait_until((run.place / "scheduler_id").exists, lambda: f"the script of {self.all_of(run)}")
 
     def says(self, run: RunRecord, text: str) -> None:
         """Wait until ``text`` is in the run's logs: Slurm may tell of an end before they do."""
         logs = (run.log, run.batch_log)
-        wait_until(lambda: any(text in log.read_text() for log in logs if log.exists()), f"'{text}' in {logs}")
+        wait_until(
+            lambda: any(text in log.read_text() for log in logs if log.exists()),
+            lambda: f"'{text}' in the logs of {self.all_of(run)}",
+        )
 
     def forgets_its_id(self, run: RunRecord) -> None:
         """Remove the first file that the run's script writes, once the script is past reading it again."""
-        wait_until(run.log.exists, f"the ranks of {run.id}")
+        wait_until(run.log.exists, lambda: f"the ranks of {self.all_of(run)}")
         (run.place / "scheduler_id").unlink()
 
     def is_accounted(self, run: RunRecord) -> None:
@@ -187,16 +212,23 @@ class Site:
             state, _, name = self.kit.run(*argv).strip().partition("|")
             return name.endswith(run.id) and state.split(" ")[0] in ENDS
 
-        wait_until(ended, f"{run.id} in accounting")
+        wait_until(ended, lambda: f"accounting to have {self.all_of(run)}")
+
+    def is_not_in_the_queue(self, run: RunRecord) -> None:
+        """Wait until the run neither waits nor runs."""
+        known = ("squeue", "--noheader", "--format=%i")
+        wait_until(
+            lambda: run.scheduler_id not in self.kit.run(*known).split(), lambda: f"the going of {self.all_of(run)}"
+        )
 
     def comes_to_rest(self, seconds: float = PATIENCE) -> None:
         """Wait until nothing runs or is being cleaned up after."""
-        wait_until(lambda: not self.kit.run("squeue", "--noheader"), "an empty queue", seconds)
+        wait_until(self.kit.is_empty, lambda: f"an empty queue: {self.kit.run('squeue')}", seconds)
 
     def text(self, run: RunRecord, name: str) -> str:
         """What a rank wrote into the file ``name`` of its working folder, waited for."""
         path = run.work / name
-        wait_until(lambda: path.exists() and path.stat().st_size, f"{path}\n{run.batch_log}")
+        wait_until(lambda: path.exists() and path.stat().st_size, lambda: f"{path} of {self.all_of(run)}")
         return path.read_text(encoding="utf-8")
 
 

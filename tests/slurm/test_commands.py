@@ -87,7 +87,7 @@ def change(site: Site, **slurm: Any) -> None:
         ({"gpu": {"partition": "closed"}}, (), "partition closed is down", "sinfo"),
         (
             {"gpu": {"partition": "short"}}, (), "asks for 00:20:00, and partition short allows 00:05:00",
-            "--slurm-arg time=00:05:00",
+            "--time-limit 00:05:00",
         ),
         ({"gpu": {"partition": "short", "gres": 8}}, (), "4 nodes with 8 GPUs, and partition short has 1", "scale"),
         ({"gpu": {"gres": 9}}, (), "needs 4 nodes with 9 GPUs, and partition gpu has none", "gres"),

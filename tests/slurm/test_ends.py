@@ -30,8 +30,8 @@ def test_a_job_is_never_said_to_be_what_it_is_not(site: Site) -> None:
         seen.append(cluster.poll([run])[run.id])
         time.sleep(0.02)
     words = list(dict.fromkeys(state.state for state in seen))
-    assert words[-1] == "FAILED"
-    assert {*words[:-1]} <= WAITING | ACTIVE
+    assert words[-1] == "FAILED", seen[-1]
+    assert {*words[:-1]} <= WAITING | ACTIVE, seen
     assert seen[-1].exit_code == 3
     assert seen[-1].started is not None
     assert seen[-1].ended is not None
@@ -67,8 +67,7 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(site: Site) -> None:
     site.waits_for(second, "Resources", "Priority", cluster=cluster)
     site.cluster().cancel([first, second])
     for run in (first, second):
-        end = site.reaches(run)
-        assert end.state == "CANCELLED"
+        site.ends(run, "CANCELLED")
     site.is_accounted(first)
     assert site.poll(first).reason == f"cancelled by {getpass.getuser()}"
     site.cluster().cancel([first])  # one that has ended is left alone
@@ -79,8 +78,7 @@ def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) ->
     site.reaches(run, "RUNNING")
     site.forgets_its_id(run)
     site.cluster().cancel([replace(run, scheduler_id=None)])
-    end = site.reaches(run)
-    assert end.state == "CANCELLED", end
+    site.ends(run, "CANCELLED")
 
 
 def test_time_limits_and_nodes_that_fail(site: Site) -> None:
@@ -92,11 +90,9 @@ def test_time_limits_and_nodes_that_fail(site: Site) -> None:
     site.kit.run("scontrol", "update", f"jobid={slow.scheduler_id}", "EndTime=now+2")
     names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
     first = site.kit.run("scontrol", "show", "hostnames", names).split()[0]
-    site.kit.kill_node(first)  # the script's own: with another, srun would see its connection break and say FAILED
-    end = site.reaches(broken)
-    assert end.state == "NODE_FAIL"
-    end = site.reaches(slow)
-    assert (end.state, end.reason) == ("TIMEOUT", "ran longer than its limit of 00:01:00")
+    site.kit.fail_node(first)  # the script's own: with another, srun would see its connection break and say FAILED
+    site.ends(broken, "NODE_FAIL")
+    assert site.ends(slow, "TIMEOUT").reason == "ran longer than its limit of 00:20:00"
     site.says(slow, "DUE TO TIME LIMIT")
 
 
@@ -113,11 +109,11 @@ def test_a_script_that_is_killed_on_its_node_says_so_and_guesses_no_code(site: S
     """As by a node that breaks down and still has the time to tell of it."""
     run = site.submit(SLEEP)
     site.says(run, "started")
-    folder = f"{site.kit.folder}/spool/n1/job{int(run.scheduler_id):05d}"
-    (script,) = (process for process in psutil.process_iter() if _runs(process, f"{folder}/slurm_script"))
+    (path,) = site.kit.folder.glob(f"spool/*/job{int(run.scheduler_id):05d}/slurm_script")
+    (script,) = (process for process in psutil.process_iter() if _runs(process, str(path)))
     script.kill()
     end = site.reaches(run)
-    assert (end.state, end.exit_code) == ("FAILED", None)
+    assert (end.state, end.exit_code) == ("FAILED", None), end
     assert end.reason == "its script was killed: the node failed, or had no memory left"
 
 

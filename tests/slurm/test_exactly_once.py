@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,25 +29,9 @@ ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 
 
 
 @pytest.fixture
-def start(bare_site: Site) -> Iterator[Start]:
-    """Starts the real llmb-run."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: object) -> subprocess.Popen[str]:
-        argv = [str(Path(sys.executable).with_name("llmb-run")), *map(str, arguments)]
-        process = subprocess.Popen(
-            [*argv, "--install", str(bare_site.install)], env={**os.environ, **bare_site.kit.environ},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+def start(bare_site: Site, llmb_start: Start) -> Start:
+    """Starts the real llmb-run on the cluster."""
+    return lambda *arguments: llmb_start(*arguments, "--install", bare_site.install, **bare_site.kit.environ)
 
 
 def begun(site: Site) -> int:

@@ -110,15 +110,15 @@ def test_an_interrupted_job_is_cancelled(kit: SlurmKit, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for(lambda: kit.run("squeue", "--noheader"))
+    wait_for(lambda: not kit.is_empty(), kit)
     stop.set()
     thread.join()
     assert len(ended) == 1
-    wait_for(lambda: not kit.run("squeue", "--noheader"))
+    wait_for(kit.is_empty, kit)
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
+def wait_for(condition: Callable[[], bool], kit: SlurmKit) -> None:
+    deadline = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, kit.run("squeue")
         time.sleep(0.1)

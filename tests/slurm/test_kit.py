@@ -16,7 +16,7 @@ from llmb.testing.slurm import Shape, SlurmKit, missing_packages, programs
 def test_it_leaves_nothing_behind(bare_kit: Any) -> None:
     """Beside another that goes on."""
     with SlurmKit(Shape(nodes=1, gpus=1, accounting=False)) as kit:
-        assert kit.run("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES") == "0\n"
+        assert kit.run("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES", timeout=180) == "0\n"
         pids = [int(path.read_text()) for path in (kit.folder / "run").glob("*.pid")]
         assert len(pids) == 3
     assert not kit.folder.exists()
@@ -34,7 +34,7 @@ def _runs(pid: int) -> bool:
 def test_a_node_that_failed_comes_back(bare_kit: Any) -> None:
     bare_kit.kill_node("n2")
     bare_kit.start_node("n2")
-    assert len(bare_kit.run("srun", "--nodes=2", "hostname").splitlines()) == 2
+    assert len(bare_kit.run("srun", "--nodes=2", "hostname", timeout=180).splitlines()) == 2
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_each_rank_starts_in_its_image(pyxis_site: Site) -> None:
     assert cluster.preflight([launch]) == []
     run = site.record(launch)
     run = run.submitted(cluster.submit(run))
-    assert site.reaches(run).state == "COMPLETED", run.log.read_text()
+    site.ends(run)
     for rank in range(6):
         got = json.loads((run.work / f"env.{rank}").read_text())
         assert got["GOT_IMAGE"] == str(site.install / "images/nvidia+nemo+25.04.01.sqsh")
@@ -90,7 +90,7 @@ def test_a_pyxis_that_knows_image_and_mounts_alone(pyxis_site: Site) -> None:
     run = site.record(launch)
     run.script.write_text(cluster.render(launch, run.stamp))
     run = run.submitted(cluster.submit(run))
-    assert site.reaches(run).state == "COMPLETED", run.log.read_text()
+    site.ends(run)
     got = json.loads((run.work / "env.0").read_text())
     assert (got["NOTE"], "GOT_IMAGE" in got, "GOT_WORKDIR" in got) == ("it's $5", True, False)
 

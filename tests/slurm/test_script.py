@@ -32,7 +32,7 @@ def environment(site: Site, run: Any, rank: int = 0) -> dict[str, str]:
 
 def test_variables_arrive_as_they_were_given(site: Site) -> None:
     run = site.submit(DUMP, environment=HARD)
-    assert site.reaches(run).state == "COMPLETED", run.batch_log.read_text()
+    site.ends(run)
     got = environment(site, run)
     assert {name: got.get(name) for name in HARD} == HARD
 
@@ -40,7 +40,7 @@ def test_variables_arrive_as_they_were_given(site: Site) -> None:
 def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> None:
     site = site_at(kit, 'in st\'all %j "x" $HOME größe')
     run = site.submit(DUMP + "print('trained')", files=(StagedFile(name="conf/a'b.txt", text="x\r\n'y'"),))
-    assert site.reaches(run).state == "COMPLETED"
+    site.ends(run)
     assert run.log.read_text() == "trained\n"
     assert run.batch_log.exists()
     assert (run.work / "conf/a'b.txt").read_bytes() == b"x\r\n'y'"
@@ -50,7 +50,7 @@ def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> N
 def test_ranks_know_their_places(site: Site) -> None:
     wrapper = Wrapper(name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_"))
     run = site.submit(DUMP, nodes=2, ranks_per_node=3, wrappers=(wrapper,))
-    assert site.reaches(run).state == "COMPLETED"
+    site.ends(run)
     seen = [environment(site, run, rank) for rank in range(6)]
     names = ("LLMB_RANK", "RANK", "LLMB_NODE_RANK", "LLMB_LOCAL_RANK", "LOCAL_RANK", "BOUND", "WORLD_SIZE")
     assert [tuple(int(one[name]) for name in names) for one in seen] == [
@@ -66,7 +66,7 @@ def test_ranks_know_their_places(site: Site) -> None:
 def test_jobs_do_not_share_a_meeting_point(site: Site) -> None:
     runs = [site.submit(DUMP) for _ in range(2)]
     for run in runs:
-        assert site.reaches(run).state == "COMPLETED"
+        site.ends(run)
     assert len({environment(site, run)["MASTER_PORT"] for run in runs}) == 2
 
 
@@ -80,7 +80,7 @@ def test_nothing_of_the_submitting_shell_but_what_was_named(site_at: Callable[..
     }  # fmt: skip
     cluster = site.cluster(environ=around)
     run = site.submit(DUMP, cluster=cluster)
-    assert site.reaches(run, cluster=cluster).state == "COMPLETED"
+    site.ends(run, cluster=cluster)
     got = environment(site, run)
     assert (got["SLURM_JOB_ID"], got["SLURM_NTASKS"], got["WANTED"]) == (run.scheduler_id, "1", "w x")
     assert not {"STRANGER", "SBATCH_EXPORT", "SBATCH_WAIT", "SLURM_TIME_FORMAT"} & set(got)
@@ -103,7 +103,7 @@ def test_secrets_reach_the_ranks_and_nothing_else(site: Site, home: Path) -> Non
     words = [" ".join(_argv(process)) for process in psutil.process_iter()]
     assert not [word for word in words if "7d1f93" in word or "55e0c2" in word]
     (run.work / "go").touch()
-    assert site.reaches(run).state == "COMPLETED"
+    site.ends(run)
     for path in site.install.rglob("*"):
         if path.is_file() and not path.name.startswith("program"):
             assert b"7d1f93" not in path.read_bytes(), path
@@ -129,8 +129,7 @@ def _argv(process: psutil.Process) -> list[str]:
 )
 def test_one_rank_that_fails_ends_the_job_with_its_code(site: Site, program: str, code: int) -> None:
     run = site.submit(program, nodes=2, ranks_per_node=2)
-    end = site.reaches(run)
-    assert (end.state, end.exit_code) == ("FAILED", code)
+    assert site.ends(run, "FAILED").exit_code == code, site.all_of(run)
     assert "task 2" in run.log.read_text()
 
 
@@ -140,7 +139,7 @@ def test_a_run_that_was_submitted_twice_runs_once(site: Site) -> None:
     second = site.kit.run("sbatch", "--parsable", str(first.script)).strip()
     site.says(first, f"this run is job {first.scheduler_id}; job {second} is one too many and ends here")
     (first.work / "go").touch()
-    assert site.reaches(first).state == "COMPLETED"
+    site.ends(first)
     assert first.log.read_text() == "mine\n"
     assert (first.place / "scheduler_id").read_text().splitlines()[0] == first.scheduler_id
 

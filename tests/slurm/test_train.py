@@ -39,9 +39,10 @@ def test_a_job_list_becomes_a_table_of_results(
     done = site.llmb("submit-all", jobs, "--set", "max_steps=4")
     assert done.returncode == 0, done.stderr
     site.comes_to_rest(900)
-    assert site.llmb("jobs", "wait").returncode == 0
+    done = site.llmb("jobs", "wait")
+    assert done.returncode == 0, done.stderr
     results = json.loads(site.llmb("results", "--format", "json").stdout)["results"]
-    assert [result["status"] for result in results] == ["Success"] * 12
+    assert [result["status"] for result in results] == ["Success"] * 12, results
     for result, nodes in zip(results, NODES, strict=True):
         assert result["steps"] == 4
         log = Path(result["path"]).read_text()
@@ -52,7 +53,9 @@ def test_a_job_list_becomes_a_table_of_results(
         )
     listed = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
     assert {row["state"] for row in listed} == {"COMPLETED"}
-    shown = kit.run("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,NNodes,JobName%200")
+    # Without a start, jobs of before midnight are left out.
+    columns = "--format=JobIDRaw,NNodes,JobName%200"
+    shown = kit.run("sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-1days", columns)
     by_job = dict(line.split("|", 1) for line in shown.splitlines())
     for row, nodes in zip(listed, NODES, strict=True):
         assert by_job[row["scheduler_id"]] == f"{nodes}|{row['experiment']}.{row['id']}"

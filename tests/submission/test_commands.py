@@ -59,6 +59,25 @@ def test_a_list_goes_out_and_its_results_come_back(llmb: Command, jobs: Path) ->
     assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
 
 
+def test_a_program_that_submits_is_told_of_its_runs(
+    llmb: Command, jobs: Path, runs: Callable[[], list[RunRecord]]
+) -> None:
+    done = llmb("submit-all", jobs, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    told = {row["id"]: row for row in json.loads(done.stdout)}
+    assert told == {
+        run.id: {
+            "id": run.id, "scheduler_id": run.scheduler_id, "attempt": 1, "experiment": run.job.experiment_name,
+            "repeat": run.job.repeat, "directory": str(run.directory),
+        }
+        for run in runs()
+    }  # fmt: skip
+    assert len(told) == 6
+    assert llmb("submit-all", jobs).stdout == ""
+    done = llmb("submit-all", jobs, "--resume", "--format", "csv")
+    assert done.stdout == "id,scheduler_id,attempt,experiment,repeat,directory\n"
+
+
 def test_resume_submits_only_what_is_left(
     llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
 ) -> None:
@@ -152,11 +171,13 @@ def test_keep_going_tries_all_and_waits_for_those_taken(
 def test_ctrl_c_ends_130_and_says_what_is_out(
     llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, interrupted = Scheduler.submit, threading.Lock()
+    take, first, interrupted = Scheduler.submit, threading.Lock(), threading.Event()
 
     def submit(self: Scheduler, name: str, folder: Path) -> int:
-        if interrupted.acquire(blocking=False):
+        if first.acquire(blocking=False):
             os.kill(os.getpid(), signal.SIGINT)
+            interrupted.set()
+        interrupted.wait()  # else the others might all be through before
         return take(self, name, folder)
 
     monkeypatch.setattr(Scheduler, "submit", submit)

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,24 +23,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(install: Path) -> Iterator[Start]:
+def start(install: Path, llmb_start: Start) -> Start:
     """Starts the real llmb-run on the fake cluster."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: object) -> subprocess.Popen[str]:
-        argv = [str(Path(sys.executable).with_name("llmb-run")), *map(str, arguments), "--install", str(install)]
-        process = subprocess.Popen(
-            argv, env=os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+    return lambda *arguments: llmb_start(*arguments, "--install", install)
 
 
 @pytest.fixture
@@ -67,7 +50,7 @@ def names(scheduler: Scheduler) -> list[str]:
 def wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "not within 180 s"
         time.sleep(0.001)
 
 

@@ -18,7 +18,7 @@ from llmb.clusters.base import Pace
 from llmb.errors import LlmbError
 from llmb.follow import Watcher, poll, wait
 from llmb.handover import owned
-from llmb.process import ProcessId
+from llmb.process import ProcessId, is_at_work
 from llmb.reconcile import mend, resubmit
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
@@ -121,15 +121,31 @@ def test_where_no_sender_is_at_work_any_more_little_is_waited(
     assert slept[:1] == [2]
 
 
+@pytest.fixture
+def send(tmp_path: Path) -> Callable[[RunRecord], subprocess.Popen[bytes]]:
+    """Starts a program called sbatch that is at work on a run's script until it reads a line."""
+
+    def start(run: RunRecord) -> subprocess.Popen[bytes]:
+        sender = tmp_path / "sbatch"
+        sender.write_text("#!/bin/sh\nread -r line\n")
+        sender.chmod(0o755)
+        process = subprocess.Popen([str(sender), "--parsable", str(run.script)], stdin=subprocess.PIPE)
+        while not is_at_work("sbatch", (str(run.script),)):  # for a moment the system shows no words of it
+            assert process.poll() is None
+        return process
+
+    return start
+
+
 def test_a_sender_that_outlives_its_submitter_is_waited_for(
-    crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler, tmp_path: Path
+    crashed: Callable[..., RunRecord],
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    send: Callable[[RunRecord], subprocess.Popen[bytes]],
 ) -> None:
     """However long it takes: here until it has been seen, and has then submitted the run after all."""
     run = crashed(taken=False)
-    sender = tmp_path / "sbatch"
-    sender.write_text("#!/bin/sh\nread -r line\n")
-    sender.chmod(0o755)
-    process = subprocess.Popen([str(sender), "--parsable", str(run.script)], stdin=subprocess.PIPE)
+    process = send(run)
     told: list[float] = []
 
     def arrive(seconds: float) -> None:
@@ -140,6 +156,33 @@ def test_a_sender_that_outlives_its_submitter_is_waited_for(
 
     resubmit(replace(fake, pace=Pace(settle=1000, sender="sbatch", arrive=0)), [run], on_settle=arrive)
     assert told == [0]
+    assert [job.name for job in scheduler.jobs()] == [run.id]
+
+
+def test_a_sender_that_is_seen_only_later_is_waited_for_too(
+    crashed: Callable[..., RunRecord],
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    send: Callable[[RunRecord], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The submitter was killed when it had just started it."""
+    run = crashed(taken=False)
+    started: list[subprocess.Popen[bytes]] = []
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 1:
+            started.append(send(run))
+        elif len(slept) == 2:
+            scheduler.submit(run.stamp.id, run.work)
+            started[0].communicate(b"\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", sleep)
+        resubmit(replace(fake, pace=Pace(settle=1000, sender="sbatch", arrive=2)), [run])
+    assert (slept[0], slept[-1]) == (2, 2)
     assert [job.name for job in scheduler.jobs()] == [run.id]
 
 

@@ -16,7 +16,7 @@ from llmb.model import ModelShape
 from llmb.published import Figure
 from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
 from llmb.results.facts import LogFacts
-from llmb.scaling import STRONG, WEAK, efficiencies
+from llmb.scaling import STRONG, WEAK, columns, efficiencies
 from llmb.verdict import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 
 CONFIGURATION = Configuration(
@@ -58,19 +58,20 @@ def test_repeats_on_both_sides_are_pooled() -> None:
     assert (row.verdict_reason or "").endswith("more repeats on both sides would settle it")
     assert row.reference is not None
     assert row.reference.source == "c, d"
-    assert row.reference.step_time_s == pytest.approx(2 / (1 / 2.0 + 1 / 2.04))
+    assert row.reference.step_time_s == pytest.approx(2.02)
 
 
 def test_both_sides_of_a_line_have_the_same_mean() -> None:
     runs = [result("a", 0.582), result("b", 3.233)]
     row = only(runs, runs)
     assert row.reference is not None
-    assert row.step_time_s == row.reference.step_time_s == pytest.approx(2 / (1 / 0.582 + 1 / 3.233))
+    assert row.step_time_s == row.reference.step_time_s == pytest.approx((0.582 + 3.233) / 2)
     row = only(runs, [result("c", 1.1), result("d", 1.3)])
     assert row.reference is not None
     assert row.ratio == pytest.approx(row.reference.step_time_s / (row.step_time_s or 0))
     assert row.ratio_interval is not None
-    assert row.ratio_interval[0] == 0.0
+    assert row.ratio is not None
+    assert 0 < row.ratio_interval[0] < row.ratio < row.ratio_interval[1]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_rows_against_what_was_published() -> None:
     ours = [result("a", 2.0), result("b", 2.01), result("c", change={"dtype": "fp8"}), result("f", None, status=FAILED)]
     first, second, third = with_published(judge(ours, [FIGURE]))
     assert (first.runs, first.verdict, first.repeats) == (("a", "b"), PASS, 2)
-    assert first.ratio == pytest.approx((1 + 2 / 2.01) / 2)
+    assert first.ratio == pytest.approx(2 / 2.005)
     assert (second.verdict, second.verdict_reason) == (NO_REFERENCE, "nothing is published for fp8, only for bf16")
     assert (third.status, third.verdict) == (FAILED, INVALID)
 
@@ -204,6 +205,36 @@ def test_weak_and_strong_scaling() -> None:
     ]  # fmt: skip
     assert points[0].tokens_per_second_per_gpu == pytest.approx(4096 * 64 / 2.1 / 16)
     assert efficiencies(ours[::-1]) == points
+
+
+def test_scales_of_other_settings_are_no_series() -> None:
+    other = {"tp": 4, "env": {"NCCL_ALGO": "Ring"}}
+    ours = [
+        result("a", 2.0), result("b", 2.4, change={"scale": 32, "gbs": 128}),
+        result("c", 3.0, change=other), result("d", 3.3, change={"scale": 32, "gbs": 128, **other}),
+        result("e", 9.0, change={"scale": 64, "gbs": 256, "image": "mine"}),
+    ]  # fmt: skip
+    points = efficiencies(ours)
+    assert [(p.configuration.scale, p.n, p.settings, round(p.efficiency, 4)) for p in points] == [
+        (16, 1, "tp 2", 1.0), (32, 1, "tp 2", round(2.0 / 2.4, 4)),
+        (16, 1, "tp 4, NCCL_ALGO=Ring", 1.0), (32, 1, "tp 4, NCCL_ALGO=Ring", round(3.0 / 3.3, 4)),
+    ]  # fmt: skip
+    assert [column.key for column in columns(points, "table")][-1] == "settings"
+    assert [column.key for column in columns(points[:0], "table")][-1] == "efficiency"
+
+
+def test_one_node_goes_with_nodes_of_every_width() -> None:
+    def on(name: str, scale: int, per_node: int, seconds: float) -> Result:
+        return result(name, seconds, change={"scale": scale, "gbs": 4 * scale, "gpus_per_node": per_node})
+
+    points = efficiencies([on("a", 4, 4, 2.0), on("b", 8, 8, 2.1), on("c", 16, 8, 2.2), on("d", 16, 4, 2.5)])
+    found = [(p.configuration.scale, p.settings, p.step_time_s) for p in points if p.kind == WEAK]
+    assert found == [
+        (4, "4 GPUs per node", 2.0), (16, "4 GPUs per node", 2.5),
+        (4, "8 GPUs per node", 2.0), (8, "8 GPUs per node", 2.1), (16, "8 GPUs per node", 2.2),
+    ]  # fmt: skip
+    points = efficiencies([on("a", 1, 1, 2.0), on("b", 2, 2, 2.1)])
+    assert [p.configuration.scale for p in points] == [1, 2]
 
 
 def test_one_scale_has_no_efficiency() -> None:

@@ -166,6 +166,12 @@ def test_a_gpu_type_that_nobody_knows() -> None:
     assert found.hint == "did you mean 'h100'?"
 
 
+def test_a_gpu_type_of_the_clusters_own_is_told_how_to_be_added() -> None:
+    (found,) = faults_of("cluster_type: slurm\ngpu_type: h200\n")
+    assert (found.hint or "").endswith("gpu_types: {h200: {like: h100}}")
+    assert parse("cluster_type: slurm\ngpu_type: h200\ngpu_types: {h200: {like: h100}}\n").rows_for("h200") == "h100"
+
+
 def test_all_faults_are_told_at_once() -> None:
     found = faults_of("cluster_tipe: slurm\ngpu_type: 7\nslurm: {nice: x, mpi: [a]}\nenvironment: 3\n")
     assert sorted(fault.place for fault in found) == ["c.yaml:1", "c.yaml:1", "c.yaml:3", "c.yaml:3", "c.yaml:4"]
@@ -341,6 +347,69 @@ def test_they_mean_nothing_where_there_is_no_slurm(tmp_path: Path) -> None:
     folder = write(tmp_path, "cluster_type: local\ngpu_type: cpu\n")
     config, said = load(folder, SBATCH_ACCOUNT="x", SBATCH_GPUS_PER_NODE="4")
     assert (config, said) == load(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("time: 04:00:00", "--time-limit HH:MM:SS, or time_limit: in a job list; slurm: {args: {time"),
+        ("time_limit: 60", "--time-limit HH:MM:SS"),
+        ("nodes: 2", "from each job's scale (--scale N)"),
+        ("ntasks-per-node: 8", "from each job's scale (--scale N)"),
+        ("job-name: x", "llmb finds jobs by their names"),
+        ("output: /logs/%j", "llmb-run jobs logs RUN"),
+        ("gpus-per-node: 8", "write gpus_per_node"),
+        ("gpus: 8", "gpus_per_node names the GPUs of a node"),
+        ("export: ALL", "under environment and pass_environment"),
+        ("requeue: true", "llmb-run jobs retry"),
+        ("array: 1-3", "--repeats N"),
+        ("uid: 0", "llmb sets it for each job"),
+        ("cpus-per-task: 4", "slurm: {args: {cpus-per-task: ...}}"),
+        ("mail_user: me", "slurm: {args: {mail-user: ...}}"),
+        ("acount: x", "did you mean 'account'?"),
+        ("gpu: {time: 1}", "--time-limit HH:MM:SS"),
+        ("gpu: {container: none}", "it stands in slurm itself, for all jobs: slurm: {container: ...}"),
+        ("args: {nodes: 2}", "from each job's scale (--scale N)"),
+        ("args: {time: UNLIMITED}", "write 'HH:MM:SS', or minutes"),
+        ("args: {time: null}", "write 'HH:MM:SS', or minutes"),
+    ],
+)
+def test_what_is_put_there_from_habit_is_told_where_it_belongs(key: str, hint: str) -> None:
+    (found,) = faults_of(f"cluster_type: slurm\ngpu_type: h100\nslurm:\n  {key}\n")
+    assert found.place == "c.yaml:4"
+    assert hint in (found.hint or "")
+
+
+@pytest.mark.parametrize(("text", "limit"), [("10:00:00", 36000), ("04:00:00", 14400), ("90", 5400), ("1-0", 86400)])
+def test_a_time_limit_of_all_jobs_in_every_form(text: str, limit: int) -> None:
+    config = parse(f"cluster_type: slurm\ngpu_type: h100\nslurm: {{args: {{time: {text}}}}}\n")
+    assert config.slurm is not None
+    assert config.slurm.time_limit == limit
+    assert parse("cluster_type: slurm\ngpu_type: h100\nslurm: {}\n").slurm == SlurmConfig(args={})
+
+
+@pytest.mark.parametrize(
+    ("variable", "args", "named"),
+    [
+        ("SBATCH_ACCOUNT", {"account": "mine"}, "account"),
+        ("SBATCH_PARTITION", {"partition": "debug"}, "partition"),
+        ("SBATCH_GPUS_PER_NODE", {"gpus-per-node": "2"}, "gpus-per-node"),
+        ("SBATCH_GPUS_PER_NODE", {"gres": "gpu:2"}, "gres"),
+    ],
+)
+def test_a_variable_that_an_option_beats_is_not_called_used(
+    variable: str, args: dict[str, str], named: str, tmp_path: Path
+) -> None:
+    slurm = {"gpu": {"gres": 8}, "args": args}
+    environ = {variable: "4", "XDG_CONFIG_HOME": str(tmp_path / "no-config")}
+    folder = write(tmp_path / "args", yaml.safe_dump({"cluster_type": "slurm", "gpu_type": "h100", "slurm": slurm}))
+    assert load_config(folder, environ)[1] == [
+        f"{variable}=4 is not used: slurm.args of cluster_config.yaml gives {named}"
+    ]
+    plain = write(tmp_path / "plain")
+    assert load_config(plain, environ, args)[1] == [f"{variable}=4 is not used: --slurm-arg gives {named}"]
+    (said,) = load_config(plain, environ, {"comment": "x", "gpus-per-task": False})[1]
+    assert said.startswith(f"{variable}=4 is used as the ")
 
 
 @pytest.fixture

@@ -49,6 +49,20 @@ def test_text_is_written_with_its_folders_and_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_who_may_write_a_file_is_the_umasks_business(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        files.write_text(tmp_path / "text", "")
+        files.create_text(tmp_path / "new", "")
+        files.write_folder(tmp_path / "folder", {"inside": ""})
+        files.write_json(tmp_path / "data.json", {})
+    finally:
+        os.umask(before)
+    names = ("text", "new", "folder/inside", "data.json")
+    assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in names} == dict.fromkeys(names, mode)
+
+
 @pytest.mark.parametrize(
     ("text", "at", "over", "after"),
     [

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.interval import MOST_REPEATS, Spread, half_width, repeats_to_settle, spread, student_t
+from llmb.interval import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,12 @@ def test_the_order_changes_nothing(values: list[float], chance: random.Random) -
 def test_that_many_repeats_settle_it_and_one_less_does_not(deviation: float, n: int, mean: float) -> None:
     found = Spread(mean, deviation, n)
     more = repeats_to_settle(found, 0.95)
-    distance = abs(mean - 0.95)
+    distance = abs(math.log(mean / 0.95))
     if more is None:
-        assert half_width(found, MOST_REPEATS) >= distance
+        assert relative_width(found, MOST_REPEATS) >= distance
     else:
-        assert half_width(found, n + more) < distance
-        assert more == 1 or half_width(found, n + more - 1) >= distance
+        assert relative_width(found, n + more) < distance
+        assert more == 1 or relative_width(found, n + more - 1) >= distance
 
 
 def test_a_mean_on_the_limit_is_never_settled() -> None:

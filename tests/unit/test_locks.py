@@ -23,7 +23,7 @@ from llmb import locks
 folder, name = Path(sys.argv[1]), sys.argv[2]
 for turn in range(12):
     if os.fork() == 0:
-        with locks.hold(folder, "x", wait=60):
+        with locks.hold(folder, "x", wait=200):
             descriptor = os.open(folder / "inside", os.O_CREAT | os.O_EXCL)
             with open(folder / "turns", "a") as turns: turns.write(f"{name}{turn}\\n")
             time.sleep(0.01)

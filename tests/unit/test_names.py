@@ -118,6 +118,14 @@ def test_the_nearest_workload_is_offered(name: str, key: str) -> None:
     assert caught.value.hint == f"did you mean '{key}'?"
 
 
+@pytest.mark.parametrize("name", ["nemotron", "Pretrain_Nemotron", "nemo"])
+def test_a_name_that_begins_several_is_offered_all_of_them(name: str) -> None:
+    for find in (lambda: find_workload(name, KEYS), lambda: find_workload_and_size(name, SIZES)):
+        with pytest.raises(UsageError, match=f"no workload is called '{name}'") as caught:
+            find()
+        assert caught.value.hint == "did you mean 'pretrain_nemotron4' or 'pretrain_nemotronh'?"
+
+
 @pytest.mark.parametrize("name", ["gpt", "", "pretrain", "pretrain_mixtral"])
 def test_a_name_that_is_near_to_nothing_gets_the_way_to_the_list(name: str) -> None:
     for find in (lambda: find_workload(name, KEYS), lambda: find_workload_and_size(name, SIZES)):

@@ -18,20 +18,21 @@ from llmb.launch import Launch, Program
 from llmb.logs.spec import ParseSpec
 from llmb.measure import LAST, Window
 from llmb.model import ModelShape
+from llmb.narrow import fitted
 from llmb.process import ProcessId
 from llmb.results import (
     Result,
+    csv_columns,
     csv_rows,
     find_logs,
     last_attempts,
+    levels,
     log_of,
     logs_at,
     report,
-    result_columns,
     result_of_log,
     result_of_run,
     run_directory,
-    table_rows,
 )
 from llmb.runs import record as records
 from llmb.runs.record import RunRecord
@@ -395,13 +396,13 @@ def test_the_published_row(tmp_path: Path) -> None:
     halves = [("21.532", "1599.96"), ("21.552", "1601.52")] * 25
     log = "".join(steps(1, first=i, time=time, tflops=tflops) for i, (time, tflops) in enumerate(halves))
     got = foreign(tmp_path, log, f"log-{name}_0.out")
-    cells = render(result_columns("table", [got]), table_rows([got]), "table", width=200).splitlines()[-1].split("  ")
+    cells = table([got]).splitlines()[-1].split("  ")
     assert [cell.strip() for cell in cells if cell] == [name, "Success", "21.542 ± 0.010", "1600.74 ± 0.78"]
 
 
 def test_csv_has_every_field(run: RunRecord) -> None:
     got = result(run, "FAILED", steps(21))
-    text = render(result_columns("csv"), csv_rows([got]), "csv")
+    text = render(csv_columns(), csv_rows([got]), "csv")
     assert text.startswith(CSV_HEAD)
     (row,) = csv.DictReader(io.StringIO(text))
     assert set(row) >= {*FIELDS, "filename", "reference_release", "log_framework", "statistics_median"} - {"reference"}
@@ -411,18 +412,21 @@ def test_csv_has_every_field(run: RunRecord) -> None:
 
 def test_a_table_at_a_glance(run: RunRecord) -> None:
     good, bad = result(run, "COMPLETED", steps(50)), result(run, "FAILED", steps(21))
-    assert "reason" not in [column.key for column in result_columns("table", [good])]
-    _, _, first, second = render(
-        result_columns("table", [good, bad]), table_rows([good, bad]), "table", width=300
-    ).splitlines()
+    assert "reason" not in [column.key for column in next(levels([good])).columns]
+    _, _, first, second = table([good, bad]).splitlines()
     assert first.split()[1:] == ["Success", "2.693", "±", "0.000", "389371", "6083.9", "571.85", "57.82"]
     assert second.split()[1:4] == ["Failed", "FAILED,", "exit"]
 
 
+def table(results: list[Result], width: int = 300, most: int | None = 90) -> str:
+    text, _ = fitted(levels(results), width, most=most)
+    return text
+
+
 def test_a_wide_name_loses_its_middle_unless_asked_for(tmp_path: Path) -> None:
     got = replace(foreign(tmp_path, steps(50)), experiment="pretrain_" + "x" * 100 + "_gbs512")
-    (short,), (full,) = table_rows([got]), table_rows([got], full_names=True)
-    assert len(short["experiment"]) == 90
-    assert short["experiment"].startswith("pretrain_x")
-    assert short["experiment"].endswith("_gbs512")
-    assert full["experiment"] == got.experiment
+    short, full = (table([got], most=most).splitlines()[-1].split()[0] for most in (90, None))
+    assert len(short) == 90
+    assert short.startswith("pretrain_x")
+    assert short.endswith("_gbs512")
+    assert full == got.experiment

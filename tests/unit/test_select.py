@@ -160,6 +160,8 @@ def test_repeats_and_profile_of_what_is_discovered(workloads: Workloads) -> None
 
 
 def test_nothing_to_run_says_why(workloads: Workloads) -> None:
+    with pytest.raises(UsageError, match=r"nothing to run:\n  pretrain_llama3\.1 8b fp8 begins at 8 .*\n  pretrain_ll"):
+        found(workloads, max_scale=4)
     with pytest.raises(UsageError, match="nothing to run: pretrain_nemotronh 56b fp8 begins at 32 GPUs"):
         found(workloads, max_scale=8, workloads=("nemotronh",))
     with pytest.raises(UsageError, match="nothing to run: nothing on h100 has dtype fp32"):

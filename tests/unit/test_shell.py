@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from llmb import shell
 from llmb.errors import LlmbError
+from llmb.process import ProcessId
 
 NOWHERE = "/nowhere/program"
 
@@ -78,6 +79,23 @@ def test_letting_go_raises_no_warning(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
 
 
+def test_one_that_is_about_to_end_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that does not end after all is forgotten without a warning."""
+    soon = shell.spawn(["sleep", "0.2"], env={}, cwd=tmp_path, log=tmp_path / "log")
+    monkeypatch.setattr(shell, "GRACE", 180.0)
+    shell.reap(soon)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(soon.pid, 0)
+    never = shell.spawn(["sleep", "600"], env={}, cwd=tmp_path, log=tmp_path / "log")
+    pid = never.pid
+    monkeypatch.setattr(shell, "GRACE", 0.0)
+    shell.reap(never)
+    del never
+    gc.collect()  # warnings are errors here
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+
+
 def test_what_is_run_is_out_of_reach_of_the_terminals_ctrl_c() -> None:
     done = shell.run([sys.executable, "-c", "import os; print(os.getpgrp() == os.getpid())"])
     assert done.out == "True\n"
@@ -127,14 +145,16 @@ def test_a_stopped_program_ends_with_all_that_it_started(tmp_path: Path) -> None
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    below = psutil.Process(int(log.read_text()))
+    wait_until(lambda: log.exists() and log.read_text().strip())
+    below = ProcessId.of(int(log.read_text()))
     stop.set()
     thread.join()
     assert len(raised) == 1
-    while below.is_running() and below.status() != psutil.STATUS_ZOMBIE:
+    wait_until(lambda: not below.is_alive())
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 180
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -127,12 +127,12 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
 )
 def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[str, Any]], width: int) -> None:
     for gap in (3, 2, 1):
-        quick = tables._plain_table(COLUMNS, rows, width, gap)
+        quick = tables.plain_table(COLUMNS, rows, width, gap)
         assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap), width))
 
 
 def test_a_plain_table_is_drawn_the_quick_way() -> None:
-    assert tables._plain_table([Column(key="name")], [{"name": "a"}], 20, 3) is not None
+    assert tables.plain_table([Column(key="name")], [{"name": "a"}], 20, 3) is not None
 
 
 def test_an_experiment_keeps_what_tells_it_apart() -> None:

@@ -183,7 +183,7 @@ def test_defaults_of_a_row_are_plain_data_parallelism() -> None:
 
 @pytest.mark.parametrize("name", ["tp", "pp", "cp", "vp", "ep", "mbs", "layers", "time_limit_minutes"])
 def test_a_row_of_less_than_one_is_refused(name: str) -> None:
-    with pytest.raises(InputFaults, match=rf"rows\.0: '{name}' must be 1 or more, not 0"):
+    with pytest.raises(InputFaults, match=rf"rows\.0\.{name}: '{name}' must be 1 or more, not 0"):
         read_size(rows=[row(**{name: 0})])
 
 
@@ -259,12 +259,13 @@ def test_a_size_without_rows_is_refused() -> None:
 
 
 def test_the_default_size_must_exist() -> None:
-    with pytest.raises(InputFaults, match="default_size 'x' is not one of s"):
+    with pytest.raises(InputFaults, match="default_size: 'x' is not one of its sizes") as caught:
         workload(default_size="x")
+    assert caught.value.faults[0].hint == "one of s"
 
 
 def test_a_proxy_must_exist() -> None:
-    with pytest.raises(InputFaults, match="size s: its proxy 'p' is not one of s"):
+    with pytest.raises(InputFaults, match=r"sizes\.s\.proxy: 'p' is not one of the sizes"):
         workload(sizes={"s": size(proxy="p")})
 
 

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
-import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import llmb_workloads
+from llmb.testing.ports import hold_port, number_of
 
 PROGRAM = ("-m", "llmb_workloads.torch_pretrain")
 MAMBA = {"heads": 8, "head_dim": 32, "expand": 2, "chunk": 32, "state": 32, "groups": 2}
@@ -94,7 +95,7 @@ def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, s
     ends = []
     try:
         for process in processes:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=240)
             ends.append((process.returncode, out, err))
     finally:
         for process in processes:
@@ -104,12 +105,7 @@ def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, s
 
 
 @pytest.fixture(scope="session")
-def unused_port() -> Callable[[], str]:
-    """Finds a TCP port of this machine that nobody uses now."""
-
-    def find() -> str:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return str(probe.getsockname()[1])
-
-    return find
+def unused_port() -> Iterator[Callable[[], str]]:
+    """Finds a TCP port of this machine that nobody uses now, nor until the ranks have read what they import."""
+    with contextlib.ExitStack() as held:
+        yield lambda: str(number_of(held.enter_context(hold_port())))

@@ -43,6 +43,7 @@ PUBLISHED = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # torch may be installed first
 def test_full_size_models_have_their_published_sizes(torch_python: str, torch_environment: Mapping[str, str]) -> None:
     ended = subprocess.run(
         [torch_python, "-c", COUNT],

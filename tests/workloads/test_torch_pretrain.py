@@ -16,6 +16,8 @@ import pytest
 
 from llmb_workloads.torch_pretrain import main
 
+pytestmark = pytest.mark.timeout(1800)  # torch may be installed first
+
 MakeRecipe = Callable[..., dict[str, Any]]
 RunRanks = Callable[..., list[tuple[int, str, str]]]
 STEP = re.compile(
@@ -113,7 +115,7 @@ def test_torchrun_starts_it(
     file.write_text(json.dumps(raw_recipe(max_steps=2)), encoding="utf-8")
     start = [torch_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     argv = [*start, "-m", "llmb_workloads.torch_pretrain", str(file)]
-    ended = subprocess.run(argv, env=torch_environment, capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run(argv, env=torch_environment, capture_output=True, text=True, check=False, timeout=240)
     assert ended.returncode == 0, ended.stderr
     assert len(steps_of(ended.stdout)) == 2
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # torch may be installed first
 
 CHECKPOINT_LINE = re.compile(
     r"\[NeMo I \d{4}-\d\d-\d\d \d\d:\d\d:\d\d nemo_logging:393\] Global Checkpoint Save : Rank: 0 : Iteration: 3 : "

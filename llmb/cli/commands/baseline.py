@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from llmb.cli import options
+from llmb.cli import choosing, options
 from llmb.cli.context import Context, pass_context, say
 
 
@@ -18,23 +18,30 @@ def group() -> None:
 @click.argument("name")
 @click.argument("runs", nargs=-1)
 @click.option("--replace", is_flag=True, help="Put it in the place of the one that is there.")
-@options.window_option
+@choosing.choice_options
 @options.install_option
 @pass_context
-def accept(context: Context, name: str, runs: tuple[str, ...], replace: bool, window: str | None) -> None:
+def accept(
+    context: Context,
+    name: str,
+    runs: tuple[str, ...],
+    replace: bool,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
+    window: str | None,
+) -> None:
     """Keep what RUNS measured, all runs of this install without names, as the baseline NAME.
 
     Runs that failed, go on or do not count are left out.
     """
     import time
 
-    from llmb.cli.reporting import judged, results_of
+    from llmb.cli.reporting import judged
     from llmb.errors import UsageError
-    from llmb.measure import parse_window
     from llmb.results.export import accept_baseline, why_left_out
 
-    chosen = parse_window(window) if window is not None else None
-    results = judged(context, results_of(context, context.runs(runs), chosen))
+    choice = choosing.choice_of(workloads, exclude_cancelled, window)
+    results = judged(context, [result for _, result in choosing.gather(context, runs, choice)])
     good = [result for result in results if why_left_out(result) is None]
     for result in results:
         if (why := why_left_out(result)) is not None:

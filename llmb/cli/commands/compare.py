@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from llmb.cli import options
+from llmb.cli import choosing, options
 from llmb.cli.context import Context, pass_context
 
 
@@ -14,7 +14,7 @@ from llmb.cli.context import Context, pass_context
 @click.argument("theirs", metavar="[B]", required=False)
 @click.option("--baseline", metavar="NAME", help="Compare with a baseline that was accepted before.")
 @options.reference_option
-@options.window_option
+@choosing.choice_options
 @click.option("--scaling", is_flag=True, help="Show how each model's throughput grows with the scale.")
 @options.format_or_junit_option
 @options.install_option
@@ -25,6 +25,8 @@ def command(
     theirs: str | None,
     baseline: str | None,
     reference: str | None,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
     window: str | None,
     scaling: bool,
     fmt: str,
@@ -38,12 +40,11 @@ def command(
     from llmb.cli import comparing
     from llmb.cli.scaling import print_scaling
     from llmb.errors import UsageError
-    from llmb.measure import parse_window
 
-    chosen = parse_window(window) if window is not None else None
+    choice = choosing.choice_of(workloads, exclude_cancelled, window)
     if scaling:
         if theirs or baseline or reference:
             raise UsageError("--scaling is about one side", hint="leave B, --baseline and --reference away")
-        return print_scaling(context, ours, chosen, fmt)
-    wish = comparing.Wish(ours=ours, theirs=theirs, baseline=baseline, reference=reference, window=chosen)
+        return print_scaling(context, ours, choice, fmt)
+    wish = comparing.Wish(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
     return comparing.print_comparison(context, wish, fmt)

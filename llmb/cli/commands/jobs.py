@@ -46,8 +46,9 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
     from llmb.cli.looking import states_of
-    from llmb.cli.output import name_width, print_rows
-    from llmb.tables import Column, shorten
+    from llmb.cli.output import print_runs
+    from llmb.narrow import Level
+    from llmb.tables import Column
 
     runs = context.runs()
     states = states_of(context, runs)
@@ -56,13 +57,12 @@ def list_(context: Context, live: bool, fmt: str) -> None:
         say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
     names: tuple[str, ...] = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
     if fmt == "table":
-        rows = [
-            {**row, "experiment": shorten(row["experiment"], name_width(fmt)), "state": _state_cell(row)}
-            for row in rows
-        ]
+        rows = [{**row, "state": _state_cell(row)} for row in rows]
     else:
         names = (names[0], "scheduler_id", "attempt", *names[1:])
-    print_rows([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows, fmt)
+    whole = Level([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows)
+    day = Level(whole.columns, [{**row, "submitted": row["submitted"][5:16]} for row in rows], ("year and seconds",))
+    print_runs((whole, day, day.without("repeat", said="repeat")), fmt)
 
 
 def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
@@ -76,10 +76,14 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "experiment": run.job.experiment_name,
         "repeat": run.job.repeat,
         "state": state.state,
-        "submitted": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.submitted_at)),
+        "submitted": _time(run.submitted_at),
         "ran": ran,
         "reason": state.reason,
     }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _state_cell(row: Row) -> str:
@@ -107,7 +111,9 @@ def show(context: Context, run: str, fmt: str) -> None:
     ]
     data = {
         "id": found.id, "scheduler_id": found.scheduler_id, "attempt": found.attempt, "before": before,
-        "state": state.state, "reason": state.reason or None,
+        "state": state.state, "reason": state.reason or None, "cure": state.cure or None,
+        "exit_code": state.exit_code, "submitted": _time(found.submitted_at), "started": _time(state.started),
+        "ended": _time(state.ended),
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip
@@ -176,9 +182,13 @@ def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
     from llmb.state import COMPLETED
 
     _, states = follow(context, runs, retries)
-    ids = [run.id for run in runs] if len(runs) <= _NAMED else []
-    say(" ".join(["results: llmb-run results", *ids]))
-    return RUN_FAILED if any(state.state != COMPLETED for state in states.values()) else 0
+    gone = [run.id for run in runs if not run.directory.is_dir()]
+    if gone:
+        say(f"warning: the folder of {' '.join(gone)} was deleted, and with it what was measured")
+    left = [run.id for run in runs if run.id not in gone]
+    if left:
+        say(" ".join(["results: llmb-run results", *(left if len(left) <= _NAMED else [])]))
+    return RUN_FAILED if gone or any(state.state != COMPLETED for state in states.values()) else 0
 
 
 @group.command("cancel")
@@ -212,6 +222,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (else as before).")
 @click.option("-f", "--force", is_flag=True, help="Lift the checks before submission.")
+@options.slurm_arg_option
 @options.install_option
 @pass_context
 def retry(
@@ -231,9 +242,9 @@ def retry(
         raise UsageError("name the runs to retry, or say --failed", hint="llmb-run results shows what has failed")
     if retries and not wait_:
         raise UsageError("--retries works while waiting", hint="add --wait")
-    limit = retrying.read_limit(time_limit)
+    limit = retrying.read_limit(context, time_limit)
     chosen = retrying.choose(context, context.runs(runs), named=bool(runs))
-    taken, code = retrying.run(context, chosen, time_limit=limit, force=force)
+    taken, code = retrying.run(context, chosen, time_limit=limit, force=force, named=bool(runs))
     return (_follow(context, taken, retries) if wait_ and taken else 0) or code
 
 

@@ -26,39 +26,71 @@ if TYPE_CHECKING:
 @options.install_option
 @pass_context
 def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
-    """Show the workloads that can be run."""
+    """Show the workloads that can be run, and which of them are installed here."""
     from llmb import listing
     from llmb.names import find_workload_and_size
 
-    _notice_install(context.install_option)
+    installed = _find_installed(context.install_option)
     sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     if published or check:
         _print_published(context, [key] if key else list(context.workloads), check, fmt)
     elif key is None:
-        _print(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
+        rows = listing.sizes(context.workloads.values())
+        if installed is None:
+            _print(listing.SIZES, rows, fmt)
+        else:
+            _print([*listing.SIZES, listing.INSTALLED], _mark(context, rows, installed), fmt)
     else:
+        if installed is not None and not _are_here([key], installed)[0]:
+            say(f"note: {key} is not installed here: llmb-install add {key}")
         rows = listing.configurations(context.workloads[key])
         _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
 
 
-def _notice_install(option: Path | None) -> None:
-    """Say so where LLMB_INSTALL names no install directory: this command needs none, the next one will.
+def _find_installed(option: Path | None) -> tuple[str, ...] | None:
+    """What is installed here; None without an install directory, and where it cannot be read: then it says why.
 
-    Raises UsageError where the option does.
+    Says so too where LLMB_INSTALL names none: this command needs none, the next one will. Raises UsageError where the
+    option does.
     """
     import os
 
-    from llmb.config import find_install
-    from llmb.errors import UsageError
+    from llmb.config.find import find_install
+    from llmb.config.installed import installed_in
+    from llmb.errors import UsageError, describe
 
-    if option is not None:
-        find_install(option, {}, Path.cwd())
-    elif os.environ.get("LLMB_INSTALL"):
-        try:
-            find_install(None, {"LLMB_INSTALL": os.environ["LLMB_INSTALL"]}, Path.cwd())
-        except UsageError as error:
+    named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
+    try:
+        install = find_install(option, named, Path.cwd())
+    except UsageError as error:
+        if option is not None:
+            raise
+        if named["LLMB_INSTALL"]:
             say(f"warning: {error.message}")
+        return None
+    try:
+        return installed_in(install)
+    except UsageError as error:
+        say(f"warning: what is installed here is not known\n{describe(error)}")
+        return None
+
+
+def _mark(context: Context, rows: Sequence[Mapping[str, Any]], installed: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows with whether each workload is installed; says which installed ones no plugin offers."""
+    offered = _are_here(installed, list(context.workloads))
+    if strange := [name for name, is_known in zip(installed, offered, strict=True) if not is_known]:
+        say(f"note: installed here, and no plugin offers it: {', '.join(strange)}")
+    marks = _are_here([row["workload"] for row in rows], installed)
+    return [{**row, "installed": mark} for row, mark in zip(rows, marks, strict=True)]
+
+
+def _are_here(names: Sequence[str], among: Sequence[str]) -> list[bool]:
+    """Whether each of the names of workloads, in any spelling, is ``among`` others."""
+    from llmb.names import squash_workload
+
+    here = {squash_workload(name) for name in among}
+    return [squash_workload(name) in here for name in names]
 
 
 def _print_published(context: Context, keys: Sequence[str], check: bool, fmt: str) -> None:

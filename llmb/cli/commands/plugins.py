@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -52,13 +51,11 @@ def check(context: Context) -> int:
     workloads = plugins.workloads()
     plugins.cluster_types()
     for problem in plugins.problems:
-        say(f"error: {problem.source}: {problem.reason}")
+        until = f"until then plugin {problem.source} is left out"
+        wrong = InputFaults(list(problem.faults), hint=until) if problem.faults else None
+        say(describe(wrong) if wrong is not None else f"error: {problem.source}: {problem.reason}")
     context.figures(workloads)
-    faults = [
-        replace(fault, place=plugins.offers[key].source)
-        for key, workload in workloads.items()
-        for fault in faults_of(workload, plugins)
-    ]
+    faults = [fault for workload in workloads.values() for fault in faults_of(workload, plugins)]
     if faults:
         say(describe(InputFaults(faults)))
     if plugins.problems or context.faulty_figures or faults:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.cli import options
+from llmb.cli import choosing, options
 from llmb.cli.context import Context, pass_context, say
 
 if TYPE_CHECKING:
-    from llmb.measure import Window
     from llmb.report import Report
 
 FORMATS = ("md", "html")
@@ -26,7 +25,7 @@ _HTML = (".html", ".htm")
 @click.option(
     "--format", "fmt", type=click.Choice(FORMATS), help="HTML is one file that needs no other; else as FILE ends."
 )
-@options.window_option
+@choosing.choice_options
 @options.reference_option
 @options.install_option
 @pass_context
@@ -35,6 +34,8 @@ def command(
     runs: tuple[str, ...],
     output: Path | None,
     fmt: str | None,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
     window: str | None,
     reference: str | None,
 ) -> int:
@@ -45,15 +46,14 @@ def command(
     """
     from llmb import files
     from llmb.cli.reporting import exit_code
-    from llmb.measure import parse_window
 
-    chosen = parse_window(window) if window is not None else None
+    choice = choosing.choice_of(workloads, exclude_cancelled, window)
     fmt = fmt or ("html" if output is not None and output.suffix.lower() in _HTML else "md")
     if fmt == "html" and output is None and sys.stdout.isatty():
         from llmb.errors import UsageError
 
         raise UsageError("a page of HTML is for a browser, not for a terminal", hint="-o report.html")
-    report = _report(context, runs, fmt, chosen, reference)
+    report = _report(context, runs, fmt, choice, reference)
     text = _text(report, fmt)
     if output is None:
         click.echo(text, nl=False)
@@ -63,18 +63,20 @@ def command(
     return exit_code(report.results)
 
 
-def _report(context: Context, names: tuple[str, ...], fmt: str, window: Window | None, reference: str | None) -> Report:
+def _report(
+    context: Context, names: tuple[str, ...], fmt: str, choice: choosing.Choice, reference: str | None
+) -> Report:
     from datetime import datetime
 
     from llmb.cli.gathering import make_report, with_samples
 
-    records = context.runs(names)
-    report = make_report(context, records, window, reference, datetime.now().astimezone())
+    found = choosing.gather(context, names, choice)
+    report = make_report(context, found, reference, datetime.now().astimezone())
     if fmt == "md":
         return report
     from llmb.report.page import charted
 
-    return with_samples(context, report, records, charted(report))
+    return with_samples(context, report, [record for record, _ in found], charted(report))
 
 
 def _text(report: Report, fmt: str) -> str:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -12,17 +13,34 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.errors import InputFaults, UsageError
 
+F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)
+_WORKLOADS = "Only these, as key or key_size."
+
+
+def _narrowing_options(command: F) -> F:
+    """What narrows a list, or says what to take without one."""
+    for option in reversed(
+        (
+            click.option("--max-scale", type=click.IntRange(min=1), metavar="N", help="At most N GPUs."),
+            click.option("--min-scale", is_flag=True, help="The smallest scale of each configuration only."),
+            click.option(
+                "--scale", "scales", callback=options.numbers, metavar="A,B", help="Exactly these GPU counts."
+            ),
+            click.option(
+                "--dtype", "dtypes", multiple=True, callback=options.words, metavar="D", help="Only these dtypes."
+            ),
+            click.option("--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
+            click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Run each configuration N times."),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("submit-all")
 @click.argument("joblist", required=False, type=_FILE)
-@click.option("--max-scale", type=click.IntRange(min=1), metavar="N", help="At most N GPUs.")
-@click.option("--min-scale", is_flag=True, help="The smallest scale of each configuration only.")
-@click.option("--scale", "scales", callback=options.numbers, metavar="A,B", help="Exactly these GPU counts.")
-@click.option("--dtype", "dtypes", multiple=True, callback=options.words, metavar="D", help="Only these dtypes.")
-@click.option("--workloads", multiple=True, callback=options.words, metavar="W", help="Only these, as key or key_size.")
-@click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Run each configuration N times.")
+@_narrowing_options
 @options.submit_options
 @pass_context
 def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
@@ -35,6 +53,7 @@ def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
 
 @click.command("bulk")
 @click.argument("joblist", type=_FILE)
+@_narrowing_options
 @options.submit_options
 @pass_context
 def bulk(context: Context, /, joblist: Path, **flags: Any) -> int:

@@ -25,6 +25,7 @@ MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever i
 _START = Path(__file__).with_name("start_rank.py")
 _SWEEP = 5.0  # seconds
 _TOGETHER = 0.2  # seconds
+_LOADING = 0.5  # seconds
 # What a rank does to itself when another has gone, or is told to do.
 _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
 
@@ -98,10 +99,20 @@ class Ranks:
         """The failure behind ``first``: on a busy machine, ranks that fail because one was killed may be told first."""
         deadline = time.monotonic() + _TOGETHER
         cause = first
-        while not cause.was_killed and self.are_running and (left := deadline - time.monotonic()) > 0:
-            ended = self.next_exit(left)
-            cause = ended if ended is not None and ended.was_killed else cause
-        return cause
+        while not cause.was_killed and self.are_running:
+            ended = self.next_exit(max(0.0, deadline - time.monotonic()))  # at once what has been told already
+            if ended is None:
+                break
+            cause = ended if ended.was_killed else cause
+        return cause if cause.was_killed else self._killed() or cause
+
+    def _killed(self) -> Exit | None:
+        """A rank that has been killed and of which nothing was told yet: its thread may not have had its turn."""
+        for rank, process in enumerate(self._processes):
+            ended = Exit(rank=rank, code=_code(process.pid))
+            if self.codes[rank] is None and ended.was_killed:
+                return ended
+        return None
 
     def wait(self, seconds: float) -> None:
         """Wait for all ranks, up to ``seconds``."""
@@ -122,6 +133,19 @@ class Ranks:
             if code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
+
+
+def _code(pid: int) -> int:
+    """The code of a child that has ended and was not waited for, as of ``Exit``; 0 for any other."""
+    if not hasattr(os, "waitid"):  # not on every system
+        return 0
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    if ended is None:
+        return 0
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
@@ -150,19 +174,31 @@ def free_port() -> int:
 def sweep(run_id: str) -> None:
     """Kill every process of this user that carries the mark of the run, its session and group whatever they be."""
     deadline = time.monotonic() + _SWEEP
-    while (left := _marked(run_id)) and time.monotonic() < deadline:
+    while left := _marked(run_id):
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(left, timeout=0.1)
+        if time.monotonic() > deadline:
+            return
 
 
 def _marked(run_id: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
-            if process.pid != os.getpid() and process.environ().get(MARK) == run_id:
+            if process.pid != os.getpid() and _environment_of(process).get(MARK) == run_id:
                 found.append(process)
+    return found
+
+
+def _environment_of(process: psutil.Process) -> dict[str, str]:
+    """The environment of a process; one that the system is still loading shows neither that nor words for a moment."""
+    deadline = time.monotonic() + _LOADING
+    while not (found := process.environ()):
+        if process.cmdline() or not process.exe() or time.monotonic() > deadline:
+            return process.environ()  # it may have been loaded between the two looks
+        time.sleep(0.001)
     return found
 
 

@@ -98,7 +98,7 @@ def _clock(seconds: int) -> str:
 def _log_to(path: Path) -> None:
     """Let all that this process prints from now on go to ``path``, a crash's traceback too."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -78,7 +78,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) ->
         runner = _start(folder, entry) if entry is not None else None
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
-            runner.poll()  # it has ended: let the system forget it
+            shell.reap(runner)
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
     except Exception:  # a bug, told in the log: the jobs behind shall run all the same

@@ -57,12 +57,13 @@ llmb_main=$!
 trap 'kill "$llmb_main" 2> /dev/null' TERM INT
 tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
 """
-# A pod whose ranks wait for those of another that has failed would hold its GPUs for long.
+# A pod whose ranks wait for those of another that has failed would hold its GPUs for long. The other one's file is
+# there, on a shared volume, a while before its code is in it.
 _WATCH = """\
 (
     while sleep 2; do
         for llmb_other in "$llmb_run"/.failed.*; do
-            [[ -e $llmb_other ]] || continue
+            [[ -s $llmb_other ]] || continue
             echo "pod ${llmb_other##*.} has failed: this one ends" >> "$llmb_own"
             kill "$llmb_main"
             exit
@@ -90,7 +91,7 @@ fi
 _OF_SEVERAL = """\
 if (( llmb_code != 0 )); then
     for llmb_other in "$llmb_run"/.failed.*; do
-        [[ ! -e $llmb_other ]] || read -r llmb_code < "$llmb_other"
+        [[ ! -s $llmb_other ]] || read -r llmb_code < "$llmb_other"
     done
     echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
 fi

@@ -22,6 +22,8 @@ from llmb.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.state import JobState
 
+_NO_ROOM = "temporarily unable to accept job"
+_FAILED = "Batch job submission failed: "
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 
 _staging = threading.Lock()  # the first of the jobs under way stages for the others
@@ -84,7 +86,10 @@ class SlurmCluster:
         job_id = done.out.strip().split(";")[0]
         if done.code == 0 and job_id.isdecimal():
             return job_id
-        said = last_line(done.err) or f"sbatch ended with exit code {done.code}"
+        if _NO_ROOM in done.err:  # sbatch has tried again for minutes, and this may have been its last word
+            message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
+            raise UnclearError(message, hint="llmb-run jobs reconcile, once jobs have ended")
+        said = last_line(done.err).removeprefix(_FAILED) or f"sbatch ended with exit code {done.code}"
         if is_silence(done.err):
             raise UnclearError(f"Slurm does not answer: {said}", hint="llmb-run jobs reconcile, once it does")
         raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))

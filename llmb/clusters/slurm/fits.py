@@ -6,15 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from llmb.clusters.bashscript import clock
-from llmb.clusters.slurm.partitions import Nodes, Partition, seconds
+from llmb.clusters.slurm.partitions import Nodes, Partition
 from llmb.clusters.slurm.request import gpus_asked, kind_of, resources, with_args
 from llmb.config import ClusterConfig
+from llmb.config.slurm import seconds
 from llmb.errors import Fault
 from llmb.launch import Launch
 from llmb.names import suggest
 
 _WHERE = "in the slurm section of cluster_config.yaml"
-_ANYWAY = "--no-preflight submits it all the same"
+_PARTITION = "'partition' in cluster_config.yaml, or --slurm-arg partition=NAME"
+_WORDS = {"drain": "drained", "inact": "inactive"}
+_ANYWAY = "--no-preflight submits it all the same, to wait for them"
 
 
 def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partition]) -> Iterator[Fault]:
@@ -44,13 +47,16 @@ def _faults_in(
 ) -> Iterator[Fault]:
     partition = found.get(name)
     if partition is None:
-        yield Fault(message=f"this Slurm has no partition '{name}'", hint=f"{suggest(name, list(found))}  {_WHERE}")
+        yield Fault(message=f"this Slurm has no partition '{name}'", hint=f"{suggest(name, list(found))}  {_PARTITION}")
         return
     if partition.available != "up":
-        yield Fault(message=f"partition {name} is {partition.available}", hint="take another: sinfo lists them")
+        hint = f"name another: {_PARTITION}; sinfo lists them"
+        yield Fault(message=f"partition {name} is {_WORDS.get(partition.available, partition.available)}", hint=hint)
     if partition.time_limit is not None and time is not None and time > partition.time_limit:
         message = f"{launch.name} asks for {clock(time)}, and partition {name} allows {clock(partition.time_limit)}"
-        yield Fault(message=message, hint=f"--slurm-arg time={clock(partition.time_limit)}, or another partition")
+        instead = " in the place of --slurm-arg time" if "time" in launch.slurm_args else ""
+        hint = f"--time-limit {clock(partition.time_limit)}{instead}, or another partition"
+        yield Fault(message=message, hint=hint)
     if partition.max_nodes is not None and launch.nodes > partition.max_nodes:
         message = f"{launch.name} needs {launch.nodes} nodes, and partition {name} gives a job {partition.max_nodes}"
         yield Fault(message=message, hint="take a smaller scale or another partition")
@@ -70,9 +76,11 @@ def _node_faults(launch: Launch, partition: Partition, kind: str | None, per_nod
         )
         return
     out = [nodes for nodes in fitting if not nodes.in_service]
-    if total - sum(nodes.count for nodes in out) < launch.nodes:
+    left = total - sum(nodes.count for nodes in out)
+    if left < launch.nodes:
         said = "; ".join(f"{nodes.names} {_why(nodes)}" for nodes in out)
-        yield Fault(message=f"{label}, of which out of service: {said}", hint=f"take a smaller scale; {_ANYWAY}")
+        cure = f"take a smaller scale, of at most {_nodes(left)}" if left else "name another partition"
+        yield Fault(message=f"{label}, of which out of service: {said}", hint=f"{cure}; {_ANYWAY}")
 
 
 def _nodes(count: int) -> str:

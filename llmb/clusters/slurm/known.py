@@ -11,7 +11,7 @@ from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError
 
-_HELP_SECONDS = 5.0
+_HELP_SECONDS = 60.0  # no controller is asked: only a busy machine is slow, and a script without the answer may fail
 
 
 def segment(client: Client, config: ClusterConfig) -> bool:
@@ -41,7 +41,7 @@ def no_mpi(client: Client, kind: str) -> str | None:
     if kinds is not None and kind not in kinds:
         return f"has no MPI plugin '{kind}'"
     try:  # one that it lists may lack its library
-        done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=_HELP_SECONDS)
+        done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)
     except LlmbError:
         return None
     refused = done.code != 0 and "Invalid MPI type" in done.err

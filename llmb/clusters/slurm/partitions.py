@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from llmb.clusters.slurm.client import Client
+from llmb.config.slurm import seconds
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
 # In service, or soon by itself: unknown are all nodes of a controller that has just started.
@@ -76,23 +77,6 @@ def read(text: str) -> dict[str, Partition]:
             gpus[kind] = gpus.get(kind, 0) + int(number)
         partition.nodes.append(Nodes(count=int(count), names=names, state=state, gpus=gpus, reason=reason))
     return found
-
-
-def seconds(limit: str) -> int | None:
-    """A time limit in seconds, in any form that Slurm takes: ``30``, ``30:00``, ``2:00:00``, ``1-12``, ``1-12:30:00``.
-
-    None for one without end, or of no such form.
-    """
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit, re.ASCII)
-    if match is None:
-        return None
-    days, *rest = match.groups()
-    given = [int(part) for part in rest if part is not None]
-    if days is not None or len(given) == 3:  # hours come first
-        hours, minutes, left = [*given, 0, 0][:3]
-    else:
-        hours, minutes, left = 0, *[*given, 0][:2]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
 
 
 def _most(size: str) -> int | None:

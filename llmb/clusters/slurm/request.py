@@ -10,6 +10,7 @@ from typing import Literal
 from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.quote import path_pattern
 from llmb.config import ClusterConfig
+from llmb.config.habits import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.gpus import CPU
@@ -48,10 +49,12 @@ def sbatch_options(
 def with_args(options: Mapping[str, Value], launch: Launch, config: ClusterConfig) -> dict[str, str | None]:
     """``options`` with those of ``args`` and the command line over them, as text; those that are unset are left out.
 
-    Where GPUs are counted in another way than by ``gres``, the gres asks for none.
+    The time limit of ``args`` is in the launch already, unless a list or the command line said another. Where GPUs are
+    counted in another way than by ``gres``, the gres asks for none.
     """
-    args = {**(config.slurm or SlurmConfig()).args, **launch.slurm_args}
-    given = {name.strip("-").replace("_", "-"): value for name, value in args.items()}
+    ours = {long_name(key): value for key, value in (config.slurm or SlurmConfig()).args.items()}
+    ours.pop("time", None)
+    given = {**ours, **{long_name(key): value for key, value in launch.slurm_args.items()}}
     found = {**options, **given}
     counted = [name for name in GPU_OPTIONS if found.get(name)]
     if "gres" in given and not any(name in given for name in counted):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmb.clusters.slurm import states
+from llmb.clusters.slurm import states, waiting
 from llmb.clusters.slurm.client import Client, portions
 from llmb.errors import LlmbError
 from llmb.state import ENDS, WAITING, JobState
@@ -80,11 +80,12 @@ def read_queue(text: str) -> Iterator[Row]:
 
 def _state(said: str, told: str, start: str, end: str, code: str) -> JobState:
     word = states.word(said)
-    is_end = word in ENDS
+    is_end, reason = word in ENDS, states.reason(said, told)
     return JobState(
         state=word,
-        reason=states.reason(said, told),
+        reason=reason,
         exit_code=states.exit_code(code) if is_end else None,
         started=states.seconds(start) if word not in WAITING else None,  # of a waiting job it is a forecast
         ended=states.seconds(end) if is_end else None,
+        cure=waiting.meaning(reason) if word in WAITING else "",
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from llmb.clusters import rundir
 from llmb.clusters.bashscript import clock
 from llmb.clusters.rundir import Told, tail
-from llmb.clusters.slurm.partitions import seconds
+from llmb.config.slurm import seconds
 from llmb.runs.record import RunRecord
 from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
 

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from llmb import shell
-from llmb.clusters.local.ranks import free_port
+from llmb.testing.ports import hold_port, number_of
 
 
 class Pods:
@@ -27,14 +29,14 @@ class Pods:
         argv = [*shlex.split(spec["command"]), *shlex.split(spec.get("args", ""))]
         base = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
         own = {one["name"]: _value(one, secrets) for one in spec.get("environmentVariables", ())}
-        port = free_port()
+        self._held = hold_port()  # for the master, whose Python takes a while to listen on it
         self.processes = []
         folder.mkdir(parents=True, exist_ok=True)
         for rank in range(count):
             host = f"{name}-master-0" if rank == 0 else f"{name}-worker-{rank - 1}"
             operator = {
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "RANK": str(rank),
-                "HOSTNAME": host,
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(number_of(self._held)), "WORLD_SIZE": str(count),
+                "RANK": str(rank), "HOSTNAME": host,
             }  # fmt: skip
             environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **own}
             log = folder / f"{host}.log"
@@ -52,11 +54,23 @@ class Pods:
                 process.terminate()
 
     def kill(self) -> None:
-        """End all that the pods have started, at once."""
+        """End all that the pods have started, at once: also what is in a group or session of its own."""
         for process in self.processes:
+            for below in _below(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    below.kill()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        self._held.close()
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    """What a process has started, and they in turn; nothing where it has ended."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _value(variable: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) -> str:

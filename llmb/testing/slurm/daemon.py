@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
@@ -42,14 +42,17 @@ def end(pid_file: Path, name: str) -> None:
 
 def kill_with_steps(pid_file: Path, log: Path) -> None:
     """End a slurmd, the job steps that write to the same ``log``, and their ranks, as a node's failure would."""
+    # Those first who would start others, or tell of their end.
+    slurmd = process_of(pid_file, "slurmd")
+    killed = [slurmd] if slurmd is not None else []
+    _kill(killed)
     named = [step for step in psutil.process_iter(["name"]) if str(step.info["name"]).startswith("slurmstepd")]
     steps = [step for step in named if _has_open(step, log)]
+    for step in steps:
+        _signal(step.pid, signal.SIGSTOP)
     ranks = [rank for step in steps for rank in _children(step)]
-    slurmd = process_of(pid_file, "slurmd")
-    # Those first who would tell of the end of the others.
-    killed = [*([slurmd] if slurmd is not None else []), *steps, *ranks]
-    for process in killed:
-        _signal(process.pid, signal.SIGKILL)
+    killed += [*steps, *ranks]
+    _kill(killed)
     wait_for(lambda: not any(map(_runs, killed)), _END_SECONDS, "the end of a node's processes")
     pid_file.unlink(missing_ok=True)
 
@@ -94,6 +97,11 @@ def _has_open(process: psutil.Process, path: Path) -> bool:
         return any(opened.path == str(path) for opened in process.open_files())
     except psutil.Error:
         return False
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        _signal(process.pid, signal.SIGKILL)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ from llmb.testing.slurm.programs import path_of
 
 _SHARED = Path("/usr/share/mysql"), Path("/usr/share/mariadb")  # MariaDB 10 and 11
 _TABLES = "m*_system_tables.sql", "m*_system_tables_data.sql"
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 def socket_of(folder: Path) -> Path:

@@ -8,7 +8,6 @@ import getpass
 import os
 import random
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,11 @@ from llmb.errors import LlmbError
 from llmb.process import host_name
 from llmb.testing.slurm import daemon, database
 from llmb.testing.slurm.files import ACCOUNT, Place, Shape, gres_conf, slurm_conf, slurmdbd_conf
+from llmb.testing.slurm.ports import Ports
 from llmb.testing.slurm.programs import path_of, search_path
 
 _LONGEST_FOLDER = 70  # characters, so that the sockets' paths fit
-_START_SECONDS = 90.0
-_PORTS = range(30000, 32700)  # above those of the ranks' meeting points, below the system's own
+_START_SECONDS = 180.0
 
 
 class SlurmKit:
@@ -36,8 +35,8 @@ class SlurmKit:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         if len(str(self.folder)) > _LONGEST_FOLDER:
             raise LlmbError(f"{self.folder} is too long a path for a cluster's sockets", hint="take one below /tmp")
-        port = free_ports(self.shape.nodes + 2)
-        self.place = Place(folder=self.folder, user=getpass.getuser(), host=host_name(), port=port)
+        self._ports = Ports(self.shape.nodes + 2)
+        self.place = Place(folder=self.folder, user=getpass.getuser(), host=host_name(), port=self._ports.first)
 
     def __enter__(self) -> SlurmKit:
         try:
@@ -86,11 +85,12 @@ class SlurmKit:
                 self.resume("slurmctld")
                 self.resume("slurmdbd")
                 self.run("scancel", "--full", f"--user={self.place.user}")
-                daemon.wait_for(lambda: not self._busy(), 5.0, "the jobs' end")
+                daemon.wait_for(self.is_empty, 5.0, "the jobs' end")
         for node in self.nodes:
             self.kill_node(node)
         for name in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
             daemon.end(self._pid_file(name), name)
+        self._ports.close()
 
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
@@ -115,6 +115,17 @@ class SlurmKit:
         """Start a node that failed, and wait until jobs can use it."""
         self._daemon(f"slurmd.{node}", [path_of("slurmd"), "-N", node])
         daemon.wait_for(lambda: self._state(node).startswith(("idle", "mixed", "alloc")), _START_SECONDS, node)
+
+    def is_empty(self) -> bool:
+        """Whether no job waits, runs or is being cleaned up after; False also where the controller does not answer."""
+        with contextlib.suppress(LlmbError):
+            return not self.run("squeue", "--noheader")
+        return False
+
+    def fail_node(self, node: str) -> None:
+        """Let a node fail and the controller notice it at once, as it would after minutes of silence."""
+        self.kill_node(node)
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=Not responding")
 
     def pause(self, name: str) -> None:
         """Let the daemon ``name`` (slurmctld, slurmdbd) answer nobody until ``resume``."""
@@ -204,26 +215,8 @@ class SlurmKit:
         return self.run("sinfo", "--noheader", f"--nodes={node}", "--format=%T").splitlines()[0]
 
     def _all_idle(self) -> bool:
-        shown = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
-        return {line.split()[0] for line in shown if line.split()[1] in ("idle", "mixed", "allocated")} == {*self.nodes}
-
-    def _busy(self) -> bool:
-        return bool(self.run("squeue", "--noheader", "--states=running,completing"))
-
-
-def free_ports(count: int) -> int:
-    """The first of ``count`` ports in a row that nobody listens on. Raises LlmbError."""
-    for first in random.SystemRandom().sample(range(_PORTS.start, _PORTS.stop - count), 50):
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-    raise LlmbError(f"no {count} free ports in a row from {_PORTS.start} to {_PORTS.stop}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+        with contextlib.suppress(LlmbError):  # it may not answer in time
+            shown = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
+            up = {line.split()[0] for line in shown if line.split()[1] in ("idle", "mixed", "allocated")}
+            return up == {*self.nodes}
+        return False

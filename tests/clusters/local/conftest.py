@@ -30,9 +30,10 @@ from llmb.model import ModelShape
 from llmb.process import ProcessId
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import JobState
+from llmb.state import COMPLETED, JobState
 
 PATIENCE = 180.0  # seconds until a test gives up
+LIMIT = 1200  # seconds that a run may take: no test may meet it on a machine that does other things too
 MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
 JOB = Job(
     workload="w", model_size="tiny", dtype="fp32", gpu_type="cpu", scale=1, repeat=1, profile=False, env={}, tp=1, pp=1,
@@ -41,12 +42,14 @@ JOB = Job(
 )  # fmt: skip
 
 
-def wait_until(condition: Callable[[], Any], what: str) -> None:
-    """Wait for something that must come true, however slow the machine."""
+def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
+    """Wait for something that must come true, however slow the machine; what it came to."""
     deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {PATIENCE:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
+    return found
 
 
 @dataclass
@@ -68,7 +71,8 @@ class Machine:
 
     @property
     def log(self) -> str:
-        return (self.state / LOG).read_text()
+        path = self.state / LOG
+        return path.read_text() if path.exists() else "no supervisor has come yet"
 
     def cluster(self, install: str = "install", **changes: Any) -> LocalCluster:
         config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=self.root / install)
@@ -78,7 +82,7 @@ class Machine:
         )  # fmt: skip
         return replace(made, **changes)
 
-    def launch(self, program: str, *, ranks: int = 1, limit: int = 60, **changes: Any) -> Launch:
+    def launch(self, program: str, *, ranks: int = 1, limit: int = LIMIT, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.root / f"program{next(self.numbers)}.py"
         script.write_text(program)
@@ -119,45 +123,63 @@ class Machine:
 
     def end(self, run: RunRecord) -> JobState:
         """The end of a run, waited for by polling."""
-        wait_until(lambda: self.poll(run).is_end, f"the end of {run.id}; {self.log}")
+        wait_until(lambda: self.poll(run).is_end, lambda: f"the end of {self.all_of(run)}")
         return self.poll(run)
+
+    def ends(self, run: RunRecord, word: str = COMPLETED) -> JobState:
+        """The end of a run, which must be ``word``."""
+        end = self.end(run)
+        assert end.state == word, self.all_of(run)
+        return end
+
+    def all_of(self, run: RunRecord) -> str:
+        """All that is known of a run, for a test that fails."""
+        logs = {path.name: path.read_text() for path in (run.log, run.batch_log) if path.exists()}
+        return f"{run.id}: {self.poll(run)}; {logs}; {self.log}"
 
     def text(self, run: RunRecord, part: str) -> str:
         """What a rank wrote into the file ``part`` of its working folder, waited for."""
-        wait_until(lambda: (run.work / part).exists(), f"{part} of {run.id}; {self.log}")
-        return (run.work / part).read_text()
+        path = run.work / part
+        wait_until(path.exists, lambda: f"{part} of {self.all_of(run)}")
+        return path.read_text()
+
+    def ranks(self, run: RunRecord) -> list[int]:
+        """The process ids of the ranks, waited for: a rank may be at work before its runner has written them down."""
+
+        def started() -> list[int]:
+            seen = journal.read(run.directory)
+            return [] if seen is None else [rank.pid for rank in seen.ranks]
+
+        found: list[int] = wait_until(started, lambda: f"the ranks of {self.all_of(run)}")
+        return found
 
     def supervisor(self) -> psutil.Process:
         """The supervisor that serves the queue, waited for."""
-        wait_until(lambda: locks.holder(self.state, LOCK), "a supervisor")
-        holder = locks.holder(self.state, LOCK)
-        assert holder is not None
-        return psutil.Process(holder.pid)
+        return psutil.Process(
+            wait_until(lambda: locks.holder(self.state, LOCK), lambda: f"a supervisor; {self.log}").pid
+        )
 
     @staticmethod
-    def wait_until(condition: Callable[[], Any], what: str) -> None:
+    def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
         """As the function of this name."""
-        wait_until(condition, what)
+        return wait_until(condition, what)
 
     def supervisor_gone(self) -> None:
         """Wait until no supervisor serves the queue."""
-        wait_until(lambda: locks.holder(self.state, LOCK) is None, "the supervisor to leave")
+        wait_until(lambda: locks.holder(self.state, LOCK) is None, lambda: f"the supervisor to leave; {self.log}")
 
     def runner(self, run: RunRecord) -> psutil.Process:
         """The runner of a run, waited for."""
-        wait_until(lambda: journal.read(run.directory), f"the start of {run.id}; {self.log}")
-        seen = journal.read(run.directory)
-        assert seen is not None
-        assert seen.runner is not None
+        seen: journal.Journal = wait_until(
+            lambda: journal.read(run.directory), lambda: f"the start of {self.all_of(run)}"
+        )
+        assert seen.runner is not None, seen
         return psutil.Process(seen.runner.pid)
 
     @staticmethod
-    def runs_process(pid: int) -> bool:
-        """Whether a process of this number runs; a zombie does not, whoever has yet to reap it."""
-        try:
-            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+    def gone(*pids: int) -> None:
+        """Wait until none of these processes runs: one that was killed takes a moment to go."""
+        wait_until(lambda: not any(_runs(pid) for pid in pids), lambda: f"the end of {[*filter(_runs, pids)]}")
 
     def close(self) -> None:
         """End what was started here, by its process id."""
@@ -177,7 +199,15 @@ class Machine:
         if (process := owner.find()) is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-                process.wait(timeout=60)
+            self.gone(process.pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this number runs; a zombie does not, whoever has yet to reap it."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ def test_jobs_run_one_after_another_across_installs(machine: Machine) -> None:
     installs = [machine.cluster("install"), machine.cluster("other")]
     order = machine.root / "order"
     runs = [machine.submit(append(order, str(i)), cluster=installs[i % 2]) for i in range(4)]
-    assert [machine.end(run).state for run in runs] == ["COMPLETED"] * 4
+    for run in runs:
+        machine.ends(run)
     assert order.read_text().split() == [str(i) for i in range(4)]
 
 
@@ -65,7 +66,7 @@ def test_cancelling_a_waiting_one(machine: Machine) -> None:
     assert machine.poll(second).state == "CANCELLED"
     assert second.id not in [queue.run_id(path) for path in queue.entries(machine.state)]
     machine.cluster().cancel([first])
-    assert machine.end(third).state == "COMPLETED"
+    machine.ends(third)
     assert machine.poll(second).state == "CANCELLED"
     assert not (second.work / "started").exists()
 
@@ -86,9 +87,9 @@ def test_submitting_twice_runs_once(machine: Machine) -> None:
     assert machine.cluster().submit(run) == run.id
     assert len([path for path in queue.entries(machine.state) if queue.run_id(path) == run.id]) == 1
     machine.cluster().cancel([blocker])
-    machine.end(run)
+    machine.ends(run)
     assert machine.cluster().submit(run) == run.id
-    assert machine.end(machine.submit("")).state == "COMPLETED"
+    machine.ends(machine.submit(""))
     assert order.read_text().split() == ["once"]
 
 
@@ -120,7 +121,8 @@ def test_many_submitters_at_once(machine: Machine) -> None:
             pool.map(lambda share: shell.run([sys.executable, "-c", submitter, *share], env=machine.environ), shares)
         )
     assert [one.err for one in done if one.code] == []
-    assert [machine.end(run).state for run in runs] == ["COMPLETED"] * 6
+    for run in runs:
+        machine.ends(run)
     assert sorted(order.read_text().split()) == [str(i) for i in range(6)]
 
 
@@ -134,7 +136,7 @@ def test_a_killed_supervisor_is_replaced(machine: Machine) -> None:
     assert machine.supervisor().pid != before.pid
     assert machine.poll(second).state == "PENDING"
     (first.work / "go").touch()
-    assert machine.end(second).state == "COMPLETED"
+    machine.ends(second)
     assert machine.poll(first).state == "COMPLETED"
     assert machine.poll(first).ended <= machine.poll(second).started
     assert f"{first.id} was under way" in machine.log
@@ -146,20 +148,21 @@ def test_the_end_of_a_job_is_known_whose_supervisor_was_killed(machine: Machine)
     machine.supervisor().kill()
     runner = machine.runner(run)
     (run.work / "go").touch()
-    runner.wait()
-    assert machine.poll(run).state == "COMPLETED"
+    machine.gone(runner.pid)
+    assert machine.poll(run).state == "COMPLETED", machine.all_of(run)
 
 
 def test_a_supervisor_killed_before_its_entry_went_starts_nothing_twice(machine: Machine) -> None:
     order = machine.root / "order"
     run = machine.submit(append(order, "once"))
-    machine.end(run)
+    machine.ends(run)
+    machine.supervisor_gone()
     entry = queue.Entry(id=run.id, directory=run.directory, argv=("/nowhere",), environment={})
     queue.add(machine.state, entry)
     queue.set_running(machine.state, queue.Running(id=run.id, directory=run.directory))
     assert machine.poll(run).state == "COMPLETED"
-    assert machine.end(machine.submit("")).state == "COMPLETED"
-    assert not queue.entries(machine.state)
+    machine.ends(machine.submit(""))
+    machine.wait_until(lambda: not queue.entries(machine.state), "the removal of the entries of what has ended")
     assert order.read_text().split() == ["once"]
 
 
@@ -201,14 +204,13 @@ def test_a_supervisor_looks_again_after_it_has_released_its_lock(machine: Machin
 
 
 def test_the_supervisor_leaves_when_idle(machine: Machine) -> None:
-    machine.end(machine.submit(""))
+    machine.ends(machine.submit(""))
     machine.supervisor_gone()
-    assert locks.holder(machine.state, LOCK) is None
-    assert machine.end(machine.submit("")).state == "COMPLETED"
+    machine.ends(machine.submit(""))
 
 
 def test_jobs_outlive_the_submitter_and_its_terminal(machine: Machine) -> None:
-    first, second = (machine.record(machine.launch("import time\ntime.sleep(0.5)")) for _ in range(2))
+    first, second = (machine.record(machine.launch(WAIT_FOR_GO)) for _ in range(2))
     submitter = (
         "import sys\nfrom pathlib import Path\nfrom llmb.clusters.local import LOCAL\n"
         "from llmb.config import ClusterConfig\nfrom llmb.runs import record\n"
@@ -217,14 +219,18 @@ def test_jobs_outlive_the_submitter_and_its_terminal(machine: Machine) -> None:
         "print('submitted', flush=True)\nimport time\ntime.sleep(600)\n"
     )
     argv = ["-c", submitter, str(first.directory), str(second.directory)]
-    terminal = pexpect.spawn(sys.executable, argv, env=machine.environ, timeout=60)
+    terminal = pexpect.spawn(sys.executable, argv, env=machine.environ, timeout=180)
     terminal.expect("submitted")
     supervisor = machine.supervisor()
     assert os.getsid(supervisor.pid) == supervisor.pid
     terminal.close(force=True)  # the terminal goes: SIGHUP to all that belong to it
     os.kill(supervisor.pid, signal.SIGHUP)
-    assert [machine.end(run).state for run in (first, second)] == ["COMPLETED"] * 2
+    (first.work / "go").touch()
+    machine.ends(first)
+    machine.text(second, "started")
     assert supervisor.pid == machine.supervisor().pid
+    (second.work / "go").touch()
+    machine.ends(second)
 
 
 def test_what_is_broken_is_set_aside(machine: Machine) -> None:
@@ -236,7 +242,7 @@ def test_what_is_broken_is_set_aside(machine: Machine) -> None:
     (path,) = (path for path in queue.entries(machine.state) if queue.run_id(path) == orphan.id)
     files.write_json(path, {**json.loads(path.read_text()), "argv": ["/nowhere/python"]})
     machine.cluster().cancel([blocker])
-    assert machine.end(good).state == "COMPLETED"
+    machine.ends(good)
     assert machine.poll(orphan).reason == "there is no program '/nowhere/python' here"
     assert not gone.directory.exists()
     assert [path.name for path in (machine.state / "broken").iterdir()] == ["00000000000000000001-broken.json"]
@@ -262,7 +268,7 @@ def test_the_environment_of_the_supervisor_may_be_removed_under_it(machine: Mach
     (site,) = home.glob("lib/python*/site-packages")
     (site / "found.pth").write_text(f"{home / 'copy'}\n{Path(psutil.__file__).parent.parent}\n")
     queue.make_folder(machine.state)
-    argv = [str(home / "bin/python"), "-P", "-m", "llmb.clusters.local.supervisor", str(machine.state), "5"]
+    argv = [str(home / "bin/python"), "-P", "-m", "llmb.clusters.local.supervisor", str(machine.state), "3600"]
     supervisor = shell.spawn(argv, env=machine.environ, cwd=Path("/"), log=machine.state / LOG)
     assert machine.supervisor().pid == supervisor.pid
     shutil.rmtree(home)
@@ -304,7 +310,7 @@ def test_a_run_that_was_never_handed_over(machine: Machine) -> None:
     state = machine.poll(run)
     assert (state.state, state.reason) == ("LOST", "it was never handed over: llmb-run was interrupted")
     machine.cluster().submit(run)  # reconciled
-    assert machine.end(run).state == "COMPLETED"
+    machine.ends(run)
 
 
 def test_a_run_in_the_queue_of_another_user(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
-from llmb import programs
+from llmb import programs, shell
 from llmb.clusters.local import journal, queue, script
-from llmb.clusters.local.ranks import Exit, Ranks
+from llmb.clusters.local.ranks import Exit, Ranks, sweep
 from llmb.launch import Program, StagedFile, Wrapper
 
 Machine = Any  # the class is in conftest.py
@@ -77,7 +81,8 @@ def test_a_secret_reaches_the_rank_and_no_file(machine: Machine) -> None:
     config = replace(cluster.config, pass_environment=("WANDB_MODE",))
     look = "import os\nassert len(os.environ['HF_TOKEN']) == 24 and os.environ['WANDB_MODE'] == 'off'"
     run = machine.submit(look, cluster=machine.cluster(config=config), secrets=("HF_TOKEN", "NOT_SET"))
-    assert machine.end(run).state == "COMPLETED"
+    machine.ends(run)
+    machine.supervisor_gone()  # it removes the entry, which held the secret, at some time after the run has started
     texts = [path.read_bytes() for path in machine.root.rglob("*") if path.is_file() and path.name != "python"]
     assert len(texts) > 10
     assert not [text for text in texts if secret.encode() in text]
@@ -98,7 +103,7 @@ def test_staged_files_and_wrappers(machine: Machine) -> None:
     run = machine.submit(
         text, wrappers=(wrapper,), files=(StagedFile(name="recipe.json", text="{größe}"),), args=("recipe.json",)
     )
-    assert machine.end(run).state == "COMPLETED"
+    machine.ends(run)
     assert run.log.read_text() == "{größe}\n"
 
 
@@ -126,29 +131,54 @@ def test_a_killed_rank_fails_the_run_and_the_next_one_runs(machine: Machine) -> 
     run = machine.submit(STUBBORN, ranks=2)
     after = machine.submit("print('after')")
     victims = [int(machine.text(run, f"pid{rank}")) for rank in (0, 1)]
-    seen = journal.read(run.directory)
-    assert seen is not None
-    assert [rank.pid for rank in seen.ranks] == victims
+    assert machine.ranks(run) == victims
     os.kill(victims[1], signal.SIGKILL)
     state = machine.end(run)
     assert (state.state, state.reason) == ("FAILED", "rank 1 was killed by signal 9 (SIGKILL)")
     assert state.exit_code == 137
-    assert not machine.runs_process(victims[0])
-    assert machine.end(after).state == "COMPLETED"
+    machine.gone(victims[0])
+    machine.ends(after)
 
 
 def test_children_end_with_their_rank(machine: Machine) -> None:
     child = "import subprocess, sys\np = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     run = machine.submit(f"{child}open('child', 'w').write(str(p.pid))")
-    assert machine.end(run).state == "COMPLETED"
-    assert not machine.runs_process(int((run.work / "child").read_text()))
+    machine.ends(run)
+    machine.gone(int((run.work / "child").read_text()))
+
+
+def test_what_a_rank_has_just_started_ends_with_it_too(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system shows neither its words nor its environment for a moment."""
+    run = machine.record(machine.launch(""))
+    child = shell.spawn(["sleep", "600"], env={"LLMB_RUN_ID": run.id}, cwd=machine.root, log=machine.root / "log")
+    looks, environ, words = itertools.count(), psutil.Process.environ, psutil.Process.cmdline
+    loaded: list[bool] = []
+
+    def environ_of(process: psutil.Process) -> dict[str, str]:
+        if process.pid == child.pid and not loaded:
+            if next(looks) == 3:
+                loaded.append(True)
+            return {}
+        return environ(process)
+
+    monkeypatch.setattr(psutil.Process, "environ", environ_of)
+
+    def words_of(process: psutil.Process) -> list[str]:
+        return words(process) if process.pid != child.pid or loaded else []
+
+    monkeypatch.setattr(psutil.Process, "cmdline", words_of)
+    try:
+        sweep(run.id)
+        machine.gone(child.pid)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_a_run_ends_at_its_time_limit(machine: Machine) -> None:
     run = machine.submit(SLEEP, limit=1)
-    state = machine.end(run)
-    assert (state.state, state.reason) == ("TIMEOUT", "ran longer than its limit of 00:00:01")
-    assert not machine.runs_process(int(machine.text(run, "pid0")))
+    assert machine.ends(run, "TIMEOUT").reason == "ran longer than its limit of 00:00:01"
+    machine.gone(*machine.ranks(run))  # it may have had no time to write anything itself
 
 
 def test_a_program_that_is_not_there(machine: Machine) -> None:
@@ -163,9 +193,9 @@ def test_cancelling_a_running_one(machine: Machine) -> None:
     cluster = machine.cluster()
     cluster.cancel([run])
     state = machine.end(run)
-    assert state.state == "CANCELLED"
+    assert state.state == "CANCELLED", machine.all_of(run)
     assert state.reason.startswith("by ")
-    assert not any(machine.runs_process(pid) for pid in victims)
+    machine.gone(*victims)
     cluster.cancel([run])
     assert machine.poll(run) == state
 
@@ -175,7 +205,7 @@ def test_a_runner_told_to_end_leaves_an_end(machine: Machine) -> None:
     victim = int(machine.text(run, "pid0"))
     machine.runner(run).terminate()
     assert machine.end(run).reason == "its runner was told to end by SIGTERM"
-    assert not machine.runs_process(victim)
+    machine.gone(victim)
 
 
 @pytest.mark.parametrize("with_supervisor", [True, False])
@@ -188,8 +218,8 @@ def test_a_killed_runner(machine: Machine, with_supervisor: bool) -> None:
     runner.kill()
     state = machine.end(run)
     assert (state.state, state.reason) == ("FAILED", "its runner was killed")
-    assert not any(machine.runs_process(pid) for pid in victims)
-    assert machine.end(machine.submit("")).state == "COMPLETED"
+    machine.gone(*victims)
+    machine.ends(machine.submit(""))
 
 
 def test_ranks_end_with_their_runner_though_nobody_looks(machine: Machine) -> None:
@@ -197,7 +227,36 @@ def test_ranks_end_with_their_runner_though_nobody_looks(machine: Machine) -> No
     victims = [int(machine.text(run, f"pid{rank}")) for rank in (0, 1)]
     machine.supervisor().kill()
     machine.runner(run).kill()
-    machine.wait_until(lambda: not any(machine.runs_process(pid) for pid in victims), "the end of the ranks")
+    machine.gone(*victims)
+
+
+def test_a_rank_that_was_killed_is_the_cause_though_it_is_told_last(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine, the thread that waits for it may come after that of a rank that failed because of it."""
+    told, wait = threading.Event(), Ranks._wait
+
+    def wait_late(self: Ranks, rank: int, process: Any) -> None:
+        if rank == 1:
+            told.wait()
+        wait(self, rank, process)
+
+    monkeypatch.setattr(Ranks, "_wait", wait_late)
+    program = "import os, sys, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit(1)"
+    run = machine.record(machine.launch(program, ranks=2))
+    ranks = Ranks(script.read(run.script))
+    try:
+        victim = ranks.start(os.environ)[1].pid
+        os.kill(victim, signal.SIGKILL)
+        os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
+        (run.work / "go").touch()
+        first = machine.wait_until(lambda: ranks.next_exit(0.1), "the end of rank 0")
+        assert first == Exit(rank=0, code=1)
+        assert ranks.cause(first) == Exit(rank=1, code=-signal.SIGKILL)
+    finally:
+        told.set()
+        ranks.end(0.5)
+    assert ranks.codes == [1, -signal.SIGKILL]
 
 
 @pytest.mark.parametrize(
@@ -209,13 +268,17 @@ def test_ranks_end_with_their_runner_though_nobody_looks(machine: Machine) -> No
         ([(1, -6), (0, 0), (2, 1)], "rank 1 was killed by signal 6 (SIGABRT)"),
     ],
 )
-def test_ranks_that_fail_together(machine: Machine, ends: list[tuple[int, int]], cause: str) -> None:
-    """One that was killed takes the others along, and they may be told first."""
+def test_ranks_that_fail_together(
+    machine: Machine, ends: list[tuple[int, int]], cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was killed takes the others along, and they may be told first; however late it is when one looks."""
     ranks = Ranks(script.read(machine.record(machine.launch("", ranks=3)).script))
     for rank, code in ends:
         ranks._ended.put(Exit(rank=rank, code=code))
     first = ranks.next_exit(0.0)
     assert first is not None
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
     assert str(ranks.cause(first)) == cause
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from llmb import programs
+from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.client import Client, SilentError, is_silence, last_line, portions
 from llmb.clusters.slurm.cluster import SlurmCluster
 from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
@@ -92,7 +94,9 @@ def test_another_clusters_job_of_that_number_is_not_this_one(slurm: Slurm, run: 
 
 def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
     slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0|job.r1\n")
-    assert slurm.poll(run) == [JobState(state="PENDING", reason="JobHeldMaxRequeue")]
+    (state,) = slurm.poll(run)
+    assert (state.state, state.reason) == ("PENDING", "JobHeldMaxRequeue")
+    assert "scontrol release" in state.cure
     slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0|job.r1\n")
     assert not slurm.poll(run)[0].is_end
 
@@ -327,3 +331,29 @@ def test_the_type_is_light_to_import() -> None:
 
     code = "import sys, llmb.clusters.slurm as s; print(s.SLURM.name, *{'psutil', 'yaml', 'uuid'} & set(sys.modules))"
     assert shell.run([__import__("sys").executable, "-c", code]).out.split() == ["slurm"]
+
+
+@pytest.mark.parametrize(
+    ("err", "kind", "said", "hint"),
+    [
+        (
+            "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+            "sbatch: error: Batch job submission failed: Resource temporarily unavailable\n",
+            UnclearError, "Slurm takes no more jobs at the moment: its queue is full", "once jobs have ended",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
+            LlmbError, "Slurm refused it: Invalid account", "sacctmgr show assoc",
+        ),
+    ],
+)  # fmt: skip
+def test_what_sbatch_says_when_it_takes_no_job(
+    slurm: Slurm, run: RunRecord, tmp_path: Path, err: str, kind: type[LlmbError], said: str, hint: str
+) -> None:
+    slurm.says("sbatch", err=err, code=1)
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
+    cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
+    with pytest.raises(kind, match=said) as raised:
+        cluster.submit(replace(run, scheduler_id=None))
+    assert hint in (raised.value.hint or "")
+    assert isinstance(raised.value, UnclearError) == (kind is UnclearError)

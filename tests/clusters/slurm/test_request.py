@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from llmb import typed, yamlfile
+from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.request import gpu_request, gpus_asked, sbatch_options
 from llmb.clusters.slurm.script import PYXIS_OPTIONS, Setting, render
 from llmb.config import ClusterConfig, with_slurm_args
@@ -239,3 +240,10 @@ def test_what_this_srun_does_not_know_is_left_away() -> None:
     assert "--mpi=pmi2" in render(
         launch, STAMP, replace(setting, config=config(container="pyxis", mpi="pmi2"), lacks=LACKING)
     )
+
+
+def test_a_time_limit_of_the_configuration_is_the_launchs_own_by_then() -> None:
+    place = config(args={"time": "04:00:00"})
+    assert options(place)["time"] == clock(LAUNCH.time_limit)
+    assert options(place, replace(LAUNCH, slurm_args={"time": "7"}))["time"] == "7"
+    assert "time" not in options(place, replace(LAUNCH, slurm_args={"time": False}))

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from llmb.clusters.slurm import states
-from llmb.clusters.slurm.partitions import read, seconds
+from llmb.clusters.slurm.partitions import read
 from llmb.clusters.slurm.rows import Row, read_accounting, read_queue
+from llmb.config.slurm import seconds
 from llmb.state import ACTIVE, ENDS, KNOWN, LOST, WAITING, JobState
 
 # Slurm's documentation of squeue and sacct, releases 20.11 to 24.11.

@@ -162,7 +162,7 @@ tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
 (
     while sleep 2; do
         for llmb_other in "$llmb_run"/.failed.*; do
-            [[ -e $llmb_other ]] || continue
+            [[ -s $llmb_other ]] || continue
             echo "pod ${llmb_other##*.} has failed: this one ends" >> "$llmb_own"
             kill "$llmb_main"
             exit
@@ -186,7 +186,7 @@ elif (( llmb_code != 0 )); then
 fi
 if (( llmb_code != 0 )); then
     for llmb_other in "$llmb_run"/.failed.*; do
-        [[ ! -e $llmb_other ]] || read -r llmb_code < "$llmb_other"
+        [[ ! -s $llmb_other ]] || read -r llmb_code < "$llmb_other"
     done
     echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
 fi

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is said about Slurm's reasons: why a job was refused, and why one waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmb.clusters.slurm.refused import hint_for
+from llmb.clusters.slurm.waiting import meaning
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("Invalid account or account/partition combination specified", "sacctmgr show assoc user=$USER lists yours"),
+        (
+            "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            "wait for jobs to end",
+        ),
+        ("Required partition not available (inactive or drain)", "takes no jobs now"),
+        ("invalid partition specified: x", "set 'partition'"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", "--time-limit HH:MM:SS"),
+        ("Invalid --time specification", "--time-limit HH:MM:SS in the place of --slurm-arg time"),
+        ("Invalid qos specification", "sacctmgr show qos"),
+        ("Invalid license specification", "--slurm-arg licenses=null"),
+    ],
+)
+def test_what_slurm_refuses_has_its_cure(said: str, hint: str) -> None:
+    assert hint in (hint_for(said) or "")
+
+
+def test_what_nobody_has_heard_of_has_none() -> None:
+    assert hint_for("the moon is full") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("JobHeldAdmin", "only an administrator can release it"),
+        ("JobHeldUser", "scontrol release JOB"),
+        ("launch failed requeued held", "scontrol release JOB"),
+        ("AssocMaxJobsLimit", "a limit of your account or QOS"),
+        ("QOSMaxGRESPerUser", "a limit of your account or QOS"),
+        ("InvalidQOS", "no longer one of yours"),
+        ("PartitionDown", "its administrator has set it up again"),
+        ("PartitionTimeLimit", "jobs retry RUN --time-limit"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "sinfo -R"),
+        ("ReqNodeNotAvail, UnavailableNodes:n3", "sinfo -R"),
+        ("BadConstraints", "no node has what it asks for"),
+        ("Priority", ""),
+        ("Resources", ""),
+        ("", ""),
+    ],
+)
+def test_a_job_that_patience_does_not_help_says_what_does(reason: str, said: str) -> None:
+    assert said in meaning(reason)
+    assert bool(said) == bool(meaning(reason))

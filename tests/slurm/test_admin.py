@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what administrators do to jobs, partitions and accounts: what is said of it, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.errors import LlmbError
+from llmb.runs import store
+
+Site = Any  # the class is in conftest.py
+Put = Callable[[str], None]
+
+SLEEP = "import time; print('started', flush=True); time.sleep(600)"
+WAIT_FOR_GO = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", "1", "--set", "max_steps=5")
+LINE = (
+    "Training epoch 0, iteration $i/4 | lr: 0.001 | global_batch_size: 4 | global_step: $i | peak_memory_usage: 1 | "
+    "memory_allocated: 1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5 | consumed_samples: 4"
+)
+TRAIN = f"for i in 0 1 2 3 4; do echo \"{LINE}\"; done\necho '`Trainer.fit` stopped: `max_steps=5` reached.'"
+
+
+def shown(site: Site, run: str) -> dict[str, Any]:
+    done = site.llmb("jobs", "show", run, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    data: dict[str, Any] = json.loads(done.stdout)
+    return data
+
+
+def listed(site: Site) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
+    return rows
+
+
+@pytest.fixture
+def gpu_partition(site: Site) -> Iterator[Callable[[str], object]]:
+    """Sets the state of the partition that jobs go to; it is up again afterwards."""
+
+    def put(state: str) -> object:
+        return site.kit.run("scontrol", "update", "partitionname=gpu", f"state={state}")
+
+    yield put
+    put("up")
+
+
+@pytest.fixture
+def user_limit(site: Site) -> Iterator[Callable[..., object]]:
+    """Sets limits of this user; there are none afterwards."""
+
+    def put(*limits: str) -> object:
+        return site.kit.run("sacctmgr", "--immediate", "modify", "user", site.kit.place.user, "set", *limits)
+
+    yield put
+    site.llmb("jobs", "cancel", "--all")
+    site.comes_to_rest()
+    put("maxjobs=-1", "maxsubmitjobs=-1")
+
+
+def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_mended(site: Site, python_stand_in: Put) -> None:
+    """The others go on while it is refused again, and it counts no more when it has succeeded."""
+    python_stand_in(TRAIN)
+    path = site.install / "cluster_config.yaml"
+    right = path.read_text()
+    wrong = yaml.safe_load(right)
+    wrong["slurm"]["account"] = "nobody"
+    path.write_text(yaml.safe_dump(wrong))
+    assert site.llmb(*ONE, "--no-preflight").returncode == 1
+    path.write_text(right)
+    assert site.llmb(*ONE, "--no-preflight", "--slurm-arg", "licenses=gold").returncode == 1
+    account, license_ = listed(site)
+    assert shown(site, account["id"])["cure"].endswith("sacctmgr show assoc user=$USER lists yours")
+    told = site.llmb("explain", license_["id"]).stdout
+    assert f"then llmb-run jobs retry {license_['id']}, which keeps --slurm-arg licenses=gold" in told
+    done = site.llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 1, done.stderr
+    assert "Invalid license specification" in done.stderr
+    assert "\n1 of 2 retried\n" in done.stderr
+    assert [(row["state"], row["attempt"]) for row in listed(site)] == [("COMPLETED", 2), ("FAILED", 1)]
+    assert site.llmb("results").returncode == 3
+    done = site.llmb("jobs", "retry", "--failed", "--slurm-arg", "licenses=null", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert site.llmb("results").returncode == 0
+    assert site.kit.run("squeue", "--noheader", "--states=all", f"--name={license_['experiment']}.{license_['id']}-2")
+
+
+def test_a_job_that_an_administrator_holds_says_so(site: Site) -> None:
+    run = site.submit(SLEEP, slurm_args={"hold": True})
+    cluster = site.cluster()
+    site.waits_for(run, "JobHeldUser", cluster=cluster)
+    assert "scontrol release JOB" in cluster.poll([run])[run.id].cure
+    site.kit.run("scontrol", "hold", run.scheduler_id)
+    state = cluster.poll([run])[run.id]
+    assert (state.state, state.reason) == ("PENDING", "JobHeldAdmin")
+    assert "only an administrator" in state.cure
+    site.kit.run("scontrol", "release", run.scheduler_id)
+    assert site.reaches(run, "RUNNING", cluster=cluster).cure == ""
+
+
+def test_a_suspended_job_has_not_ended_and_goes_on(site: Site) -> None:
+    run = site.submit(WAIT_FOR_GO)
+    site.begins(run)
+    site.kit.run("scontrol", "suspend", run.scheduler_id)
+    assert not site.reaches(run, "SUSPENDED").is_end
+    site.kit.run("scontrol", "resume", run.scheduler_id)
+    site.reaches(run, "RUNNING")
+    (run.work / "go").touch()
+    assert site.reaches(run).state == "COMPLETED"
+
+
+def test_a_job_that_an_administrator_requeues_is_the_same_run(site: Site) -> None:
+    """Scripts forbid it; who allows it after all starts the same job again."""
+    run = site.submit(WAIT_FOR_GO)
+    site.begins(run)
+    with pytest.raises(LlmbError, match="disabled"):
+        site.kit.run("scontrol", "requeue", run.scheduler_id)
+    site.kit.run("scontrol", "update", f"jobid={run.scheduler_id}", "requeue=1")
+    site.kit.run("scontrol", "requeue", run.scheduler_id)
+    assert not site.reaches(run, "PENDING", "REQUEUED").is_end
+    (run.work / "go").touch()
+    assert site.reaches(run).state == "COMPLETED"
+
+
+def test_a_partition_that_goes_down_keeps_its_jobs_and_is_named(
+    site: Site, gpu_partition: Callable[[str], object], python_stand_in: Put
+) -> None:
+    python_stand_in(TRAIN)
+    gpu_partition("down")
+    done = site.llmb(*ONE)
+    assert (done.returncode, "error: partition gpu is down\n" in done.stderr) == (1, True)
+    assert site.llmb(*ONE, "--no-preflight").returncode == 0
+    (row,) = listed(site)
+    assert (row["state"], row["reason"]) == ("PENDING", "PartitionDown")
+    gpu_partition("drain")
+    done = site.llmb(*ONE)
+    assert "error: partition gpu is drained\n" in done.stderr
+    done = site.llmb(*ONE, "--no-preflight")
+    assert "hint: the partition takes no jobs now: try again later" in done.stderr
+    gpu_partition("up")
+    assert site.llmb("jobs", "wait", row["id"]).returncode == 0
+
+
+def test_a_limit_of_the_account_makes_jobs_wait_or_refuses_them(
+    site: Site, user_limit: Callable[..., object], python_stand_in: Put
+) -> None:
+    python_stand_in("sleep 600")
+    user_limit("maxjobs=1", "maxsubmitjobs=2")
+    assert site.llmb(*ONE, "--repeats", 2).returncode == 0
+    (waiting, *_) = [row for row in listed(site) if row["state"] == "PENDING"]
+    run = next(one for one in store.all_runs(site.config)[0] if one.id == waiting["id"])
+    site.waits_for(run, "AssocMaxJobsLimit", cluster=site.cluster())
+    done = site.llmb(*ONE, "--no-preflight")
+    assert done.returncode == 1
+    assert "error: Slurm refused it: Job violates accounting/QOS policy" in done.stderr
+    assert "hint: a limit of your association or QOS: wait for jobs to end" in done.stderr
+    assert [row["state"] for row in listed(site)][-1] == "FAILED"
+
+
+def test_nodes_out_of_service_leave_a_smaller_scale_or_another_partition(site: Site) -> None:
+    for node in ("n1", "n2"):
+        site.kit.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")
+    try:
+        (some,) = site.cluster().preflight([site.launch("", nodes=4)])
+        for node in ("n3", "n4"):
+            site.kit.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")
+        (none,) = site.cluster().preflight([site.launch("", nodes=1)])
+    finally:
+        site.kit.run("scontrol", "update", "nodename=n[1-4]", "state=resume")
+    assert some.hint.startswith("take a smaller scale, of at most 2 nodes; ")
+    assert none.hint.startswith("name another partition; --no-preflight")

@@ -18,7 +18,7 @@ from llmb_installer import config, record, schedule, tidy
 from llmb_installer.answers import to_yaml
 from llmb_installer.display import Display
 from llmb_installer.nodes import runner_for
-from llmb_installer.plan import Intent, Plan, look, own_config
+from llmb_installer.plan import Intent, Plan, look, own_config, strangers, written_before
 from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.runner import Runner
 from llmb_installer.schedule import Results
@@ -112,7 +112,8 @@ def _build_all(plan: Plan, workers: int) -> Results:
 
     def note(step: Step, facts: Facts) -> None:
         nonlocal found
-        found = found.finished(step.key, StepRecord(digest=step.digest, facts=facts, workloads=step.workloads))
+        users = _users(step, found, plan.intent)
+        found = found.finished(step.key, StepRecord(digest=step.digest, facts=facts, workloads=users))
         record.save(plan.install, found)
 
     with Display(stop) as display:
@@ -150,10 +151,11 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     )
     if not ready:
         return Outcome(record=found, said=(), ready=(), lacking=lacking, faults=faults)
-    own = own_config(intent, ready)
-    change = config.plan_config(found.config, config.read_config(plan.install), own)
+    own = own_config(intent, ready, found)
+    there = config.read_config(plan.install)
+    change = config.plan_config(written_before(intent, found, there), there, own)
     said = config.write_config(plan.install, change) if change.changed else None
-    now = replace(found, config=own, steps=_with_workloads(found.steps, intent))
+    now = replace(found, config=own, steps=_with_workloads(found, intent))
     if now != found:
         record.save(plan.install, now)
     notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
@@ -161,10 +163,17 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     return Outcome(record=now, said=sentences, ready=ready, lacking=lacking, faults=faults)
 
 
-def _with_workloads(steps: Mapping[str, StepRecord], intent: Intent) -> dict[str, StepRecord]:
+def _users(step: Step, found: InstallRecord, intent: Intent) -> tuple[str, ...]:
+    """The workloads that a step is for: those that are wanted, and those of before whose plugin is not here."""
+    before = found.steps[step.key].workloads if step.key in found.steps else ()
+    gone = strangers(intent, found)
+    return (*step.workloads, *(key for key in before if key in gone))
+
+
+def _with_workloads(found: InstallRecord, intent: Intent) -> dict[str, StepRecord]:
     """The recorded steps with the workloads that they are for now."""
-    now = {step.key: step.workloads for step in intent.steps}
-    return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in steps.items()}
+    now = {step.key: _users(step, found, intent) for step in intent.steps}
+    return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
 
 
 def _usable(step: Step, found: InstallRecord, install: Path) -> bool:

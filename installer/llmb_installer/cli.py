@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Each is the object `command` of the module llmb_installer.commands.NAME; the text is what --help says of it.
 COMMANDS = {
     "status": "Show what is installed.",
-    "verify": "Find what is missing or changed.",
+    "verify": "Find what is missing, changed or older than this release asks for.",
     "add": "Install workloads as well.",
     "remove": "Take workloads out.",
     "doctor": "Find what this machine and its cluster lack.",
@@ -72,6 +72,7 @@ def cli(
     llmb-install                                    ask, show the plan, do it
     llmb-install --config answers.yaml --dry-run    what would be done
     llmb-install --config answers.yaml --yes        do it; again: does what is missing
+    llmb-install --yes                              in an install directory: by the answers it was made by
     """
     surroundings.require_home()
     if context.invoked_subcommand is not None:
@@ -113,7 +114,9 @@ def main() -> None:
         click.echo(describe(error), err=True)
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        from llmb.cli.usage import as_error
+
+        click.echo(describe(as_error(error)), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         said = str(error.__cause__ or error)  # click makes an Abort of Ctrl-C

@@ -14,6 +14,7 @@ import yaml
 from llmb import files, typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import UsageError
+from llmb.names import squash_workload
 from llmb.site import Site
 from llmb_installer.answers import AUTO, Answers
 from llmb_installer.answers.read import lean, without_nulls
@@ -21,6 +22,8 @@ from llmb_installer.folder import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
+_LEADS_TO = ("venv_path", "venv_type", "venvs", "assets")  # of a workload's entry: what the installer has made
+_NAMES = "workloads.installed"  # a list whose order says nothing
 _ABSENT: Any = object()
 _LEFT_OPEN = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
 
@@ -107,6 +110,35 @@ def read_config(install: Path) -> dict[str, Any]:
     return data
 
 
+def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """``own`` with what the configuration ``before`` says of the workloads ``keys`` as well."""
+    entries, keys = (before.get("workloads") or {}).get("config") or {}, list(keys)
+    workloads = {
+        "installed": [*own["workloads"]["installed"], *keys],
+        "config": {**own["workloads"]["config"], **{key: entries[key] for key in keys if key in entries}},
+    }
+    return {**own, "workloads": workloads} if keys else own
+
+
+def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
+    """What of ``now``, a file that somebody else wrote, the installer may change as if it had written it.
+
+    That is the folder's own path, what leads to the environments of the workloads that are ``renewed``, and all that is
+    said of those that are ``removed``.
+    """
+    entries = (now.get("workloads") or {}).get("config") or {}
+    own = {
+        key: {name: value for name, value in (entries[key] or {}).items() if name in _LEADS_TO}
+        for key in renewed
+        if key in entries
+    }
+    gone = list(removed)
+    own |= {key: entries[key] for key in gone if key in entries}
+    folder = {"llmb_install": now["llmb_install"]} if "llmb_install" in now else {}
+    workloads = {**({"installed": gone} if gone else {}), **({"config": own} if own else {})}
+    return {**folder, **({"workloads": workloads} if workloads else {})}
+
+
 def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
     """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
 
@@ -134,10 +166,22 @@ def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
         return {key: value for key, value in merged.items() if value is not _ABSENT}
     if now == before:
         return ours
+    if name == _NAMES and isinstance(now, list) and isinstance(ours, list):
+        return _merge_names(before if isinstance(before, list) else [], now, ours, kept)
     said_nothing = ours is _ABSENT if before is _ABSENT else name in _LEFT_OPEN and ours in (None, [])
     if now != ours and not said_nothing:
         kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
     return now
+
+
+def _merge_names(before: list[Any], now: list[Any], ours: list[Any], kept: list[str]) -> list[Any]:
+    """Workloads come and go by themselves, on either side, and in any spelling."""
+    old, new, there = ({squash_workload(str(one)) for one in names} for names in (before, ours, now))
+    stay = [one for one in now if squash_workload(str(one)) not in old - new]
+    come = [one for one in ours if squash_workload(str(one)) not in there]
+    if out := [one for one in come if squash_workload(str(one)) in old]:
+        kept.append(f"{CONFIG_FILE} keeps {', '.join(map(str, out))} out of {_NAMES}; the answers ask for it")
+    return [*stay, *(one for one in come if one not in out)]
 
 
 def _said(name: str, value: Any) -> str:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, PreflightError
+from llmb_installer import record
 from llmb_installer.registry.room import size
 from llmb_installer.steps import Context, Estimate, Step
-from llmb_installer.steps.image import ImageStep, check_all
+from llmb_installer.steps.image import FOR_PODS, ImageStep, check_all
 
 RESERVE = 50_000_000  # bytes that stay free for logs and records
 
@@ -29,11 +30,12 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What each step to do costs, by its key; the disks; and all that is known to stand in the way."""
+    """What each step to do costs, by its key; the disks; all that is known to stand in the way, and what may."""
 
     estimates: Mapping[str, Estimate]
     disks: tuple[Disk, ...]
     faults: tuple[Fault, ...]
+    doubts: tuple[str, ...] = ()
 
     @property
     def fetch(self) -> int:
@@ -48,10 +50,13 @@ class Costs:
 
 def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
     """Ask every step what it costs, several at a time; nothing is changed."""
-    images = [step for step in steps if isinstance(step, ImageStep)]
+    images = [step for step in steps if isinstance(step, ImageStep) and step.target is not None]
+    by_reference = [step for step in steps if isinstance(step, ImageStep) and step.target is None]
     others = [step for step in steps if not isinstance(step, ImageStep)]
     found, faults = check_all(images, context) if images else ([], [])
-    estimates = {step.key: estimate for step, estimate in found}
+    _, doubtful = check_all(by_reference, context) if by_reference else ([], [])
+    estimates = {step.key: Estimate(fetch=0, disk=0) for step in by_reference}
+    estimates |= {step.key: estimate for step, estimate in found}
     with ThreadPoolExecutor(4) as pool:
         for step, answer in zip(others, pool.map(lambda step: _check(step, context), others), strict=True):
             if isinstance(answer, Fault):
@@ -59,7 +64,10 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
             else:
                 estimates[step.key] = answer
     disks = _disks(steps, estimates, install)
-    return Costs(estimates=estimates, disks=disks, faults=(*faults, *_read_only(install), *_too_small(disks)))
+    return Costs(
+        estimates=estimates, disks=disks, faults=(*faults, *_read_only(install, steps), *_too_small(disks)),
+        doubts=(*(fault.message for fault in doubtful), *([FOR_PODS] if doubtful else [])),
+    )  # fmt: skip
 
 
 def _check(step: Step, context: Context) -> Estimate | Fault:
@@ -89,12 +97,15 @@ def existing(path: Path) -> Path:
     return next(parent for parent in (path, *path.parents) if parent.is_dir())
 
 
-def _read_only(install: Path) -> list[Fault]:
-    there = existing(install)
-    if os.access(there, os.W_OK | os.X_OK):
-        return []
+def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
+    """A fault for each folder to write to that is not this user's; one where all of the install directory is not."""
+    places = [install / record.FOLDER, *(step.path.parent for step in steps if step.path is not None)]
+    folders = dict.fromkeys(existing(place) for place in (install, *places))
+    closed = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
+    if existing(install) in closed:
+        closed = [existing(install)]
     hint = "choose a folder that you may write: --install DIR; or ask its owner"
-    return [Fault(place=str(install), message=f"{there} cannot be written by you", hint=hint)]
+    return [Fault(place=str(install), message=f"{folder} cannot be written by you", hint=hint) for folder in closed]
 
 
 def _too_small(disks: Sequence[Disk]) -> list[Fault]:
@@ -102,7 +113,7 @@ def _too_small(disks: Sequence[Disk]) -> list[Fault]:
     return [
         Fault(
             place=str(disk.folder),
-            message=f"{size(disk.needed)} are needed and {size(disk.free)} are free",
+            message=f"{size(disk.needed)} are needed, {size(RESERVE)} more for logs, and {size(disk.free)} are free",
             hint=hint,
         )
         for disk in disks

@@ -6,20 +6,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from llmb import files, yamlfile
-from llmb.errors import InputFaults, UsageError
-from llmb.yamlfile import Document
-from llmb_installer import flow, show
+from llmb.errors import Fault, InputFaults, UsageError
+from llmb.yamlfile import Again, Document
+from llmb_installer import cluster_fit, flow, record, show
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
 from llmb_installer.answers.layers import given, nested
+from llmb_installer.answers.read import require_sound
 from llmb_installer.apply import context_for
 from llmb_installer.costs import find_costs
+from llmb_installer.folder import find_folder
 from llmb_installer.plan import Intent, look
 
 
@@ -46,7 +48,7 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
 
     Raises UsageError for a setting that is none.
     """
-    document = yamlfile.load(file) if file is not None else NOTHING
+    document = _without_repeats(yamlfile.load(file, strict=False)) if file is not None else NOTHING
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
@@ -54,6 +56,13 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
         option = f"--set {key.strip()}"
         document = with_layer(document, nested(key.strip(), _value(value, option)), option)
     return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
+
+
+def _without_repeats(document: Document) -> Document:
+    """Keys that stand twice are faults of the document, and no further keys."""
+    if not isinstance(document.data, dict):
+        return document
+    return replace(document, data={key: value for key, value in document.data.items() if not isinstance(key, Again)})
 
 
 def _value(text: str, option: str) -> Any:
@@ -73,11 +82,15 @@ def gather(
 
     Nothing is written but secrets that are typed. Raises InputFaults that name all that is missing, LlmbError.
     """
-    offered = flow.known()
+    offered, recorded = flow.known(), False
+    if answers_file is None and not terminal and (folder := _made_by_answers(install, settings)) is not None:
+        click.echo(f"note: by the answers that {folder} was made by: --config names others", err=True)
+        answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
     if not terminal or not missing(document.data):
-        intent, notes = _intent(document, offered)
+        intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
+    require_sound(document, offered.workloads)
     from llmb_installer.detect.look import look as look_around
     from llmb_installer.wizard import ask
 
@@ -91,17 +104,41 @@ def gather(
     if asked.action != "install":
         return Change(action=asked.action, install=Path(asked.document.data["install"]), workloads=asked.workloads)
     intent, notes = _intent(asked.document, offered)
-    return Gathered(intent=intent, notes=tuple(notes), agreed=True)
+    return Gathered(intent=replace(intent, takes_over=True), notes=tuple(notes), agreed=True)
 
 
-def _intent(document: Document, offered: flow.Known) -> tuple[Intent, list[str]]:
-    return flow.intent_of(read_answers(document, known=offered.workloads), offered)
+def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) -> tuple[Intent, list[str]]:
+    """What the answers ask for, held against the cluster here. Raises InputFaults at file and line, LlmbError."""
+    try:
+        intent, notes = flow.intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        return intent, [*notes, *cluster_fit.check(intent.answers)]
+    except InputFaults as error:
+        raise InputFaults([_placed(fault, document) for fault in error.faults], hint=error.hint) from error
+
+
+def _placed(fault: Fault, document: Document) -> Fault:
+    """The fault of a key at the layer that says it, ``file:line`` where that is the file."""
+    if not given(document.data, fault.place):
+        return fault
+    place = document.place(tuple(fault.place.split(".")))
+    return replace(fault, place=place if place.endswith(fault.place) else f"{place}: {fault.place}")
+
+
+def _made_by_answers(install: Path | None, settings: Sequence[str]) -> Path | None:
+    """The installation that is meant where no file is named: its own answers count, under what is given."""
+    if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
+        return None
+    try:
+        folder = find_folder(install, os.environ, Path.cwd())
+    except UsageError:  # there is none: what is missing is told
+        return None
+    return folder if record.answers_path(folder).is_file() else None
 
 
 def _show_plan(document: Document, offered: flow.Known) -> None:
     """Print the plan of the answers. Raises LlmbError for what stands in its way."""
     intent, notes = _intent(document, offered)
-    plan = look(intent)
+    plan = look(replace(intent, takes_over=True))
     for note in notes:
         click.echo(f"note: {note}")
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))

@@ -44,8 +44,6 @@ def settle(answers: Answers) -> tuple[Answers, list[str]]:
         machine = "aarch64" if answers.gpu_type in _ARM else "x86_64"
         notes.append(f"node_architecture: {machine}, as usual for {answers.gpu_type}")
         return _on(answers, machine), notes
-    if answers.cluster_type == "slurm":
-        notes += _slurm_silent()
     if answers.cluster_type == "local":
         gpu = find_gpu(answers.gpu_type)
         notes += [gpu.note] if gpu.note else []
@@ -63,23 +61,14 @@ def _on(answers: Answers, machine: str) -> Answers:
     return replace(answers, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
 
 
-def _slurm_silent() -> list[str]:
-    """A sentence where Slurm cannot be asked from here: what is installed may never start a job."""
-    if shutil.which("sinfo") is None:
-        said = "there is no sinfo here"
-    else:
-        asked = shell.run(["sinfo", "--noheader", "--format=%R"], timeout=ANSWER_WITHIN)
-        if asked.code == 0:
-            return []
-        said = next(iter((asked.err + asked.out).strip().splitlines()), f"sinfo ended with exit code {asked.code}")
-    return [f"Slurm does not answer here, so no job can be submitted: {said} (llmb-install doctor tells more)"]
-
-
 def _settle_slurm(answers: Answers) -> Answers:
     """The GPU type and architecture of the partition that the answers name, else of the default one."""
     from llmb_installer.detect.slurm import find_slurm
+    from llmb_installer.slurm_fit import partition_faults
 
     found = find_slurm(nodes_alone=True)
+    if wrong := partition_faults(answers, found):  # nothing can be said of one that is not there
+        raise InputFaults(wrong)
     partition = str(answers.slurm.option("partition") or "") if answers.slurm is not None else ""
     faults = []
     if answers.gpu_type == AUTO:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError, PreflightError
 from llmb.needs import Needs
 from llmb.site import Site
 from llmb.workload import Workload
@@ -24,7 +26,9 @@ from llmb_installer.steps.make import Plugins, add_workload, programs_step
 class Intent:
     """What is wanted, whatever is there already: workloads by their keys, the steps that they need.
 
-    ``asked`` are the answers as they were given, with what is to be found out left open.
+    ``asked`` are the answers as they were given, with what is to be found out left open. ``takes_over``: what a
+    configuration written by hand says of these workloads' environments is the installer's to change. ``known``: the
+    keys of all that plugins offer here.
     """
 
     answers: Answers
@@ -32,6 +36,8 @@ class Intent:
     site: Site
     workloads: tuple[str, ...]
     steps: tuple[Step, ...]
+    takes_over: bool = False
+    known: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +65,25 @@ class Plan:
 def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | None = None) -> tuple[Intent, list[str]]:
     """What ``answers`` ask for at ``site``, and a sentence for each workload that is left out.
 
-    A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError.
+    A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError
+    with all that are named.
     """
     steps: tuple[Step, ...] = ()
-    keys, left_out = [], []
+    keys, left_out, refused = [], [], list[LlmbError]()
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
             continue
         try:
             steps = add_workload(steps, key, _needs(plugins, workload, answers, site), answers, site)
         except LlmbError as error:
-            if answers.workloads is not None:
-                raise
+            refused += [error] if answers.workloads is not None else []
             left_out.append(f"{key} is left out: {error.message}")
             continue
         keys.append(key)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise PreflightError([Fault(message=error.message, hint=error.hint) for error in refused])
     if not keys:
         raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
     steps = (*steps, programs_step(site.install, tuple(keys)))
@@ -92,17 +102,36 @@ def look(intent: Intent) -> Plan:
     install = intent.site.install
     found, now = record.load(install), config.read_config(install)
     todo = tuple(step for step in intent.steps if not is_finished(step, found, install))
-    own = own_config(intent, intent.workloads)
+    own = own_config(intent, intent.workloads, found)
     return Plan(
         intent=intent,
         record=found,
         todo=todo,
         done=tuple(step for step in intent.steps if step not in todo),
-        config=config.plan_config(found.config, now, own),
+        config=config.plan_config(written_before(intent, found, now), now, own),
         own_config=own,
     )
 
 
-def own_config(intent: Intent, workloads: tuple[str, ...]) -> dict[str, object]:
-    """The installer's part of cluster_config.yaml with ``workloads`` installed."""
-    return config.own_part(intent.answers, intent.site, workloads, intent.steps)
+def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of the configuration ``now`` is the installer's own: what it wrote last, or takes over."""
+    if found.config or not intent.takes_over:
+        return found.config
+    return config.taken_over(now, renewed=intent.workloads)
+
+
+def own_config(
+    intent: Intent, workloads: tuple[str, ...], found: InstallRecord, without: Collection[str] = ()
+) -> dict[str, object]:
+    """The installer's part of cluster_config.yaml with ``workloads`` installed.
+
+    Those whose plugin is not here stay as they were, but for those that it is to be ``without``.
+    """
+    own = config.own_part(intent.answers, intent.site, workloads, intent.steps)
+    return config.with_entries(own, found.config, [key for key in strangers(intent, found) if key not in without])
+
+
+def strangers(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+    """The installed workloads that no plugin offers here: it was taken away, or is in somebody else's environment."""
+    installed = found.config.get("workloads", {}).get("installed") or ()
+    return tuple(key for key in installed if key not in intent.known) if intent.known else ()

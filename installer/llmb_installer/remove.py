@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb import locks
+from llmb.errors import LlmbError
 from llmb_installer import config, record
 from llmb_installer.answers import Answers, to_yaml
 from llmb_installer.plan import Intent, own_config
@@ -46,8 +47,9 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
     with locks.hold(install / record.FOLDER, "install"):
         found = record.load(install)
         removal = plan_removal(found, workloads)
-        own = own_config(intent, intent.workloads)
-        change = config.plan_config(found.config, config.read_config(install), own)
+        own = own_config(intent, intent.workloads, found, without=workloads)
+        now = config.read_config(install)
+        change = config.plan_config(found.config or config.taken_over(now, removed=workloads), now, own)
         if change.changed:
             config.write_config(install, change)
         record.save_answers(install, to_yaml(asked))
@@ -65,6 +67,23 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
     return removal
 
 
+def remove_steps(install: Path, keys: Collection[str]) -> None:
+    """Take away what these steps made, each noted at once. Raises LlmbError for what is not this user's to remove."""
+    with locks.hold(install / record.FOLDER, "install"):
+        found = record.load(install)
+        for key in keys:
+            if key in found.steps:
+                _take_away(key, found, install)
+                found = found.without(key)
+                record.save(install, found)
+
+
 def _take_away(key: str, found: InstallRecord, install: Path) -> None:
     kind, name = kind_of(key)
-    kind.remove(name, found.steps[key].facts, install)
+    try:
+        kind.remove(name, found.steps[key].facts, install)
+    except FileNotFoundError:  # it went meanwhile
+        return
+    except OSError as error:
+        message = f"{key}: {error.filename or install} cannot be removed: {error.strerror}"
+        raise LlmbError(message, hint="its owner may; then the same command goes on from here") from error

@@ -15,6 +15,7 @@ from llmb_installer.costs import Costs
 from llmb_installer.plan import Plan
 from llmb_installer.record import InstallRecord
 from llmb_installer.registry.room import size
+from llmb_installer.standing import Standing
 from llmb_installer.steps import Step, VenvStep
 from llmb_installer.steps.kinds import is_there, kind_of
 
@@ -36,8 +37,14 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
     lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
     lines.append(f"For {_workloads(plan.intent.workloads)}.")
-    lines += [f"note: {sentence}" for sentence in plan.config.kept]
+    lines += [f"note: {sentence}" for sentence in (*plan.config.kept, *_replaced(plan), *costs.doubts)]
     return "\n".join([*lines, *_costs_text(plan, costs)])
+
+
+def _replaced(plan: Plan) -> list[str]:
+    """What jobs that are running should know of: an environment changes under its name, an image does not."""
+    there = [step.key for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
+    return [f"{key} is replaced when it is built: let the jobs that run from it end first" for key in there]
 
 
 def _costs_text(plan: Plan, costs: Costs) -> list[str]:
@@ -90,6 +97,7 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+        "notes": [*_replaced(plan), *costs.doubts],
     }
 
 
@@ -130,6 +138,19 @@ def steps_text(install: Path, record: InstallRecord) -> list[str]:
         f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there, or not for you to read)'}"
         for row in rows(install, record)
     ]
+
+
+def notes_on(standing: Standing, place: str) -> list[str]:
+    """What a user may want to do about an installation that is whole; ``place``: the option that leads to it."""
+    notes = [standing.note] if standing.note is not None else []
+    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in standing.new]
+    notes += [
+        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in standing.strangers
+    ]
+    if standing.unused and not standing.outdated:
+        steps = ", ".join(standing.unused)
+        notes.append(f"nothing that is installed asks for {steps} any more: llmb-install remove --unused {place}")
+    return notes
 
 
 def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -80,7 +81,8 @@ def unpacked_by_umoci(tmp_path: Path, as_tree: Callable[[Path], dict[str, Any]])
         (oci / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [item]}))
         rootless = [] if os.geteuid() == 0 else ["--rootless"]
         argv = ["umoci", "unpack", *rootless, "--image", f"{oci}:t", str(into)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        # A folder that only its content tells of is made by the umask.
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, umask=0o022)
         return as_tree(into / "rootfs") if done.returncode == 0 else None
 
     return unpack
@@ -182,19 +184,21 @@ def test_the_root_folder_is_as_the_image_says(squashed: Callable[..., Path]) -> 
     assert root(file("a")).split()[0] == "drwxr-xr-x"
 
 
-def test_an_ordinary_user_can_unpack_it(squashed: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_ordinary_user_can_unpack_it(squashed: Callable[..., Path]) -> None:
     """As enroot create does: unsquashfs must end well without the rights to make what an image may hold."""
     capability = file("usr/bin/ping", b"p", pax={"SCHILY.xattr.security.capability": "\x01" + "\x00" * 3 + "\x02"})
     null = Entry(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3))
     image = squashed(SampleImage(layers=(BASE, Layer(entries=(capability, null)))))
-    argv = ["unsquashfs", "-n", "-user-xattrs", "-d", str(tmp_path / "as-user"), str(image)]
-    if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("not here: setpriv, to leave root (Debian's util-linux)")
-        for above in (tmp_path, *tmp_path.parents[:3]):
-            above.chmod(0o777) if above.stat().st_uid == os.getuid() and above != Path("/tmp") else None
-        argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for its user alone
+        place = Path(name)
+        place.chmod(0o777)
+        shutil.copyfile(image, place / "image").chmod(0o644)
+        argv = ["unsquashfs", "-n", "-user-xattrs", "-d", str(place / "as-user"), str(place / "image")]
+        if os.geteuid() == 0:
+            if shutil.which("setpriv") is None:
+                pytest.skip("not here: setpriv, to leave root (Debian's util-linux)")
+            argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -110,7 +110,7 @@ def run_install(command: str, environ: dict[str, str]) -> Install:
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [command, *map(str, arguments)], env={**environ, **variables}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=240, check=False,
+            capture_output=True, text=True, timeout=800, check=False,
         )  # fmt: skip
 
     return run
@@ -149,7 +149,7 @@ class Gate:
             def do_GET(self) -> None:
                 if held in self.path:
                     gate.asked.set()
-                    if not gate.open.wait(120):
+                    if not gate.open.wait(600):
                         return
                 try:
                     super().do_GET()
@@ -208,7 +208,7 @@ class Site:
         """Run the command to its end."""
         return subprocess.run(
             self.argv(*arguments), env={**self.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=240, check=False,
+            text=True, timeout=800, check=False,
         )  # fmt: skip
 
     def record(self) -> Any:

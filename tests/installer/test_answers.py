@@ -279,3 +279,24 @@ def test_what_is_recorded_of_a_cluster_reads_the_same(text: str) -> None:
     answers = read(text)
     assert read(to_yaml(answers)) == answers
     assert "null" not in to_yaml(answers).replace("gres: null", "")
+
+
+@pytest.mark.parametrize("first", ["cluster_typ: slurm\n", "cluster_type: slrm\n", ""])
+def test_a_wrong_cluster_type_hides_no_other_fault(first: str) -> None:
+    """Of values too, which are only looked at where all is of its type."""
+    text = f"{first}install: $HOME/x\ngpu_type: h1000\nworkloads: [lama]\nimages: {{level: 99}}\nmethod: srun\n"
+    with pytest.raises(InputFaults) as caught:
+        read(text)
+    told = describe(caught.value)
+    for place in ("install: variables", "gpu_type 'h1000'", "no workload is called 'lama'", "images.level: 99"):
+        assert place in told
+    assert "method srun is for" not in told, "nobody knows for which cluster type it is"
+
+
+def test_a_secret_is_no_answer() -> None:
+    with pytest.raises(InputFaults) as caught:
+        read(START + "HF_TOKEN: hf_abcdefgh\n")
+    told = describe(caught.value)
+    assert "a.yaml:3: HF_TOKEN: 'HF_TOKEN' is not a key here" in told
+    assert "hint: a secret is no answer: export HF_TOKEN, or keep it in ~/.config/llmb/secrets" in told
+    assert "hf_abc" not in told

@@ -36,9 +36,9 @@ def test_version(run_install: Install) -> None:
     ("arguments", "said"),
     [
         ([], "'cluster_type' is missing\nerror: the answers: 'install' is missing\n"),
-        (["--confg", "x"], "Did you mean '--config'?"),
+        (["--confg", "x"], "did you mean '--config'?"),
         (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
-        (["sttus"], "No such command 'sttus'"),
+        (["sttus"], "llmb-install has no command 'sttus'"),
         (["--install", ""], "it is empty: a variable that is not set?"),
         (["status", "--install", ""], "it is empty: a variable that is not set?"),
     ],
@@ -159,7 +159,7 @@ def test_a_folder_that_may_only_be_read(
 
 
 def terminal(command: str, environ: dict[str, str], *arguments: str) -> pexpect.spawn[str]:
-    return pexpect.spawn(command, list(arguments), env={**environ, "TERM": "xterm"}, encoding="utf-8", timeout=60)
+    return pexpect.spawn(command, list(arguments), env={**environ, "TERM": "xterm"}, encoding="utf-8", timeout=200)
 
 
 @pytest.mark.parametrize(("typed", "code"), [("n\r", 1), ("\x03", 130)])

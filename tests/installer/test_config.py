@@ -102,6 +102,30 @@ def test_a_file_of_somebody_else_keeps_all_its_values() -> None:
     assert len(planned.kept) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "ours", "expected", "told"),
+    [
+        ([], ["b"], ["a"], ["b", "a"], 0),
+        (["a"], ["a", "x"], ["a", "c"], ["a", "x", "c"], 0),
+        (["a", "b"], ["a", "b", "x"], ["a"], ["a", "x"], 0),
+        (["a", "b"], ["a"], ["a", "b", "c"], ["a", "c"], 1),
+        ([], ["nemotron4"], ["pretrain_nemotron4"], ["nemotron4"], 0),
+    ],
+    ids=["a file by hand", "one by hand", "one removed", "one taken out by hand", "another spelling"],
+)
+def test_workloads_come_and_go_by_themselves(
+    before: list[str], now: list[str], ours: list[str], expected: list[str], told: int
+) -> None:
+    """A list whose order says nothing is no single value."""
+
+    def data(names: list[str]) -> dict[str, Any]:
+        return {"cluster_type": "local", "workloads": {"installed": names}} if names else {}
+
+    planned = plan_config(data(before), data(now), data(ours))
+    assert (planned.data["workloads"]["installed"], len(planned.kept)) == (expected, told)
+    assert plan_config(data(ours), planned.data, data(ours)).data == planned.data
+
+
 leaves = st.sampled_from(["a", "b", 1, None])
 tables = st.recursive(leaves, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, max_size=3), max_leaves=6)
 documents = st.dictionaries(st.sampled_from("pqr"), tables, max_size=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -265,3 +266,17 @@ def test_the_older_variable_is_one_finding(run_install: Install, cluster: Callab
     wrong = [one for one in json.loads(done.stdout)["findings"] if one["state"] == "wrong"]
     assert [(one["check"], "unset STAGE_PATH" in one["cure"]) for one in wrong] == [("STAGE_PATH", True)]
     assert run_install("status", "--install", folder, STAGE_PATH="/somewhere").returncode == 2
+
+
+def test_images_that_were_asked_for_and_are_missing(tmp_path: Path, run_install: Install) -> None:
+    """Without an installation too: they were asked for, and the end names who needs them."""
+    with socket.socket() as closed:  # bound and not listening: whoever connects is refused
+        closed.bind(("127.0.0.1", 0))
+        proxy = {name: f"http://127.0.0.1:{closed.getsockname()[1]}" for name in ("HTTPS_PROXY", "https_proxy")}
+        nowhere = ["--install", tmp_path / "nowhere"]
+        done = run_install("doctor", "--registries", *nowhere, **proxy)
+        assert done.returncode == 1, done.stdout
+        assert done.stdout.splitlines()[-1] == "For cluster types slurm and runai: images (missing)."
+        local = run_install("doctor", "--registries", "--cluster-type", "local", "--format", "json", *nowhere, **proxy)
+    assert "images" not in json.loads(local.stdout)["lacking"]
+    assert run_install("doctor", *nowhere).returncode == 0

@@ -11,6 +11,7 @@ import pytest
 
 from llmb.errors import InputFaults, UsageError
 from llmb.workload import Workload
+from llmb_installer import gather
 from llmb_installer.answers import read_answers
 from llmb_installer.gather import layers
 
@@ -52,3 +53,22 @@ def test_without_a_terminal_all_missing_keys_are_named(run_install: Install) -> 
     keys = ["install", "gpu_type", "runai.base_url", "runai.project", "runai.pvc"]
     assert named == [f"error: the answers: '{key}' is missing" for key in keys]
     assert "docs/install.md lists the keys" in done.stderr
+
+
+def test_a_key_that_stands_twice_hides_no_other_fault(tmp_path: Path) -> None:
+    path = tmp_path / "answers.yaml"
+    path.write_text("cluster_type: local\ninstall: /x\ncluster_name: a\ngpu_type: h1000\ncluster_name: b\n")
+    with pytest.raises(InputFaults) as caught:
+        gather.gather(path, None, ("method=srun",), terminal=False, dry_run=True)
+    places = [fault.place for fault in caught.value.faults]
+    assert places == [f"{path}:5", f"{path}:4", "--set method"]
+
+
+def test_a_faulty_file_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal too: no answer to a question could mend it."""
+    monkeypatch.setattr("llmb_installer.wizard.ask", None)
+    path = tmp_path / "answers.yaml"
+    path.write_text("gpu_typ: h100\nworkloads: [lama]\n")
+    with pytest.raises(InputFaults) as caught:
+        gather.gather(path, None, (), terminal=True, dry_run=True)
+    assert [fault.place for fault in caught.value.faults] == [f"{path}:1", f"{path}:2"]

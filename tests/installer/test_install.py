@@ -15,7 +15,7 @@ import pytest
 from llmb import shell
 from llmb.config import CONFIG_FILE, load_config
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # pip takes its time where the machine has other work
 
 Answers = Callable[..., Path]
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -170,13 +170,13 @@ def test_interrupted_in_a_terminal(
     child.expect("Go ahead")
     child.send("y\r")
     child.expect("venv torch: ")
-    child.expect(r"0:00:0\d")
+    child.expect(r"\d:\d\d:\d\d")
     assert gate.asked.wait(120)
     child.sendintr()
     child.expect("interrupted")
     child.expect(pexpect.EOF)
     child.close()
-    assert child.exitstatus == 130
+    assert (child.exitstatus, child.signalstatus) == (130, None)
     assert builds(tmp_path / "install") == []
 
 

@@ -115,9 +115,9 @@ def test_interrupted(site: Any, number: int) -> None:
         below = [child, *child.children(recursive=True)]
         first.send_signal(number)
         _, said = first.communicate(timeout=120)
-    assert first.returncode == 130
+    assert first.returncode == 130, said
     assert said.endswith(b"interrupted; what is finished stays: the same command goes on from here\n")
-    wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in below))
+    wait_until(lambda: not any(map(is_alive, below)))
     assert {*site.record()["steps"]} == {"programs of compute nodes", "venv small"}
     built = (site.install / "venvs" / "small").readlink()
 
@@ -125,6 +125,13 @@ def test_interrupted(site: Any, number: int) -> None:
     assert site.run().returncode == 0
     assert (site.install / "venvs" / "small").readlink() == built
     assert site.leftovers() == []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it has ended between the two questions
+        return False
 
 
 def waiting(command: str) -> Task:

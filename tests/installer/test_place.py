@@ -15,6 +15,7 @@ from llmb.clusters.slurm.partitions import read
 from llmb.errors import InputFaults
 from llmb.nemo.needs import versions
 from llmb.workload import Workload
+from llmb_installer import slurm_fit
 from llmb_installer.answers import Answers, Versions, read_answers
 from llmb_installer.detect import slurm
 from llmb_installer.detect.slurm import NodeFound, SlurmFound
@@ -127,16 +128,17 @@ def test_slurm_is_not_asked_for_what_is_given(monkeypatch: pytest.MonkeyPatch, w
 
 @pytest.mark.parametrize(
     ("sinfo", "told"),
-    [(None, "there is no sinfo here"), ("echo 'no controller' >&2; exit 1", "no controller"), ("echo batch", None)],
+    [(None, "there is no sinfo here"), ("echo 'no controller' >&2; exit 1", "sinfo: no controller"), ("true", None)],
 )
 def test_a_silent_slurm_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], sinfo: str | None, told: str | None
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     if sinfo is not None:
-        (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n")
-        (tmp_path / "sinfo").chmod(0o755)
-    _, notes = settle(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
+        for name in ("sinfo", "scontrol"):
+            (tmp_path / name).write_text(f"#!/bin/sh\n{sinfo}\n")
+            (tmp_path / name).chmod(0o755)
+    notes = slurm_fit.check(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
     said = f"Slurm does not answer here, so no job can be submitted: {told} (llmb-install doctor tells more)"
     assert notes == ([] if told is None else [said])
 

@@ -36,7 +36,7 @@ def as_user(home: Path, tmp_path: Path) -> User:
         environ = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state")}
         return subprocess.run(
             [*powerless, str(program), *map(str, arguments)], env=environ, cwd=home, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
 
     return run
@@ -144,3 +144,44 @@ def test_what_its_owner_keeps_to_himself(as_user: User, cluster: Callable[..., P
         assert f"{folder / name} cannot be read: Permission denied" in done.stdout + done.stderr, command
         assert "Traceback" not in done.stderr
         assert "damaged" not in done.stdout + done.stderr
+
+
+@pytest.fixture
+def others(cluster: Callable[..., Path], tmp_path: Path) -> Iterator[Path]:
+    """An installation whose folder its second administrator may write, and not all that is in it."""
+    folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4", "pretrain_llama3.1"]})
+    closed = folder / "datasets" / "team"
+    (closed / "model").mkdir(parents=True)
+    (closed / "model" / "vocab.json").touch()
+    facts = {"folder": str(closed / "model"), "files": {"vocab.json": ""}}
+    done = record.StepRecord(digest="x", facts=facts, workloads=("pretrain_llama3.1",))
+    (folder / ".llmb").mkdir(exist_ok=True)
+    record.save(folder, record.InstallRecord(steps={"asset team/model": done}))
+    (folder / "venvs").mkdir()
+    for path in (closed, folder / "venvs"):
+        path.chmod(0o555)
+    yield folder
+    for path in (closed, folder / "venvs"):
+        if path.exists():
+            path.chmod(0o755)
+
+
+def test_what_she_may_not_write_is_told_with_the_plan(as_user: User, others: Path, tmp_path: Path) -> None:
+    """Before anything is fetched for it."""
+    answers = tmp_path / "answers.yaml"
+    answers.write_text(f"cluster_type: local\ninstall: {others}\ngpu_type: cpu\nvenv_type: venv\n")
+    done = as_user("llmb-install", "--config", answers, "--dry-run")
+    assert done.returncode == 1
+    assert f"error: {others}: {others}/venvs cannot be written by you\nhint: choose a folder" in done.stderr
+
+
+def test_what_she_may_not_remove_is_not_called_removed(as_user: User, others: Path) -> None:
+    done = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
+    assert (done.returncode, "Taken out" in done.stdout) == (1, False)
+    assert "error: asset team/model: " in done.stderr
+    assert "cannot be removed: Permission denied" in done.stderr
+    assert "asset team/model" in record.load(others).steps, "the same command goes on from here"
+    (others / "datasets" / "team").chmod(0o755)
+    again = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
+    assert again.returncode == 0, again.stderr
+    assert not (others / "datasets" / "team" / "model").exists()

@@ -20,6 +20,8 @@ from llmb.needs import Venv
 from llmb_installer.venv import pipconf
 from llmb_installer.venv.pip import requirements_of
 
+pytestmark = pytest.mark.timeout(900)  # pip takes its time where the machine has other work
+
 WANTED = Venv(name="both", requirements=("small", "other==1"))
 TOOLS = ("uv", "venv")
 

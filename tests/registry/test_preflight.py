@@ -114,3 +114,17 @@ def test_the_printed_page(scripted: ScriptedRegistry, home: Path) -> None:
     assert describe(caught.value) == (
         f"error: image: {scripted.host} has no repository a\nhint: check the name's spelling"
     )
+
+
+def test_what_a_mirror_lacks_is_told_of_the_mirror(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+    """Not of the registry that was never asked."""
+    scripted.add("hub/team/tool", "1.0", made)
+    settings = RegistrySettings(registry_mirrors={"nvcr.io": f"{scripted.host}/hub"})
+    wanted = [("nvcr.io/team/none:1.0", "amd64"), ("nvcr.io/team/tool:1.1", "amd64")]
+    with pytest.raises(PreflightError) as caught:
+        check_images(wanted, environ={}, home=home, settings=settings)
+    instead = "registry_mirrors has it asked in place of nvcr.io"
+    assert {(fault.message, fault.hint) for fault in caught.value.faults} == {
+        (f"{scripted.host} has no repository hub/team/none", f"check the name's spelling; {instead}"),
+        (f"{scripted.host}/hub/team/tool has no tag 1.1", f"did you mean '1.0'?; {instead}"),
+    }

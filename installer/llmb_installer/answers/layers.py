@@ -42,7 +42,7 @@ def with_layer(document: Document, layer: Mapping[str, Any], source: str) -> Doc
     texts = {path: text for path, text in document.texts.items() if path not in paths}
     return Layered(
         name=document.name, data=joined(document.data, layer), lines=over, texts=texts,
-        sources={**getattr(document, "sources", {}), **dict.fromkeys(paths, source)},
+        sources={**getattr(document, "sources", {}), **dict.fromkeys(paths, source)}, faults=document.faults,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from llmb import typed
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.gpus import CPU, known_types
-from llmb.names import find_workload_and_size, suggest
+from llmb.names import find_workload_and_size, squash_workload, suggest
 from llmb.workload import Workload
 from llmb.yamlfile import Document, KeyPath
 from llmb_installer.answers.layers import missing, with_layer
@@ -35,32 +35,59 @@ def read_answers(
     """The answers in ``document`` with ``--install`` over them; the folder absolute, workloads by their keys.
 
     A workload may be named with a size behind it: all its sizes are installed together. ``recorded`` answers may name
-    none, where all were removed. Raises InputFaults with every
-    fault's place and cure; a missing key is one.
+    none, where all were removed, and some that no plugin offers any more. Raises InputFaults with every fault's place
+    and cure; a missing key is one.
     """
     if install is not None:
         document = with_layer(document, {"install": str(install)}, "--install")
+    answers, absent, faults = _look_through(document, known, recorded=recorded)
+    if answers is not None and answers.workloads == () and not recorded:
+        hint = "name one, or leave the key out for all"
+        faults.append(Fault(place=document.place(("workloads",)), message="workloads is empty", hint=hint))
+    faults = [Fault(place=document.name, message=f"'{key}' is missing") for key in absent] + faults
+    if faults or answers is None:
+        raise InputFaults(faults, hint=_HOW if absent else None)
+    named = answers.workloads or ()
+    keys = dict.fromkeys(name if recorded and _is_unknown(name, known) else _key(name, known) for name in named)
+    return replace(
+        answers,
+        install=answers.install.expanduser().resolve(),
+        cluster_name=answers.cluster_name or answers.cluster_type,
+        workloads=None if answers.workloads is None else tuple(keys),
+    )
+
+
+def require_sound(document: Document, known: Mapping[str, Workload]) -> None:
+    """Raise InputFaults with all that is wrong in the layers so far, whatever is missing: before anything is asked."""
+    if faults := _look_through(document, known)[2]:
+        raise InputFaults(faults)
+
+
+def _look_through(
+    document: Document, known: Mapping[str, Workload], *, recorded: bool = False
+) -> tuple[Answers | None, list[str], list[Fault]]:
+    """The answers if they can be read, the keys that are missing, and every fault of those that are there."""
     document = _in_our_words(document)
     absent = missing(document.data) if isinstance(document.data, dict) else []
     answers, faults = typed.read_in_part(Answers, document)
     faults = [fault for fault in faults if not any(_tells(fault, key) for key in absent)]
     absent = [key for key in absent if not any(f"did you mean '{key}'?" in f"{fault}{fault.hint}" for fault in faults)]
-    faults = [Fault(place=document.name, message=f"'{key}' is missing") for key in absent] + faults
-    faults += [
-        Fault(place=document.place(path), message=text, hint=cure) for path, text, cure in _wrong(answers, known)
+    rest = answers if answers is not None else _the_rest(document)
+    wrong = [
+        Fault(place=document.place(path), message=text, hint=cure)
+        for path, text, cure in _wrong(rest, known, mixed=answers is not None, recorded=recorded)
     ]
-    if answers is not None and answers.workloads == () and not recorded:
-        hint = "name one, or leave the key out for all"
-        faults.append(Fault(place=document.place(("workloads",)), message="workloads is empty", hint=hint))
-    if faults or answers is None:
-        raise InputFaults(faults, hint=_HOW if absent else None)
-    keys = answers.workloads and tuple(dict.fromkeys(_key(name, known) for name in answers.workloads))
-    return replace(
-        answers,
-        install=answers.install.expanduser().resolve(),
-        cluster_name=answers.cluster_name or answers.cluster_type,
-        workloads=keys,
-    )
+    return answers, absent, [*document.faults, *faults, *wrong]
+
+
+def _the_rest(document: Document) -> Answers | None:
+    """What can be read beside the cluster type and the folder, which are missing or wrong: it is looked at as well."""
+    if not isinstance(document.data, dict):
+        return None
+    data = {**document.data, "cluster_type": _SAMPLE.cluster_type}
+    if not isinstance(data.get("install"), str):
+        data["install"] = str(_SAMPLE.install)
+    return typed.read_in_part(Answers, replace(document, data=data))[0]
 
 
 def _in_our_words(document: Document) -> Document:
@@ -77,6 +104,11 @@ def _tells(fault: Fault, key: str) -> bool:
     return fault.message.endswith(f"'{key.rpartition('.')[2]}' is missing")
 
 
+def _is_unknown(name: str, known: Mapping[str, Workload]) -> bool:
+    """Whether no plugin here offers what an installer has noted by its key."""
+    return squash_workload(name) not in map(squash_workload, known)
+
+
 def _key(name: str, known: Mapping[str, Workload]) -> str:
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
 
@@ -84,12 +116,12 @@ def _key(name: str, known: Mapping[str, Workload]) -> str:
 Wrong = tuple[KeyPath, str, str | None]
 
 
-def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[Wrong]:
-    """What is of the right type and yet cannot be: where, what, and the cure."""
+def _wrong(answers: Answers | None, known: Mapping[str, Workload], *, mixed: bool, recorded: bool) -> Iterator[Wrong]:
+    """What is of the right type and yet cannot be: where, what, and the cure; ``mixed``: for its cluster type too."""
     if answers is None:
         return
-    checks: Iterable[Callable[[Answers], Iterator[Wrong]]] = (_wrong_gpus, _wrong_places, _wrong_images, _wrong_mix)
-    for check in checks:
+    checks: list[Callable[[Answers], Iterator[Wrong]]] = [_wrong_gpus, _wrong_places, _wrong_images]
+    for check in [*checks, _wrong_mix] if mixed else checks:
         yield from check(answers)
     for index, name in enumerate(answers.workloads or ()):
         if "," in name:
@@ -98,6 +130,8 @@ def _wrong(answers: Answers | None, known: Mapping[str, Workload]) -> Iterator[W
         try:
             _key(name, known)
         except UsageError as error:
+            if recorded and _is_unknown(name, known):
+                continue
             yield ("workloads", index), error.message, error.hint
 
 

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SlurmConfig
+from llmb.names import suggest
+from llmb.secrets import SECRETS_FILE, is_secret_name
 from llmb.variables import Environment, check_passed
 from llmb_installer.answers.words import CPU_WHEELS, IndexUrl, Interpreter, Version
 
@@ -86,6 +88,13 @@ class Answers:
     environment: Environment = field(default_factory=dict)
     pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
+
+    @staticmethod
+    def hint_for(key: str) -> str:
+        """What to do about a ``key`` that is none of these."""
+        if is_secret_name(key):
+            return f"a secret is no answer: export {key}, or keep it in {SECRETS_FILE}"
+        return suggest(key, [field.name for field in fields(Answers)])
 
     @property
     def uses_images(self) -> bool:

@@ -22,7 +22,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     from dataclasses import replace
 
     from llmb.names import find_workload
-    from llmb_installer import flow
+    from llmb_installer import cluster_fit, flow, record
     from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import carry_out
 
@@ -33,7 +33,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     if asked.workloads is None:
         asked = replace(asked, workloads=config_of(folder, os.environ).workloads.installed or ())
     asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
-    intent, notes = flow.intent_of(asked, offered)
-    for note in notes:
+    intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
+    for note in [*notes, *cluster_fit.check(intent.answers)]:
         click.echo(f"note: {note}", err=True)
-    carry_out(intent, yes=yes, dry_run=dry_run, fmt=fmt)
+    carry_out(replace(intent, takes_over=True), yes=yes, dry_run=dry_run, fmt=fmt)

@@ -45,6 +45,7 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
 
 def _text(found: Examination) -> str:
     from llmb.tables import Column, render
+    from llmb_installer.doctor.finding import ALL
 
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
@@ -59,7 +60,12 @@ def _text(found: Examination) -> str:
     lines = [where, render(columns, rows, "table").rstrip("\n")]
     lines += [f"{one.check}: {one.found}\n  cure: {one.cure}" for one in found.findings if one.cure is not None]
     if found.cluster_type is not None or found.lacking:
-        lacks = ", ".join(f"{one.check} ({one.state})" for one in found.lacking)
-        whom = f"For cluster type {kind}" if found.cluster_type is not None else "For every cluster type"
-        lines.append(f"{whom}: {lacks or 'nothing is missing'}.")
+        lacks: dict[tuple[str, ...], list[str]] = {}
+        for one in found.lacking:
+            whom = one.needed_by if found.cluster_type is None else (kind,)
+            lacks.setdefault(whom, []).append(f"{one.check} ({one.state})")
+        for types, checks in (lacks or {(kind,): ["nothing is missing"]}).items():
+            many = "s" * (len(types) > 1)
+            whom_text = "every cluster type" if {*types} == {*ALL} else f"cluster type{many} {' and '.join(types)}"
+            lines.append(f"For {whom_text}: {', '.join(dict.fromkeys(checks))}.")
     return "\n".join(lines)

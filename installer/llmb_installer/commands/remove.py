@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -11,11 +12,12 @@ from llmb_installer.options import DRY_RUN, INSTALLED, YES
 
 
 @click.command("remove")
-@click.argument("workloads", nargs=-1, required=True)
+@click.argument("workloads", nargs=-1)
+@click.option("--unused", is_flag=True, help="Take out what nothing that is installed asks for any more.")
 @INSTALLED
 @YES
 @DRY_RUN
-def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool) -> None:
+def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
     """Take WORKLOADS out; their runs stay."""
     import os
     from dataclasses import replace
@@ -26,7 +28,13 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import ask
 
+    if bool(workloads) == unused:
+        said = "--unused goes alone" if unused else "no workload is named"
+        raise UsageError(said, hint="llmb-install remove WORKLOAD, or llmb-install remove --unused")
     folder = find_folder(install, os.environ, Path.cwd())
+    if unused:
+        _remove_unused(folder, yes=yes, dry_run=dry_run)
+        return
     offered = flow.known()
     config = config_of(folder, os.environ)
     found = record.load(folder)
@@ -37,7 +45,9 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
         raise UsageError(told, hint=f"installed: {', '.join(sorted(there)) or 'nothing'}")
     asked = flow.recorded_answers(folder, offered)
     staying = tuple(key for key in config.workloads.installed or () if key not in keys)
-    asked = replace(asked, workloads=staying)
+    by_hand = not record.answers_path(folder).is_file()  # what was not installed by the answers stays as it is
+    wanted = tuple(key for key in asked.workloads or () if key not in keys) if by_hand else staying
+    asked = replace(asked, workloads=wanted)
     removal = remove.plan_removal(found, keys)
     click.echo(f"To be taken out of {folder}: {', '.join(keys)}")
     for key in removal.steps:
@@ -50,6 +60,31 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
         return
     if not yes:
         ask()
-    removed = remove.remove(flow.intent_of(asked, offered)[0], asked, keys)
+    removed = remove.remove(flow.intent_of(asked, offered, before=found.config)[0], asked, keys)
     click.echo(f"Taken out: {', '.join([*keys, *removed.steps])}")
     click.echo(f"Installed now: {', '.join(staying) or 'nothing'}")
+
+
+def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
+    """Take out what an earlier release, or earlier answers, asked for."""
+    from llmb.errors import LlmbError
+    from llmb_installer import record, remove
+    from llmb_installer.install import ask
+    from llmb_installer.standing import find_standing
+
+    standing = find_standing(folder, record.load(folder), required=True)
+    if standing.outdated:
+        hint = f"first llmb-install verify --repair --install {shlex.quote(str(folder))}"
+        raise LlmbError(f"{folder} is not up to date: what is there may still be in use", hint=hint)
+    keys = standing.unused
+    if not keys:
+        click.echo(f"{folder} holds nothing that is not asked for")
+        return
+    click.echo(f"To be taken out of {folder}, as nothing that is installed asks for it: {', '.join(keys)}")
+    click.echo("  jobs that were submitted before may still need it: llmb-run jobs shows them")
+    if dry_run:
+        return
+    if not yes:
+        ask()
+    remove.remove_steps(folder, keys)
+    click.echo(f"Taken out: {', '.join(keys)}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -17,20 +18,25 @@ def command(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
     import os
 
+    import llmb
     from llmb.config import CONFIG_FILE
     from llmb.tables import to_json
     from llmb_installer import record, show
     from llmb_installer.folder import config_of, find_folder
+    from llmb_installer.standing import find_standing
 
     folder = find_folder(install, os.environ, Path.cwd())
     config = config_of(folder, os.environ)
     found = record.load(folder)
+    standing = find_standing(folder, found)
     named = config.workloads.installed
     installed = named or ()
     if fmt == "json":
         data = {
             "install": str(folder), "cluster_type": config.cluster_type, "gpu_type": config.gpu_type,
             "workloads": list(installed), "steps": show.rows(folder, found),
+            "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
+            "not_installed": [*standing.new], "unused": [*standing.unused],
         }  # fmt: skip
         click.echo(to_json(data), nl=False)
         return
@@ -39,5 +45,13 @@ def command(install: Path | None, fmt: str) -> None:
     click.echo(f"workloads: {', '.join(installed) or nothing}")
     for line in show.steps_text(folder, found):
         click.echo(line)
+    place = f"--install {shlex.quote(str(folder))}"
+    if standing.outdated:
+        click.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
+        for fault in standing.outdated:
+            click.echo(f"  {fault}")
+        click.echo(f"hint: llmb-install verify --repair {place} brings it up to date", err=True)
+    for note in show.notes_on(standing, place):
+        click.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in show.rows(folder, found)):
         click.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)

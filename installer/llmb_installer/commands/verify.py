@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,91 +14,75 @@ from llmb_installer.options import FORMAT, INSTALLED, YES
 if TYPE_CHECKING:
     from llmb.errors import Fault
     from llmb_installer.plan import Intent
+    from llmb_installer.standing import Standing
 
 
 @click.command("verify")
 @INSTALLED
 @click.option("--deep", is_flag=True, help="Read the contents of every file, which takes a while.")
-@click.option("--repair", is_flag=True, help="Build again what is missing or changed.")
+@click.option("--repair", is_flag=True, help="Build again what is missing, changed or older.")
 @YES
 @FORMAT
 def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
-    """Find what is missing or changed."""
+    """Find what is missing or changed, or older than this release asks for."""
     import os
 
     from llmb.errors import UsageError
     from llmb_installer import record
     from llmb_installer.apply import StepsFailed
     from llmb_installer.folder import find_folder
+    from llmb_installer.install import ask
+    from llmb_installer.show import notes_on
+    from llmb_installer.standing import find_standing
     from llmb_installer.verify import find_faults
 
     if repair and fmt == "json":
         raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
     folder = find_folder(install, os.environ, Path.cwd())
-    found, (intent, new) = record.load(folder), _wanted(folder, required=repair)
-    faults = find_faults(folder, found, [step.key for step in intent.steps] if intent is not None else (), deep=deep)
+    found = record.load(folder)
+    standing = find_standing(folder, found, required=repair)
+    damaged = find_faults(folder, found, standing.wanted, deep=deep)
+    faults = [*damaged, *standing.outdated]
     place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
-        _print_json(folder, faults, new)
-    for key in new if fmt == "table" else ():
-        click.echo(f"note: {key} is offered here and not installed: llmb-install add {key} {place}", err=True)
+        _print_json(folder, faults, standing)
+    for note in notes_on(standing, place) if fmt == "table" else ():
+        click.echo(f"note: {note}", err=True)
     if not faults:
         how = "read whole" if deep else "not by contents: --deep reads them"
         count = len(found.steps)
         if fmt == "table":
             click.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
-    if intent is None or not repair:
+    if standing.intent is None or not repair:
         again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} builds them again"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         click.echo(f"found: {fault}", err=True)
-    _repair(folder, intent, {fault.place for fault in faults}, yes=yes)
+    if not yes:
+        ask(f"Build {', '.join(sorted({fault.place for fault in faults}))} again?")
+    _repair(folder, standing.intent, {fault.place for fault in damaged})
 
 
-def _print_json(folder: Path, faults: list[Fault], new: tuple[str, ...]) -> None:
+def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
     from llmb.tables import to_json
 
     rows = [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in faults]
-    data = {"install": str(folder), "whole": not faults, "faults": rows, "not_installed": [*new]}
+    data = {
+        "install": str(folder), "whole": not faults, "faults": rows, "not_installed": [*standing.new],
+        "unused": [*standing.unused],
+    }  # fmt: skip
     click.echo(to_json(data), nl=False)
 
 
-def _wanted(folder: Path, *, required: bool) -> tuple[Intent | None, tuple[str, ...]]:
-    """What the answers ask for, without the workloads that came after the installation, which are named beside it.
-
-    None, with a note, where that cannot be told here; with ``required``, raises LlmbError then.
-    """
-    from llmb.errors import LlmbError
-    from llmb_installer import flow, record
-    from llmb_installer.verify import came_later
-
-    try:
-        offered = flow.known()
-        asked = flow.recorded_answers(folder, offered)
-        intent, _ = flow.intent_of(asked, offered)
-        new = came_later(intent, record.load(folder))
-        if new:
-            staying = tuple(key for key in intent.workloads if key not in new)
-            intent, _ = flow.intent_of(replace(asked, workloads=staying), offered)
-    except LlmbError as error:
-        if required:
-            raise
-        click.echo(f"note: not held against the answers: {error.message}", err=True)
-        return None, ()
-    return replace(intent, asked=asked), new
-
-
-def _repair(folder: Path, intent: Intent, keys: set[str], *, yes: bool) -> None:
-    """Note what is damaged, then build it; what nobody asks for any more is only forgotten."""
+def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
+    """Note what is damaged, then build it, and what is outdated; what nobody asks for any more is only forgotten."""
     from llmb import locks
     from llmb.config import CONFIG_FILE
     from llmb_installer import config, record
-    from llmb_installer.install import ask, carry_out
+    from llmb_installer.install import carry_out
     from llmb_installer.verify import unreadable
 
-    if not yes:
-        ask(f"Build {', '.join(sorted(keys))} again?")
     with locks.hold(folder / record.FOLDER, "install"):
         found = record.load(folder)
         wanted = {step.key for step in intent.steps}

@@ -11,8 +11,9 @@ from typing import Any
 from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.errors import UsageError
-from llmb_installer.answers.layers import joined
+from llmb_installer.answers.layers import given, joined
 from llmb_installer.answers.read import lean, without_nulls
+from llmb_installer.answers.schema import AUTO
 from llmb_installer.folder import own_config
 from llmb_installer.record import answers_path
 
@@ -27,16 +28,23 @@ class Installed:
     def answers(self) -> dict[str, Any]:
         """The answers that it was made from, under what its configuration says now; a person may have changed that."""
         path = answers_path(self.path)
-        below: dict[str, Any] = yamlfile.load(path).data if path.is_file() else {}
+        told = {"method": "srun"} if self.config.install.method == "slurm" else {}
+        below: dict[str, Any] = yamlfile.load(path).data if path.is_file() else told
         found: dict[str, Any] = joined(below, self._configured())
         return found
 
     def _configured(self) -> dict[str, Any]:
-        config = self.config
+        config, written = self.config, yamlfile.load(self.path / CONFIG_FILE).data
+
+        def said(key: str, value: Any) -> Any:  # what the file leaves out is found out, not taken from a default
+            return value if given(written, key) else None
+
         data = {
-            "cluster_type": config.cluster_type, "install": str(self.path), "cluster_name": config.cluster_name,
-            "gpu_type": config.gpu_type, "node_architecture": config.install.node_architecture,
-            "venv_type": config.install.venv_type, "image_folder": typed.to_data(config.install.image_folder),
+            "cluster_type": config.cluster_type, "install": str(self.path), "gpu_type": config.gpu_type,
+            "cluster_name": said("cluster_name", config.cluster_name),
+            "node_architecture": said("install.node_architecture", config.install.node_architecture),
+            "venv_type": said("install.venv_type", config.install.venv_type) or AUTO,
+            "image_folder": typed.to_data(config.install.image_folder),
             "experiments_root": typed.to_data(config.experiments_root), "environment": dict(config.environment),
             "pass_environment": list(config.pass_environment) or None,
             "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},

@@ -18,6 +18,7 @@ from llmb_installer.detect.look import Detected
 from llmb_installer.doctor import folders, machine, registries, runai, slurm
 from llmb_installer.doctor.finding import ALL, LOCAL, RUNAI, SLURM, Finding, wrong
 from llmb_installer.doctor.installation import Installation, look_at
+from llmb_installer.doctor.registries import CHECK as IMAGES
 from llmb_installer.record import answers_path
 from llmb_installer.registry import RegistrySettings
 from llmb_installer.steps.image import registry_settings
@@ -34,11 +35,12 @@ class Examination:
     @property
     def lacking(self) -> tuple[Finding, ...]:
         """What the cluster type cannot do without and is not there or wrong; where the type is not known, what no type
-        can do without: of an installation all of it, else what is wrong already."""
+        can do without: of an installation all of it, else what is wrong already; and the images, which are only looked
+        for on demand."""
         states = ("wrong",) if self.cluster_type is None and self.install is None else ("missing", "wrong")
-        faults = (one for one in self.findings if one.state in states)
+        faults = (one for one in self.findings if one.state in states or (one.check == IMAGES and one.state != "ok"))
         if self.cluster_type is None:
-            return tuple(one for one in faults if {*one.needed_by} == {*ALL})
+            return tuple(one for one in faults if {*one.needed_by} == {*ALL} or one.check == IMAGES)
         return tuple(one for one in faults if self.cluster_type in one.needed_by)
 
 
@@ -80,7 +82,7 @@ def _registries(
         settings = _registry_settings(there.path, workloads)
         yield from registries.findings(workloads, architecture, environ, detected.home, settings)
     except LlmbError as error:
-        yield wrong("images", error, (SLURM, RUNAI))
+        yield wrong(IMAGES, error, (SLURM, RUNAI))
 
 
 def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:

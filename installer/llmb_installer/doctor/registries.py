@@ -12,6 +12,8 @@ from llmb_installer.doctor.finding import RUNAI, SLURM, Finding
 from llmb_installer.registry import RegistrySettings, check_images
 from llmb_installer.registry.room import size
 
+CHECK = "images"
+
 
 def findings(
     workloads: Mapping[str, Workload], architecture: str, environ: Mapping[str, str], home: Path,
@@ -24,9 +26,7 @@ def findings(
         checked = check_images(wanted, environ=environ, home=home, settings=settings)
     except PreflightError as error:
         for fault in error.faults:
-            yield Finding(
-                check="images", state="missing", found=fault.message, needed_by=(SLURM, RUNAI), cure=fault.hint
-            )
+            yield Finding(check=CHECK, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), cure=fault.hint)
         return
     for image, found in zip(images, checked, strict=True):
         said = f"there for {architecture}, {size(found.compressed_bytes)} to fetch"

@@ -19,7 +19,7 @@ from llmb_installer.images.cache import cache_folder, forget
 from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.existing import usable
 from llmb_installer.images.facts import ImageFacts, facts_path, write_facts
-from llmb_installer.images.settings import BuildSettings, Progress
+from llmb_installer.images.settings import ELSEWHERE, BuildSettings, Progress
 from llmb_installer.images.squash import squash_fault
 from llmb_installer.images.stream import build_stream
 from llmb_installer.registry.client import Registry
@@ -166,7 +166,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LlmbError(f"{folder} cannot be made: {error.strerror}", hint="choose another with -o FILE") from error
+        raise LlmbError(f"{folder} cannot be made: {error.strerror}", hint=f"choose {ELSEWHERE}") from error
 
 
 def _sweep(target: Path) -> None:

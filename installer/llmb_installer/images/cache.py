@@ -30,8 +30,14 @@ def cache_folder(target: Path, settings: BuildSettings) -> Path:
 
 def missing_bytes(manifest: Manifest, folder: Path) -> int:
     """The bytes that are still to be fetched, by what is in ``folder`` at first sight."""
-    layers = {layer.digest: layer for layer in manifest.layers}.values()
-    return sum(layer.size for layer in layers if not _path(folder, layer).exists())
+    sizes = {_path(folder, layer): layer.size for layer in manifest.layers}
+    return sum(max(0, size - _begun(path)) for path, size in sizes.items() if not path.exists())
+
+
+def _begun(path: Path) -> int:
+    """The bytes that an interrupted fetch of ``path`` has left."""
+    part = path.with_name(f"{path.name}.part")
+    return part.stat().st_size if part.exists() else 0
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from llmb.errors import LlmbError
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.facts import ImageFacts, against, read_facts, write_facts
-from llmb_installer.images.settings import Progress
+from llmb_installer.images.settings import ELSEWHERE, Progress
 from llmb_installer.registry.manifests import machine_name
 from llmb_installer.registry.reference import Reference
 
@@ -31,7 +31,7 @@ def usable(target: Path, reference: Reference, architecture: str, progress: Prog
         facts, fault = _adopt(target, reference, architecture, progress)
     if facts is not None and str(Reference.parse(facts.reference)) != str(reference):
         message = f"{target} is the image {facts.reference}, not {reference}"
-        raise LlmbError(message, hint="choose another file (-o FILE), or remove that one")
+        raise LlmbError(message, hint=f"remove that one, or choose {ELSEWHERE}")
     if fault is None and facts is not None and facts.architecture not in (None, architecture):
         fault = f"it is for {machine_name(facts.architecture)}, the nodes are {machine_name(architecture)}"
     if fault is not None:

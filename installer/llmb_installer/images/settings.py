@@ -11,6 +11,7 @@ from llmb_installer.registry.settings import RegistrySettings
 
 Compression = Literal["zstd", "gzip", "lz4", "lzo", "xz"]
 Builder = Literal["auto", "stream", "enroot"]
+ELSEWHERE = "another folder (image_folder in the answers, -o FILE)"  # in hints: where images can go
 # zstd's own default, 15, takes twenty times as long as 3 for a few percent of the size.
 _LEVELS: dict[Compression, int | None] = {"zstd": 3, "gzip": 6, "lz4": None, "lzo": None, "xz": None}
 _HIGHEST: dict[Compression, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}

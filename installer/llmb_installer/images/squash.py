@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llmb import shell
 from llmb.errors import LlmbError
-from llmb_installer.images.settings import BuildSettings
+from llmb_installer.images.settings import ELSEWHERE, BuildSettings
 from llmb_installer.images.tarheader import BLOCK, Attributes
 
 Write = Callable[[bytes | memoryview], None]
@@ -91,7 +91,7 @@ def _failed(code: int, output: str, target: Path, log: Path) -> LlmbError:
     if code == -signal.SIGXFSZ:
         what, cure = "mksquashfs was ended by the limit for the size of a file", "raise it: ulimit -f unlimited"
     elif "No space left" in output or "quota" in output.lower():
-        what, cure = f"{target.parent} is full", "free space there, or build into another folder (-o FILE)"
+        what, cure = f"{target.parent} is full", f"free space there, or choose {ELSEWHERE}"
     elif code < 0:
         what, cure = f"mksquashfs was ended by {signal.Signals(-code).name}", "give the same command again"
     else:

@@ -12,7 +12,7 @@ from llmb_installer.images.cache import layers_of, missing_bytes
 from llmb_installer.images.etcfiles import RC, etc_files, working_folder
 from llmb_installer.images.flatten import Added, write_image
 from llmb_installer.images.scan import Layer, Names, apply_all
-from llmb_installer.images.settings import BuildSettings, Progress
+from llmb_installer.images.settings import ELSEWHERE, BuildSettings, Progress
 from llmb_installer.images.squash import Write, squash
 from llmb_installer.images.tarheader import DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, chosen
@@ -101,4 +101,5 @@ def _need_room(images: Path, cache: Path, size: int, missing: int) -> None:
     wanted = {images: size * 9 // 10}
     wanted[cache] = wanted.get(cache, 0) + missing
     if faults := no_room(wanted):
-        raise LlmbError(faults[0].message, hint="free space there, or build elsewhere: -o FILE, --cache DIR")
+        hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
+        raise LlmbError(faults[0].message, hint=hint)

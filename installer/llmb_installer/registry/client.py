@@ -16,7 +16,7 @@ from llmb_installer.registry.access import Access
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name
 from llmb_installer.registry.not_there import not_there
-from llmb_installer.registry.place import called, may_be_plain, place_of
+from llmb_installer.registry.place import called, may_be_plain, mirrored, place_of
 from llmb_installer.registry.reference import Reference
 from llmb_installer.registry.retry import AskAgain, Sleep, persist
 from llmb_installer.registry.settings import RegistrySettings
@@ -153,7 +153,9 @@ class Registry:
             accept = {"Accept": ", ".join(manifests.MEDIA_TYPES)}
             answer = self._read(reference.repository, f"manifests/{version}", accept)
             if answer.status == 404:
-                raise not_there(reference, version, lambda: self.tags(reference.repository))
+                asked = mirrored(reference, self._settings)  # that is where it is not
+                instead = reference.registry if asked != reference else None
+                raise not_there(asked, version, lambda: self.tags(reference.repository), instead_of=instead)
             self._must_be(200, answer, f"{reference}")
             _check(answer.body, version if ":" in version else None, f"the manifest of {reference}")
             return answer.body

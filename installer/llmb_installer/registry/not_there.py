@@ -12,8 +12,21 @@ from llmb_installer.registry.reference import Reference
 _SHOWN = 8
 
 
-def not_there(reference: Reference, version: str, tags: Callable[[], list[str] | None]) -> ImageFaultError:
-    """The error that ``reference`` does not exist; ``tags`` asks for those of its repository."""
+def not_there(
+    reference: Reference, version: str, tags: Callable[[], list[str] | None], *, instead_of: str | None = None
+) -> ImageFaultError:
+    """The error that ``reference`` does not exist; ``tags`` asks for those of its repository.
+
+    ``instead_of``: the registry that it is a mirror of, None where it is none.
+    """
+    found = _found_out(reference, version, tags)
+    if instead_of is None:
+        return found
+    hint = f"{found.hint}; registry_mirrors has it asked in place of {instead_of}"
+    return ImageFaultError(found.kind, found.message, hint=hint)
+
+
+def _found_out(reference: Reference, version: str, tags: Callable[[], list[str] | None]) -> ImageFaultError:
     if ":" in version:
         message = f"{reference.name} has nothing with the digest {version}"
         return ImageFaultError("not_there", message, hint="it may have been removed: name another, or a tag")

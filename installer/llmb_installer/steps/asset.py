@@ -87,7 +87,9 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
 
 def remove(name: str, facts: Facts, install: Path) -> None:
     """Take the files away."""
-    shutil.rmtree(Path(str(facts.get("folder"))), ignore_errors=True)
+    folder = Path(str(facts.get("folder")))
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def describe(name: str, facts: Facts) -> str:

@@ -17,6 +17,8 @@ from llmb_installer.steps.base import Context, Estimate, Facts, Step
 if TYPE_CHECKING:
     from llmb_installer import images, registry
 
+FOR_PODS = "images are pulled by pods, with the cluster's own access, and not by this machine: see that they can"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageStep(Step):
@@ -63,19 +65,28 @@ class ImageStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Build the file, unless a whole one is there; or look the reference up, where none is wanted."""
-        from llmb_installer import images, registry
+        from llmb_installer import images
 
         if self.target is None:
-            checked = registry.check_image(
-                self.reference, self.architecture, environ=context.environ, home=context.home,
-                settings=registry_settings(self.settings),
-            )  # fmt: skip
-            return {"reference": self.reference, "digest": checked.manifest.digest}
+            return self._look_up(context)
         facts = images.build(
             self.reference, self.architecture, self.target, _build_settings(self), environ=context.environ,
             home=context.home, progress=context.progress, log=context.log,
         )  # fmt: skip
         return {**typed.to_data(facts), "file": str(self.target)}
+
+    def _look_up(self, context: Context) -> Facts:
+        """The digest of the reference; a note where its registry gives this machine none, as it may give it to pods."""
+        from llmb_installer import registry
+
+        try:
+            checked = registry.check_image(
+                self.reference, self.architecture, environ=context.environ, home=context.home,
+                settings=registry_settings(self.settings),
+            )  # fmt: skip
+        except LlmbError as error:
+            return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
+        return {"reference": self.reference, "digest": checked.manifest.digest}
 
 
 def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[ImageStep, Estimate]], list[Fault]]:
@@ -101,9 +112,20 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
         there = image is None or step.target is None
         cost = Estimate(fetch=0, disk=0)
         if image is not None and not there:
-            cost = Estimate(fetch=image.compressed_bytes, disk=image.disk_bytes)
+            missing = _missing_bytes(step, image)
+            cost = Estimate(fetch=missing, disk=image.image_bytes + missing)
         costs.append((step, cost))
     return costs, []
+
+
+def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
+    """What is still to be fetched: an attempt that was cut off has left its layers."""
+    from llmb_installer.images.cache import cache_folder, missing_bytes
+
+    assert step.target is not None, "an image used by reference costs nothing"
+    layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
+    left = missing_bytes(image.manifest, cache_folder(step.target, _build_settings(step)))
+    return image.compressed_bytes - layers + left
 
 
 def _is_whole(step: ImageStep) -> bool:
@@ -135,8 +157,11 @@ def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether its file is there; always, where it is used by reference."""
-    return "file" not in facts or Path(str(facts["file"])).is_file()
+    """Whether its file is there and as long as it was; always, where it is used by reference."""
+    if "file" not in facts:
+        return True
+    path = Path(str(facts["file"]))
+    return path.is_file() and path.stat().st_size == facts.get("size", path.stat().st_size)
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
@@ -160,7 +185,7 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 def describe(name: str, facts: Facts) -> str:
     """Its file, or its digest where it is used by reference."""
     if "file" not in facts:
-        return f"by reference, {facts.get('digest')}"
+        return f"by reference, {facts.get('digest') or 'which its registry did not show to this machine'}"
     from llmb_installer.registry.room import size
 
     found = facts.get("size")

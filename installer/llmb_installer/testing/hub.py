@@ -97,7 +97,7 @@ def _handler(hub: SmallHub) -> type[BaseHTTPRequestHandler]:
                 if hub.gate is not None:
                     self.wfile.flush()
                     hub.reached.set()
-                    hub.gate.wait(120)
+                    hub.gate.wait(600)
                 self.wfile.write(content[half:])
             except ConnectionError:  # a client that was killed
                 self.close_connection = True

@@ -33,7 +33,7 @@ Access = Literal["open", "basic", "token"]
 USER, PASSWORD = "reader", "correct-horse"
 _PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils", "openssl": "openssl"}
 _PUSH = "repository:{}:pull,push"
-_START_SECONDS = 60.0
+_START_SECONDS = 240.0
 
 
 def missing_packages() -> list[str]:

@@ -35,7 +35,7 @@ def choose(installed: Installed, known: Mapping[str, Workload]) -> Choice:
         [
             Option("add", "add workloads", "" if others else "all are installed"),
             Option("remove", "remove workloads", "" if there else "none is installed"),
-            Option("repair", "repair: check every part, make again what is missing or changed"),
+            Option("repair", "repair or update: check every part, make again what is missing, changed or older"),
             Option("update", "change the answers that it was made from"),
             Option("elsewhere", "leave it, and install into another folder"),
         ],

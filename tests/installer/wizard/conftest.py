@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,8 @@ Path("answers.yaml").write_text(to_yaml(read_answers(asked.document, known=plugi
 print("AGREED", asked.action, *asked.workloads)
 """
 ENTER, DOWN = "\r", "\x1b[B"
+# The line under the cursor to its end, behind which comes a code of the terminal: a part of it may arrive first.
+_POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
 
 
 class Terminal:
@@ -47,7 +50,7 @@ class Terminal:
 
     def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
         self.child = pexpect.spawn(
-            argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=90, dimensions=(60, 220)
+            argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=200, dimensions=(60, 220)
         )  # fmt: skip
         self.folder = folder
 
@@ -62,9 +65,10 @@ class Terminal:
         """Wait for the question ``text`` and its list, go down to the line with ``choice``, and take it."""
         self.child.expect_exact(text)
         for _ in range(40):
-            self.child.expect(r"» ([^\r\n]*)")
-            shown = self.child.after
-            if choice in str(shown):
+            self.child.expect(_POINTED)
+            shown = self.child.match
+            assert isinstance(shown, re.Match)
+            if choice in shown[1]:
                 self.child.send(ENTER)
                 return self
             self.child.send(DOWN)
@@ -74,7 +78,7 @@ class Terminal:
         """Wait for the end; the exit code."""
         self.child.expect(pexpect.EOF)
         self.child.close()
-        assert self.child.exitstatus is not None
+        assert self.child.exitstatus is not None, f"signal {self.child.signalstatus} ended it: {self.child.before}"
         return self.child.exitstatus
 
 

@@ -69,10 +69,11 @@ def test_a_killed_rank_fails_its_run_alone(machine: Any) -> None:
     """kill -9 of a running rank: Failed with the reason, and the next job runs."""
     assert machine.llmb(*SHORT, 2, "--set", "max_steps=5000").returncode == 0
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    runs = [row["id"] for row in machine.jobs()]
     machine.wait_for(machine.trains)
     _, victim = machine.ranks()
     os.kill(victim, signal.SIGKILL)
-    done = machine.llmb("jobs", "wait")
+    done = machine.llmb("jobs", "wait", *runs)  # by name: without, one that has ended by then is not waited for
     assert done.returncode == 3, done.stderr
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
     assert [result["status"] for result in results] == ["Failed", "Success"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import sys
@@ -19,10 +20,13 @@ import psutil
 
 from llmb import shell
 from llmb.clusters.local.script import Script
+from llmb.errors import LlmbError
 from llmb.process import ProcessId
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever it moves to
 _START = Path(__file__).with_name("start_rank.py")
+_PORTS = range(20000, 30000)  # as on Slurm; below the system's own
+_TRIES = 50
 _SWEEP = 5.0  # seconds
 _TOGETHER = 0.2  # seconds
 _LOADING = 0.5  # seconds
@@ -165,10 +169,15 @@ def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A TCP port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of this machine that nobody listens on.
+
+    The ranks listen seconds later, so it is none of those that the system gives to whoever connects meanwhile.
+    """
+    for port in (*random.sample(_PORTS, _TRIES), 0):  # 0: any that is free
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise LlmbError("no TCP port is free on this machine", hint="ss -tan shows who has them")
 
 
 def sweep(run_id: str) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pytest
 
 from llmb import programs, shell
 from llmb.clusters.local import journal, queue, script
-from llmb.clusters.local.ranks import Exit, Ranks, sweep
+from llmb.clusters.local.ranks import Exit, Ranks, free_port, sweep
 from llmb.launch import Program, StagedFile, Wrapper
 
 Machine = Any  # the class is in conftest.py
@@ -290,3 +291,14 @@ def test_an_end_stays(machine: Machine) -> None:
     machine.cluster().submit(run)
     assert machine.poll(run) == state
     assert not (run.directory / journal.CANCEL).exists()
+
+
+def test_the_ranks_meet_at_a_port_that_nobody_else_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that nobody has now, and none of those that the system gives to whoever connects before the ranks listen."""
+    assert free_port() in range(20000, 30000)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        number = taken.getsockname()[1]
+        monkeypatch.setattr("llmb.clusters.local.ranks._PORTS", [number])
+        monkeypatch.setattr("llmb.clusters.local.ranks._TRIES", 1)
+        assert free_port() not in {0, number}

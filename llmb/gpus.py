@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from llmb import typed, yamlfile
+from llmb.names import nearest
 
 CPU = "cpu"
+_LIKENESS = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,11 @@ def known_types() -> dict[str, GpuType]:
     """Every GPU type of gpus.yaml by its name. Names match whole, never by a part (b200 is not gb200)."""
     document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
+
+
+def nearest_type(name: str, known: Iterable[str]) -> str | None:
+    """The GPU type that ``name`` was most likely meant to be: h10 is near to h100, while b200 and h200 are others."""
+    return nearest(name, known, likeness=_LIKENESS)
 
 
 def gpus_in_words(count: int) -> str:

@@ -113,6 +113,12 @@ def find_workload(name: str, keys: Collection[str]) -> str:
     return _only(matches, name, keys)
 
 
+def as_keys(names: Iterable[str], keys: Iterable[str]) -> list[str]:
+    """Each of ``names`` as the one of ``keys`` that it spells; as it is where none does."""
+    by_form = {squash_workload(key): key for key in keys}
+    return [by_form.get(squash_workload(name), name) for name in names]
+
+
 def find_size(name: str, sizes: Collection[str]) -> str | None:
     """The size among ``sizes`` that ``name`` spells, or None."""
     return next((size for size in sizes if squash(size) == squash(name)), None)

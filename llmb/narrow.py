@@ -10,7 +10,7 @@ from typing import NamedTuple
 from llmb.names import apart
 from llmb.tables import ANY_WIDTH, GAPS, Column, Row, plain_table, render, shorten
 
-_INDENT = 4
+_INDENT, _LEAST_BELOW = 4, 12  # characters before and in a line below a row
 _LEAST_NAME = 32  # characters of a name where nothing fits, and text is folded
 
 
@@ -78,10 +78,10 @@ def _drawn(
     if text is None or under is None:
         return text
     title, rule, *lines = text.splitlines()
-    found = [title, rule]
+    found, room = [title, rule], max(width - 1, _LEAST_BELOW)
     for line, row in zip(lines, rows, strict=True):
         found += [line, *textwrap.wrap(
-            under.cell(row), width - 1, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT,
+            under.cell(row), room, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT,
             break_on_hyphens=False,
         )]  # fmt: skip
     return "\n".join(found) + "\n"

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "md")
 ANY_WIDTH = 1 << 14
-_WIDER = "\u0300"  # below it every character that is printed takes one place
+# Characters that take one place each: Latin, and the dashes, quotes, arrows and signs of mathematics in messages.
+_ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
 _NARROWEST = 12  # characters that text keeps in a line; numbers are never broken
 _WORDS = (32, 20, _NARROWEST)  # no word up to so many characters is broken, as far as the width allows
 GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
@@ -138,7 +140,7 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap:
     """
     titles = [column.title() for column in columns]
     cells = [[column.cell(row) for column in columns] for row in rows]
-    if not all(max(text, default="") < _WIDER and text == text.strip() for line in (titles, *cells) for text in line):
+    if not all(_ONE_PLACE.fullmatch(text) and text == text.strip() for line in (titles, *cells) for text in line):
         return None
     widths = [max(map(len, texts)) for texts in zip(titles, *cells, strict=True)]
     total = sum(widths) + gap * (len(widths) - 1)

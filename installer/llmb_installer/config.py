@@ -112,12 +112,18 @@ def read_config(install: Path) -> dict[str, Any]:
 
 def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """``own`` with what the configuration ``before`` says of the workloads ``keys`` as well."""
-    entries, keys = (before.get("workloads") or {}).get("config") or {}, list(keys)
+    keys = list(keys)
     workloads = {
         "installed": [*own["workloads"]["installed"], *keys],
-        "config": {**own["workloads"]["config"], **{key: entries[key] for key in keys if key in entries}},
+        "config": {**own["workloads"]["config"], **_entries(before, keys)},
     }
     return {**own, "workloads": workloads} if keys else own
+
+
+def _entries(data: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """What the configuration ``data`` says of the workloads ``keys``, under the names that they have there."""
+    said, forms = (data.get("workloads") or {}).get("config") or {}, {squash_workload(key) for key in keys}
+    return {name: own for name, own in said.items() if squash_workload(str(name)) in forms}
 
 
 def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
@@ -133,7 +139,7 @@ def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Ite
         if key in entries
     }
     gone = list(removed)
-    own |= {key: entries[key] for key in gone if key in entries}
+    own |= _entries(now, gone)
     folder = {"llmb_install": now["llmb_install"]} if "llmb_install" in now else {}
     workloads = {**({"installed": gone} if gone else {}), **({"config": own} if own else {})}
     return {**folder, **({"workloads": workloads} if workloads else {})}

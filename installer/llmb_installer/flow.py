@@ -14,6 +14,7 @@ from llmb.config import CONFIG_FILE
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.gpus import known_types
 from llmb.loader import Plugins, load_plugins
+from llmb.names import as_keys
 from llmb.workload import Workload
 from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
@@ -103,7 +104,7 @@ def _told_by_configuration(install: Path, offered: Known) -> Answers:
 
     config = own_config(install)
     built = {key for done in record.load(install).steps.values() for key in done.workloads}
-    names = [name for name in config.workloads.installed or () if name in built]
+    names = [key for key in as_keys(config.workloads.installed or (), built) if key in built]
     data = Installed(path=install, config=config).answers()
     document = replace(yamlfile.load(install / CONFIG_FILE), data={**data, "workloads": names})
     try:

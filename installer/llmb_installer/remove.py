@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from llmb import locks
 from llmb.errors import LlmbError
@@ -49,7 +50,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
         removal = plan_removal(found, workloads)
         own = own_config(intent, intent.workloads, found, without=workloads)
         now = config.read_config(install)
-        change = config.plan_config(found.config or config.taken_over(now, removed=workloads), now, own)
+        change = config.plan_config(_own(found, now, workloads), now, own)
         if change.changed:
             config.write_config(install, change)
         record.save_answers(install, to_yaml(asked))
@@ -65,6 +66,14 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
         }
         record.save(install, replace(found, steps=steps))
     return removal
+
+
+def _own(found: InstallRecord, now: Mapping[str, Any], workloads: Collection[str]) -> Mapping[str, Any]:
+    """What of the configuration ``now`` may go with ``workloads``: our own, and all that a person says of them."""
+    if not found.config:
+        return config.taken_over(now, removed=workloads)
+    written = found.config.get("workloads", {}).get("installed", ())
+    return config.with_entries(found.config, now, [key for key in workloads if key not in written])
 
 
 def remove_steps(install: Path, keys: Collection[str]) -> None:

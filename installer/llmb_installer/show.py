@@ -102,14 +102,16 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
 
 
 def _workloads(keys: tuple[str, ...]) -> str:
-    return f"{len(keys)} workload{'s' * (len(keys) != 1)}: {', '.join(keys)}"
+    return f"{len(keys)} workload{'s' * (len(keys) != 1)}: {', '.join(keys)}" if keys else "no workload"
 
 
 def summary(install: Path, record: InstallRecord, ready: tuple[str, ...]) -> str:
     """What is there now, and the command to type next."""
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
-    lines.append(f"Next: llmb-run submit-all --min-scale --install {shlex.quote(str(install))} --wait")
+    place = f"--install {shlex.quote(str(install))}"
+    next_ = f"llmb-run submit-all --min-scale {place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    lines.append(f"Next: {next_}")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.names import as_keys
 from llmb_installer.plan import Intent
 from llmb_installer.record import InstallRecord, StepRecord, answers_path
 from llmb_installer.steps.kinds import kind_of
@@ -87,13 +88,16 @@ def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
     if faults := unreadable(install):
         return faults
     config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
-    for key in config.workloads.installed or ():
+    built = {key for done in found.steps.values() for key in done.workloads}
+    for key in as_keys(config.workloads.installed or (), built):
         own = config.workloads.of(key)
         for venv in dict.fromkeys([*([own.venv_path] if own.venv_path is not None else []), *own.venvs.values()]):
             if not venv.is_dir():
                 text = f"{CONFIG_FILE}: {key} has its environment at {venv}: missing"
                 faults.append(Fault(place="config", message=text))
-        if found.steps and not any(key in done.workloads for done in found.steps.values()):
+        has_own = own.venv_path is not None or own.venvs  # that a person named
+        if found.steps and key not in built and not has_own:
             text = f"{CONFIG_FILE}: {key} is named as installed, and nothing was installed for it"
-            faults.append(Fault(place="config", message=text))
+            hint = f"llmb-install add {key} --install {shlex.quote(str(install))}, or take it out of the list there"
+            faults.append(Fault(place="config", message=text, hint=hint))
     return faults

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from llmb.cli.causes import cause_of
 from llmb.cli.context import Context
+from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.reporting import judged, results_of, spec_of
 from llmb.explain import Told, explain
 from llmb.images import recorded_digest
@@ -70,20 +72,24 @@ def _log_note(result: Result) -> str:
 def _advice(run: RunRecord) -> str:
     """What to do about a run that has not ended, where its scheduler's word on why it waits says so."""
     state = store.seen_state(run)
-    return "" if state is None or state.is_end else state.cure
+    return "" if state is None or state.is_end else _filled_in(state.cure, run)
+
+
+def _filled_in(cure: str, run: RunRecord) -> str:
+    """The cure with the names of this very run, so that its commands can be copied."""
+    names = {"RUN": run.id, "JOB": run.scheduler_id or "JOB", "WORKLOAD": run.job.workload}
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[1]], cure)
 
 
 def _kept(run: RunRecord) -> str:
     """What the next attempt of a run would be refused for again, where the command line gave it."""
-    given = " ".join(f"--slurm-arg {name}={value}" for name, value in run.launch.slurm_args.items())
+    given = " ".join(slurm_arg_in_words(name, value) for name, value in run.launch.slurm_args.items())
     return f", which keeps {given} unless it is given anew" if given else ""
 
 
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
     found = cause_of(result)
-    cure = found.cure.replace("-w WORKLOAD", f"-w {run.job.workload}")
-    for command in ("logs", "retry"):
-        cure = cure.replace(f"{command} RUN", f"{command} {run.id}")
+    cure = _filled_in(found.cure, run)
     if (result.reason or "").startswith(REFUSED):
         cure = f"{cure}; then llmb-run jobs retry {run.id}{_kept(run)}"
     # What the scheduler alone says of the end is in the status already.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llmb.cli.context import Context, say
+from llmb.cli.options import slurm_arg_in_words
 from llmb.clusters.bashscript import clock
 from llmb.config.slurm import seconds
 from llmb.job import JobRequest
@@ -29,7 +30,7 @@ def settled(context: Context, requests: Sequence[JobRequest], extra: Extra) -> E
 
 def spoken(given: str | bool) -> str:
     """``--slurm-arg time=`` as it was given."""
-    return f"--slurm-arg time={'null' if given is False else given}"
+    return slurm_arg_in_words("time", given)
 
 
 def seconds_of(given: str | bool | None) -> int | None:

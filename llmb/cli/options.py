@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,12 @@ def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value:
     pairs = (item.partition("=") for item in value)
     own = {long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
     context.ensure_object(Context).slurm_args |= own
+
+
+def slurm_arg_in_words(name: str, value: str | bool) -> str:
+    """``--slurm-arg`` as it is given for an option of sbatch with this value."""
+    text = name if value is True else f"{name}={'null' if value is False else value}"
+    return f"--slurm-arg {shlex.quote(text)}"
 
 
 def slurm_arg_option(command: F) -> F:

@@ -9,7 +9,6 @@ from llmb.cli import limits
 from llmb.cli.context import Context, say
 from llmb.cli.handing import Teller, tell_interrupt
 from llmb.cli.reporting import results_of
-from llmb.clusters.base import Cluster
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.launch import Launch
 from llmb.results import FAILED, SUCCESS, Result
@@ -67,7 +66,7 @@ def run(
     exit code. Raises PreflightError, KeyboardInterrupt.
     """
     cluster, args = context.need_cluster(), context.slurm_args
-    able = runs if force or not runs else _able(cluster, runs, [changed(one, time_limit, args) for one in runs], named)
+    able = runs if force or not runs else _able(context, runs, [changed(one, time_limit, args) for one in runs], named)
     if time_limit is None:
         _warn_of_limits(able)
     handed, interrupted = retry(
@@ -81,8 +80,9 @@ def run(
     return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
 
 
-def _able(cluster: Cluster, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
+def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
     """Those of ``runs`` in whose next attempts' way nothing stands; of the others it is said. Raises PreflightError."""
+    cluster = context.need_cluster()
     faults = cluster.preflight([one.launch for one in next_])
     if not faults:
         return runs
@@ -94,7 +94,8 @@ def _able(cluster: Cluster, runs: Sequence[RunRecord], next_: Sequence[RunRecord
     able = [run for run, own in zip(runs, wrong, strict=True) if not own] if seen else []
     if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
         error = PreflightError(list(dict.fromkeys(faults)))
-        error.hint = "nothing was submitted; --slurm-arg KEY=VALUE gives another value, --force tries all the same"
+        other = "--slurm-arg KEY=VALUE gives another value, " if context.config.cluster_type == "slurm" else ""
+        error.hint = f"nothing was submitted; {other}--force tries all the same"
         raise error
     for launch, own in seen:
         if own:

@@ -12,16 +12,14 @@ from llmb import __version__
 from llmb.cli import handing, limits, options, switching
 from llmb.cli.context import Context, say
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, collected, describe
-from llmb.gpus import known_types
+from llmb.gpus import known_types, nearest_type
 from llmb.job import Job, JobList
-from llmb.names import nearest
 from llmb.plan import Extra, Plan, make_plan
 from llmb.runs.record import RunRecord
 from llmb.submit import Outcome, Prepared, check, prepare, submit
 from llmb.switches import Switches
 
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
-_GPU_LIKENESS = 0.8  # h10 is near to h100; b200 and h200 are other types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
     config = context.config
     known = [config.gpu_type, *config.gpu_types]
     if how.gpu_type is not None and how.gpu_type not in known:
-        meant = nearest(how.gpu_type, known, likeness=_GPU_LIKENESS)
+        meant = nearest_type(how.gpu_type, known)
         wrong = Fault(
             message=f"this cluster has no GPU type '{how.gpu_type}'", hint=_gpu_hint(how.gpu_type, known, meant)
         )
@@ -153,12 +151,13 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
             outcome = _send(context, rest.items, how) if rest.items else Outcome()
     else:
         outcome = _send(context, items, how)
-    if not how.wait:
+    waits = how.wait and not outcome.left
+    if not waits:
         handing.print_submitted(outcome.submitted, how.fmt)
     if outcome.interrupted:
         raise KeyboardInterrupt
     failed = failed or bool(outcome.refused)
-    if not how.wait or outcome.left:
+    if not waits:
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0

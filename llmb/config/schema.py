@@ -10,17 +10,15 @@ from typing import Annotated, Literal
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
-from llmb.gpus import GpuType, known_types
-from llmb.names import nearest, squash_workload, suggest
+from llmb.gpus import GpuType, known_types, nearest_type
+from llmb.names import squash_workload, suggest
 from llmb.typed import KeyFaultError
 from llmb.variables import Environment, check_passed
-
-_GPU_LIKENESS = 0.8  # h10 is near to h100; h200 is another type
 
 
 def _type_hint(name: str, known: Sequence[str]) -> str:
     """The GPU type that was meant, else the line that adds this one."""
-    meant = nearest(name, known, likeness=_GPU_LIKENESS)
+    meant = nearest_type(name, known)
     if meant is not None:
         return f"did you mean '{meant}'?"
     return f"one of {', '.join(known)}; as another one with the rows of such: gpu_types: {{{name}: {{like: h100}}}}"
@@ -75,7 +73,9 @@ class WorkloadsConfig:
         return self.installed is None or squash_workload(key) in map(squash_workload, self.installed)
 
     def of(self, key: str) -> WorkloadConfig:
-        """What is said of the workload ``key``, in any spelling."""
+        """What is said of the workload ``key``: under that name, else in another spelling."""
+        if key in self.config:
+            return self.config[key]
         said = (own for name, own in self.config.items() if squash_workload(name) == squash_workload(key))
         return next(said, WorkloadConfig())
 

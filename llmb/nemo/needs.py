@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from llmb import typed, yamlfile
+from llmb.gpus import CPU
 from llmb.needs import HubAsset, Image, Need, Needs, Venv
 from llmb.nemo import torch_pretrain
 from llmb.site import Site
@@ -58,13 +59,14 @@ def needs(workload: Workload, site: Site) -> Needs | None:
     """What ``workload`` needs at ``site``; None where that cannot be said.
 
     With containers its image, which a Slurm cluster has as a file and Run:ai pulls. Without, the environment of NeMo,
-    and for sizes without a NeMo recipe that of the torch program. On this machine that of the torch program.
+    and for sizes without a NeMo recipe that of the torch program. That alone on this machine, and where there are no
+    GPUs, which NeMo's recipes need.
     """
     if site.cluster_type == "local":
         return torch_pretrain.needs(site)
     if site.container or site.cluster_type == "runai":
         found: list[Need] = [Image(reference=workload.image)] if workload.image else []
-    elif any(size.nemo for size in workload.sizes.values()):
+    elif site.gpu_type != CPU and any(size.nemo for size in workload.sizes.values()):
         others = () if all(size.nemo for size in workload.sizes.values()) else torch_pretrain.needs(site).needs
         found = [nemo_venv(site.settings), *others]
     else:

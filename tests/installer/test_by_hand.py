@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from llmb.needs import Venv
+from llmb_installer import show
+from llmb_installer.record import InstallRecord
 
 SMALL = Venv(name="small", requirements=("small==1",))
 
@@ -96,6 +98,47 @@ def test_taken_out_of_it(site: Any) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Installed now: pretrain_b"), done.stderr
     config = yaml.safe_load(path.read_text())["workloads"]
     assert config == {"installed": ["pretrain_b"], "config": {"pretrain_b": {"venv_path": "/b"}}}
+
+
+def test_one_with_an_environment_of_its_own_is_whole_and_found_in_any_spelling(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    site.workload("pretrain_b", SMALL)
+    mine = {"pretrain_b": {"venv_path": str(site.folder)}}
+    path = by_hand(site, workloads={"installed": ["B"], "config": mine})
+    assert run(site, "add", "pretrain_a").returncode == 0
+    done = site.run("verify", "--install", site.install)
+    assert done.returncode == 0, done.stderr
+    assert "Installed now: pretrain_a\n" in run(site, "remove", "pretrain_b").stdout
+    left = yaml.safe_load(path.read_text())["workloads"]
+    assert (left["installed"], [*left["config"]]) == (["pretrain_a"], ["pretrain_a"])
+
+
+def test_one_that_was_only_written_down_is_named_with_the_way_to_install_it(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    run(site, "add", "pretrain_a")
+    config = yaml.safe_load(path.read_text())
+    config["workloads"]["installed"].append("pretrain_b")
+    path.write_text(yaml.safe_dump(config))
+    done = site.run("verify", "--install", site.install)
+    assert done.returncode == 1
+    assert "pretrain_b is named as installed, and nothing was installed for it\n" in done.stderr
+    assert f"hint: llmb-install add pretrain_b --install {site.install}, or take it out" in done.stderr
+
+
+def test_another_spelling_without_the_answers_is_still_what_was_built(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    run(site, "add", "pretrain_a")
+    (site.install / ".llmb" / "answers.yaml").unlink()
+    path.write_text(path.read_text().replace("- pretrain_a", "- A"))
+    done = site.run("verify", "--install", site.install)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_where_nothing_is_left_the_next_thing_is_to_add_something(tmp_path: Path) -> None:
+    text = show.summary(tmp_path, InstallRecord(), ())
+    assert text == f"Installed in {tmp_path}: no workload\nNext: llmb-install add WORKLOAD --install {tmp_path}"
 
 
 @pytest.mark.parametrize("key", ["node_architecture", "gpu_type"])

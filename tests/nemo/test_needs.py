@@ -133,6 +133,14 @@ def test_without_tiny_sizes_bare_metal_has_nemo_alone(workloads: dict[str, Workl
     assert only_venv(found).name == "nemo"
 
 
+def test_where_there_are_no_gpus_bare_metal_has_the_torch_environment_alone(
+    plugins: Plugins, workloads: dict[str, Workload]
+) -> None:
+    """No size of NeMo's runs there, and its environment builds CUDA extensions for a quarter of an hour."""
+    found = asked(plugins, workloads, replace(site(), gpu_type="cpu"))
+    assert [only_venv(one).name for one in found] == ["torch"] * 3
+
+
 def stranger(workloads: dict[str, Workload], **changes: Any) -> Workload:
     """A workload without a NeMo recipe."""
     own = workloads["pretrain_nemotron4"]

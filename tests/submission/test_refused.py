@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from llmb.errors import Fault, LlmbError
 from llmb.launch import Launch
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.state import COMPLETED, FAILED, RUNNING
+from llmb.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.testing.cluster import FakeCluster
 from llmb.testing.scheduler import Behaviour, Scheduler
 
@@ -99,15 +100,32 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
     assert "no step" not in llmb("results").stdout
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ('"account": "x"', "account=x"),
+        ('"exclusive": false, "overcommit": true', "exclusive=null --slurm-arg overcommit"),
+        ('"comment": "a b"', "'comment=a b'"),
+    ],
+)
 def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
-    llmb: Command, runs: Runs, refusing: set[str]
+    llmb: Command, runs: Runs, refusing: set[str], kept: str, said: str
 ) -> None:
     refusing.add("gpus8")
     llmb(*ONE, 8)
     (run,) = runs()
     path = run.directory / record.RECORD
-    path.write_text(path.read_text().replace('"slurm_args": {}', '"slurm_args": {"account": "x"}'))
-    assert "which keeps --slurm-arg account=x unless it is given anew" in llmb("explain", run.id).stdout
+    path.write_text(path.read_text().replace('"slurm_args": {}', f'"slurm_args": {{{kept}}}'))
+    assert f"which keeps --slurm-arg {said} unless it is given anew" in llmb("explain", run.id).stdout
+
+
+def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = JobState(state=PENDING, reason="JobHeldUser", cure="scontrol release JOB, or llmb-run jobs cancel RUN")
+    monkeypatch.setattr(FakeCluster, "poll", lambda _self, asked: {run.id: held for run in asked})
+    llmb(*ONE, 8)
+    (run,) = runs()
+    told = llmb("explain", run.id).stdout
+    assert f"scontrol release {run.scheduler_id}, or llmb-run jobs cancel {run.id}\n" in told
 
 
 def test_a_refused_run_is_retried_with_the_others_and_counts_no_more(
@@ -143,7 +161,7 @@ def test_one_in_whose_way_something_stands_does_not_stop_the_others(
     assert [run.attempt for run in runs()] == [1, 2, 2]
     done = llmb("jobs", "retry", "--failed")
     assert (done.returncode, runs()[0].attempt) == (1, 1)
-    assert "hint: nothing was submitted; --slurm-arg KEY=VALUE gives another value" in done.stderr
+    assert done.stderr.endswith("hint: nothing was submitted; --force tries all the same\n")  # sbatch alone has options
     done = llmb("jobs", "retry", "--failed", "--force", "--wait")
     assert (done.returncode, runs()[0].attempt) == (0, 2)
 
@@ -173,6 +191,15 @@ def test_a_reason_that_several_share_is_told_once(llmb: Command, runs: Runs, ref
     assert done.stderr.endswith(
         "0 of 12 submitted, 12 not taken\nhint: once the cause is mended: llmb-run jobs retry --failed\n"
     )
+
+
+def test_a_program_that_wanted_to_wait_reads_what_was_taken_where_not_all_was_tried(
+    llmb: Command, refusing: set[str]
+) -> None:
+    refusing.add("gpus8")
+    done = llmb(*ONE, 8, "--repeats", 12, "--wait", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (1, [])
+    assert "not tried\n" in done.stderr
 
 
 def test_what_nobody_knows_is_not_called_refused(

@@ -480,3 +480,11 @@ def test_the_known_types_are_whole() -> None:
     assert peaks["a100"] == {"bf16": 312}
     assert [known_types()[name].gpus_per_node for name in ("h100", "b200", "gb200", "a100")] == [8, 8, 4, 8]
     assert all(one != other for one, other in itertools.pairwise(peaks.values()))
+
+
+def test_of_two_spellings_of_a_workload_the_plugins_own_counts() -> None:
+    own, other = WorkloadConfig(venv_path=Path("/own")), WorkloadConfig(venv_path=Path("/other"))
+    both = WorkloadsConfig(config={"nemotron4": other, "pretrain_nemotron4": own})
+    assert both.of("pretrain_nemotron4") == own
+    assert WorkloadsConfig(config={"Nemotron-4": other}).of("pretrain_nemotron4") == other
+    assert both.of("pretrain_llama3.1") == WorkloadConfig()

@@ -99,3 +99,10 @@ def test_a_name_that_is_no_experiments_loses_its_middle_while_that_tells_it_apar
     assert apart(["a" * 20 + "1" + "a" * 20, "a" * 20 + "2" + "a" * 20], 24) is None
     assert apart(["x" * 41], 23) is None
     assert apart([], 1) == []
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_a_terminal_without_room_for_anything_shows_all(width: int) -> None:
+    lines, _ = shown(width, WHY, most=None)
+    assert NAME.format(2) in lines[3]
+    assert " ".join(line.strip() for line in lines[4:]) == WHY

@@ -119,7 +119,10 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"name": st.sampled_from(["", "a", "b c", "[red]x", "é±", "日"]), "step_time": st.none() | st.integers()}
+            {
+                "name": st.sampled_from(["", "a", "b c", "[red]x", "é±", "can\u2019t → …", "日"]),
+                "step_time": st.none() | st.integers(),
+            }
         ),
         max_size=4,
     ),
@@ -131,8 +134,9 @@ def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[
         assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap), width))
 
 
-def test_a_plain_table_is_drawn_the_quick_way() -> None:
-    assert tables.plain_table([Column(key="name")], [{"name": "a"}], 20, 3) is not None
+@pytest.mark.parametrize("text", ["a", "can\u2019t open “x”: 3 ≤ 2 → …"])
+def test_a_plain_table_is_drawn_the_quick_way(text: str) -> None:
+    assert tables.plain_table([Column(key="name")], [{"name": text}], 40, 3) is not None
 
 
 def test_an_experiment_keeps_what_tells_it_apart() -> None:

@@ -21,7 +21,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     import os
     from dataclasses import replace
 
-    from llmb.names import find_workload
+    from llmb.names import as_keys, find_workload
     from llmb_installer import cluster_fit, flow, record
     from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import carry_out
@@ -31,7 +31,8 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     keys = [find_workload(name, offered.workloads) for name in workloads]
     asked = flow.recorded_answers(folder, offered)
     if asked.workloads is None:
-        asked = replace(asked, workloads=config_of(folder, os.environ).workloads.installed or ())
+        there = config_of(folder, os.environ).workloads.installed or ()
+        asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
     asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
     intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
     for note in [*notes, *cluster_fit.check(intent.answers)]:

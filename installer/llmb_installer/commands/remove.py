@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from llmb_installer.options import DRY_RUN, INSTALLED, YES
+
+if TYPE_CHECKING:
+    from llmb_installer.record import InstallRecord
+    from llmb_installer.remove import Removal
 
 
 @click.command("remove")
@@ -23,7 +28,7 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     from dataclasses import replace
 
     from llmb.errors import UsageError
-    from llmb.names import find_workload
+    from llmb.names import as_keys, find_workload
     from llmb_installer import flow, record, remove
     from llmb_installer.folder import config_of, find_folder
     from llmb_installer.install import ask
@@ -38,24 +43,20 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     offered = flow.known()
     config = config_of(folder, os.environ)
     found = record.load(folder)
-    there = {*(config.workloads.installed or ()), *(key for done in found.steps.values() for key in done.workloads)}
+    built = [key for done in found.steps.values() for key in done.workloads]
+    installed = as_keys(config.workloads.installed or (), [*built, *offered.workloads])
+    there = {*installed, *built}
     keys = [find_workload(name, sorted({*there, *offered.workloads})) for name in workloads]
     if absent := [key for key in keys if key not in there]:
         told = f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed in {folder}"
         raise UsageError(told, hint=f"installed: {', '.join(sorted(there)) or 'nothing'}")
     asked = flow.recorded_answers(folder, offered)
-    staying = tuple(key for key in config.workloads.installed or () if key not in keys)
+    staying = tuple(key for key in installed if key not in keys)
     by_hand = not record.answers_path(folder).is_file()  # what was not installed by the answers stays as it is
     wanted = tuple(key for key in asked.workloads or () if key not in keys) if by_hand else staying
     asked = replace(asked, workloads=wanted)
     removal = remove.plan_removal(found, keys)
-    click.echo(f"To be taken out of {folder}: {', '.join(keys)}")
-    for key in removal.steps:
-        click.echo(f"  {key}: will be removed, no other workload uses it")
-    for key in removal.kept:
-        users = [user for user in found.steps[key].workloads if user not in keys] or ["what was submitted before"]
-        click.echo(f"  {key}: stays, for {', '.join(users)}")
-    click.echo("  runs and their results stay")
+    _show(folder, removal, found)
     if dry_run:
         return
     if not yes:
@@ -63,6 +64,16 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     removed = remove.remove(flow.intent_of(asked, offered, before=found.config)[0], asked, keys)
     click.echo(f"Taken out: {', '.join([*keys, *removed.steps])}")
     click.echo(f"Installed now: {', '.join(staying) or 'nothing'}")
+
+
+def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
+    click.echo(f"To be taken out of {folder}: {', '.join(removal.workloads)}")
+    for key in removal.steps:
+        click.echo(f"  {key}: will be removed, no other workload uses it")
+    for key in removal.kept:
+        others = [user for user in found.steps[key].workloads if user not in removal.workloads]
+        click.echo(f"  {key}: stays, for {', '.join(others or ['what was submitted before'])}")
+    click.echo("  runs and their results stay")
 
 
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from llmb.names import squash_workload
+from llmb.names import as_keys
 from llmb.workload import Workload
 from llmb_installer.detect.installed import Installed
 from llmb_installer.wizard import prompts
@@ -51,8 +51,7 @@ def choose(installed: Installed, known: Mapping[str, Workload]) -> Choice:
 def installed_keys(installed: Installed, known: Mapping[str, Workload]) -> list[str]:
     """The workloads that are installed, by their keys."""
     there = installed.config.workloads.installed
-    by_name = {squash_workload(key): key for key in known}
-    return [*known] if there is None else [by_name.get(squash_workload(name), name) for name in there]
+    return [*known] if there is None else as_keys(there, known)
 
 
 def _some(value: Any) -> str | None:

@@ -16,10 +16,13 @@ _MEANINGS = (
     (r"PartitionDown|PartitionInactive", "the partition is down: it starts when its administrator has set it up again"),
     (r"PartitionTimeLimit", f"the partition allows less time: {_AGAIN} --time-limit HH:MM:SS"),
     (r"PartitionNodeLimit|PartitionConfig", "the partition gives a job fewer nodes: name another, or a smaller scale"),
+    (r"ReqNodeNotAvail.*Reserved", "nodes are reserved for others, or for maintenance: scontrol show reservation"),
     (r"ReqNodeNotAvail|Nodes required for job are DOWN|NodeDown", "nodes are out of service: sinfo -R says why"),
     (r"BadConstraints", f"no node has what it asks for: {_AGAIN} --slurm-arg KEY=VALUE"),
     (r"Licenses", "licenses are in use: scontrol show licenses"),
     (r"Reservation", "its reservation has not begun or has ended: scontrol show reservation"),
+    (r"DependencyNeverSatisfied", f"what it waits for has failed, so it never starts: {_AGAIN} "
+                                  "--slurm-arg dependency=null"),
     (r"Dependency", "it waits for another job, as --slurm-arg dependency asked: scontrol show job JOB"),
     (r"BeginTime", "it starts later: as --slurm-arg begin asked, or since it was requeued"),
     (r"launch failure|JobLaunchFailure", "its node could not start it: scontrol release JOB, once the node is well"),

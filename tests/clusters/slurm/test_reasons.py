@@ -38,6 +38,8 @@ def test_what_nobody_has_heard_of_has_none() -> None:
     [
         ("JobHeldAdmin", "only an administrator can release it"),
         ("JobHeldUser", "scontrol release JOB"),
+        ("DependencyNeverSatisfied", "llmb-run jobs retry RUN --slurm-arg dependency=null"),
+        ("ReqNodeNotAvail, Reserved for maintenance", "scontrol show reservation"),
         ("launch failed requeued held", "scontrol release JOB"),
         ("AssocMaxJobsLimit", "a limit of your account or QOS"),
         ("QOSMaxGRESPerUser", "a limit of your account or QOS"),

@@ -13,7 +13,7 @@ from llmb.gpus import CPU, gpus_in_words
 from llmb.job import STRONG, Job
 from llmb.model import ModelShape
 from llmb.modes import Mode, mode_of
-from llmb.names import nearest, suggest
+from llmb.names import and_list, nearest, suggest
 from llmb.splits import check_splits, divide
 from llmb.switches import NOTHING, Switches
 from llmb.workload import Row, Size, Workload
@@ -122,12 +122,14 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
         faults.append(Fault(message=message, place=wish.places.get(STRONG, ""), hint=hint))
     elif wish.scale not in counts:
         whose = label if len({tuple(one) for one in tested.values()}) == 1 or not is_known else f"{label} {wish.dtype}"
-        message = f"{whose} on {place.gpu_type} has no scale {wish.scale}"
-        said = f"tested are {', '.join(map(str, counts))}"
-        if force or (wish.scale > counts[-1] and not size.exact_scales):
-            warnings.append(f"{message}: {said}")
+        where, named = f"{whose} on {place.gpu_type}", ", ".join(map(str, counts))
+        message = f"{where} has no scale {wish.scale}"
+        if wish.scale > counts[-1] and not size.exact_scales:
+            warnings.append(f"{where}: scale {wish.scale} is above the tested {named}; it is taken all the same")
+        elif force:
+            warnings.append(f"{message}: tested are {named}; --force takes it all the same")
         else:
-            hint = f"{said}; --force takes another" + _more(wish)
+            hint = and_list(f"tested are {named}; --force takes another", wish.workload.key)
             faults.append(Fault(message=message, place=wish.places.get(wish.scale, ""), hint=hint))
     row = find_row(size, place.rows, wish.dtype, wish.scale, strong=wish.strong_scaling)
     if faults or row is None:
@@ -141,11 +143,7 @@ def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fa
     elsewhere = {dtype for size in wish.workload.sizes.values() for row in size.rows for dtype in row.dtype}
     is_meant = wish.dtype in elsewhere or nearest(wish.dtype, dtypes) is None
     cure = there if is_meant else suggest(wish.dtype, dtypes)
-    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=cure + _more(wish))
-
-
-def _more(wish: Wish) -> str:
-    return f"  llmb-run list -w {wish.workload.key}"
+    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=and_list(cure, wish.workload.key))
 
 
 def _strong_hint(size: Size, gpu: str) -> str:

@@ -160,7 +160,13 @@ def no_size(key: str, size: str, sizes: Collection[str], *, on: str | None = Non
     cure = suggest(size, sizes)
     if on and nearest(size, sizes) is None:
         cure = f"on {on} it runs as {', '.join(sizes)}" if sizes else f"none of its sizes runs on {on}"
-    return UsageError(f"{key} has no size '{size}'{where}", hint=f"{cure}  llmb-run list -w {key}")
+    return UsageError(f"{key} has no size '{size}'{where}", hint=and_list(cure, key))
+
+
+def and_list(cure: str, key: str) -> str:
+    """A hint with the command behind it that shows what workload ``key`` has."""
+    command = f"llmb-run list -w {key}"
+    return f"{cure}  {command}" if cure.endswith("?") else f"{cure}; see {command}"
 
 
 def _behind(name: str, key: str) -> str:

@@ -35,8 +35,8 @@ def fitted(
 
     Texts of the column ``name`` are experiments' names: in at most ``most`` characters, and different ones stay
     different; where ``most`` is None they stay as they are, so that they can be copied. The texts of ``below`` stand on
-    lines of their own where a row has no room for them. Where no level fits, the last one is folded, or with names as
-    they are goes beyond the width.
+    lines of their own where a row has no room for them. Where no level fits, names of the last one may read the same,
+    and without room for those it is folded, or with names as they are goes beyond the width.
     """
     for level in levels:
         rows = _named(level, width, name, below, most)
@@ -45,7 +45,10 @@ def fitted(
     if most is None:
         text = _drawn(level.columns, level.rows, width, below, beyond=True)
         return text or render(level.columns, level.rows, "table", width=width), level.left_out
-    rows = [{**row, name: shorten(row[name], min(_LEAST_NAME, most))} for row in level.rows]
+    room = min(most, _room(level, width, name, below))
+    rows = [{**row, name: shorten(row[name], max(room, min(_LEAST_NAME, most)))} for row in level.rows]
+    if room >= _LEAST_NAME and (text := _drawn(level.columns, rows, width, below)) is not None:
+        return text, level.left_out
     return render(level.columns, rows, "table", width=width), level.left_out
 
 
@@ -53,12 +56,17 @@ def _named(level: Level, width: int, name: str, below: str, most: int | None) ->
     """The rows with names that have room beside the figures; None where they have none."""
     if most is None:
         return level.rows
-    others = [column for column in level.columns if column.key not in (name, below)]
-    wide = [max([len(column.title()), *(len(column.cell(row)) for row in level.rows)]) for column in others]
-    names = apart([row[name] for row in level.rows], min(most, width - 2 - sum(wide) - GAPS[-1] * len(wide)))
+    names = apart([row[name] for row in level.rows], min(most, _room(level, width, name, below)))
     if names is None:
         return None
     return [{**row, name: shown} for row, shown in zip(level.rows, names, strict=True)]
+
+
+def _room(level: Level, width: int, name: str, below: str) -> int:
+    """The characters that the other columns leave for names."""
+    others = [column for column in level.columns if column.key not in (name, below)]
+    wide = [max([len(column.title()), *(len(column.cell(row)) for row in level.rows)]) for column in others]
+    return width - 2 - sum(wide) - GAPS[-1] * len(wide)
 
 
 def _drawn(

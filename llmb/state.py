@@ -26,6 +26,7 @@ KNOWN = ENDS | WAITING | ACTIVE
 # What the machines did to a job, not the job to itself: worth another attempt as it is.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
 REFUSED = "not submitted: "  # so begins the reason of a run that never had a job
+NEXT = "it is next"  # the reason of the first that waits, where one job runs after another
 NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
 
 

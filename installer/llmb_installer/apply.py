@@ -84,7 +84,7 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
     """
     install = intent.site.install
     make_folder(install)
-    with locks.hold(install / record.FOLDER, "install"):
+    with locks.hold(install / record.FOLDER, record.LOCK):
         tidy.tidy(install)
         record.save_answers(install, to_yaml(intent.asked))
         plan = look(intent)

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,8 @@ HARDLY = 20_000_000  # bytes: where less is free, programs fail for the want of 
 
 # What pip, uv, git and Slurm print for a known cause, and its cure.
 _CURES = (
+    ("<urlopen error", "no network while building: what is built from source fetches files too; 'method: here' in "
+     "the answers builds on this machine, and HTTPS_PROXY names a proxy"),
     ("THESE PACKAGES DO NOT MATCH THE HASHES", "a package is not what the lock file says: is the index to be trusted? "
      "If so, delete the file in .llmb/locks, and the versions are chosen anew"),
     ("Hash mismatch", "a package is not what the lock file says: is the index to be trusted? "
@@ -45,6 +48,13 @@ _CURES = (
     ("SSL", "tell pip of your site's certificates: pip config set global.cert FILE"),
     ("401", "pip takes a user and password from ~/.netrc or its own configuration"),
 )  # fmt: skip
+
+
+# How uv and pip name the package that they cannot build; and a warning of Python's, or the call it quotes below.
+_BUILT = re.compile(
+    r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
+)
+_WARNING = re.compile(r":\d+: \w*Warning: |^\s+(?:(?:dist|self)\._finalize_\w+|warnings\.warn)\(")
 
 
 class Place(Protocol):
@@ -101,12 +111,28 @@ def _full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 def cure_for(told: str) -> str:
     """The cure for what a program has printed, as far as it is known."""
-    return next((cure for word, cure in _CURES if word in told), "mend the cause and give the same command again")
+    return next((cure for word, cure in _CURES if word in told), "mend the cause")
 
 
 def end_of(output: str) -> str:
-    """The last lines of ``output``, of pip's repeated trials to connect only the last."""
-    lines = [line for line in output.splitlines() if line.strip()]
+    """The last lines of ``output`` that matter, under the name of the package that could not be built.
+
+    Of pip's repeated trials to connect only the last counts, and no warning of setuptools.
+    """
+    lines = [line for line in _without_notices(output) if line.strip()]
     trials = [line for line in lines if line.startswith("WARNING: Retrying")]
-    told = [line for line in lines if line not in trials[:-1]]
-    return "\n".join(f"  {line[:WIDTH]}" for line in told[-TAIL:])
+    told = [line for line in lines if line not in trials[:-1]][-TAIL:]
+    named = [match[1] for match in _BUILT.finditer(output)]
+    if named and not any(named[-1] in line for line in told):
+        told = [f"building {named[-1]}:", *told]
+    return "\n".join(f"  {line[:WIDTH]}" for line in told)
+
+
+def _without_notices(output: str) -> Iterator[str]:
+    """The lines without Python's warnings; setuptools puts a frame of ``!!`` around what it has to say in one."""
+    is_framed = False
+    for line in output.splitlines():
+        if line.strip() == "!!":
+            is_framed = not is_framed
+        elif not is_framed and _WARNING.search(line) is None:
+            yield line

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb import typed, yamlfile
+from llmb import locks, typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb_installer import record
@@ -31,7 +31,7 @@ def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
     """The configuration of ``folder`` with every layer. Raises InputFaults, whose hint is its repair."""
     if not (folder / CONFIG_FILE).is_file():
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
-        raise UsageError(message, hint=f"while an installation runs, wait for it; else {repair_hint(folder)}")
+        raise UsageError(message, hint=unfinished_hint(folder))
     own_config(folder)
     return load_config(folder, environ)[0]
 
@@ -52,3 +52,18 @@ def own_config(folder: Path) -> ClusterConfig:
 def repair_hint(folder: Path) -> str:
     """The cure of a configuration that is lost or faulty."""
     return f"llmb-install verify --repair --install {shlex.quote(str(folder))} sets it aside and writes it anew"
+
+
+def unfinished_hint(folder: Path) -> str:
+    """The cure of a configuration that is not there: the installation is at work, or has not come to its end."""
+    wait = at_work(folder)
+    again = f"llmb-install verify --repair --install {shlex.quote(str(folder))}"
+    return f"{wait}: wait until it has finished" if wait is not None else f"{again} makes what is missing, and the file"
+
+
+def at_work(folder: Path) -> str | None:
+    """Who is changing the installation in ``folder`` at this moment, in words; None where nobody is."""
+    owner = locks.holder(folder / record.FOLDER, record.LOCK)
+    if owner is None:
+        return None
+    return "llmb-install is at work there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")

@@ -15,12 +15,13 @@ import click
 from llmb import files, yamlfile
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.yamlfile import Again, Document
-from llmb_installer import cluster_fit, flow, record, show
+from llmb_installer import cluster_fit, flow, record, show, slurm_fit
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
-from llmb_installer.answers.layers import given, nested
+from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_sound
 from llmb_installer.apply import context_for
 from llmb_installer.costs import find_costs
+from llmb_installer.detect.slurm import SlurmFound
 from llmb_installer.folder import find_folder
 from llmb_installer.plan import Intent, look
 
@@ -90,7 +91,10 @@ def gather(
     if not terminal or not missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
-    require_sound(document, offered.workloads)
+    try:
+        require_sound(document, offered.workloads)
+    except InputFaults as error:
+        raise _with_cluster_faults(error, document) from error
     from llmb_installer.detect.look import look as look_around
     from llmb_installer.wizard import ask
 
@@ -98,6 +102,7 @@ def gather(
     detected = look_around(os.environ, Path.cwd(), install)
     if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
+    _require_there(document, detected.slurm)
     asked = ask(
         document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
     )
@@ -113,7 +118,35 @@ def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) 
         intent, notes = flow.intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
         return intent, [*notes, *cluster_fit.check(intent.answers)]
     except InputFaults as error:
-        raise InputFaults([_placed(fault, document) for fault in error.faults], hint=error.hint) from error
+        raise _with_cluster_faults(error, document) from error
+
+
+def _require_there(document: Document, found: SlurmFound | None) -> None:
+    """Hold what is given so far against the cluster that was ``found``. Raises InputFaults."""
+    faults, doubts = _held_against(document, found) if found is not None else ([], [])
+    _tell(doubts)
+    if faults:
+        raise InputFaults(faults)
+
+
+def _with_cluster_faults(error: InputFaults, document: Document) -> InputFaults:
+    """The faults at file and line, with those that the cluster here has against what can be read of the answers."""
+    faults, doubts = _held_against(document)
+    _tell(doubts)
+    placed = [_placed(fault, document) for fault in error.faults]
+    return InputFaults([*placed, *(fault for fault in faults if fault not in placed)], hint=error.hint)
+
+
+def _held_against(document: Document, found: SlurmFound | None = None) -> tuple[list[Fault], list[str]]:
+    if value_at(document.data, "cluster_type") not in (None, "slurm"):
+        return [], []
+    faults, doubts = slurm_fit.of_given(document.data, found)
+    return [_placed(fault, document) for fault in faults], doubts
+
+
+def _tell(doubts: Sequence[str]) -> None:
+    for doubt in doubts:
+        click.echo(f"note: {doubt}", err=True)
 
 
 def _placed(fault: Fault, document: Document) -> Fault:

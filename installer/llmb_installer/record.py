@@ -11,6 +11,7 @@ from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
 
 FOLDER = ".llmb"
+LOCK = "install"  # in FOLDER: held by whoever changes the installation
 SCHEMA_VERSION = 1
 
 

@@ -45,7 +45,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
     First nothing leads to them any more, then they go, each noted at once: a removal that was cut can be given again.
     """
     install = intent.site.install
-    with locks.hold(install / record.FOLDER, "install"):
+    with locks.hold(install / record.FOLDER, record.LOCK):
         found = record.load(install)
         removal = plan_removal(found, workloads)
         own = own_config(intent, intent.workloads, found, without=workloads)
@@ -78,7 +78,7 @@ def _own(found: InstallRecord, now: Mapping[str, Any], workloads: Collection[str
 
 def remove_steps(install: Path, keys: Collection[str]) -> None:
     """Take away what these steps made, each noted at once. Raises LlmbError for what is not this user's to remove."""
-    with locks.hold(install / record.FOLDER, "install"):
+    with locks.hold(install / record.FOLDER, record.LOCK):
         found = record.load(install)
         for key in keys:
             if key in found.steps:

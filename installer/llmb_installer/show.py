@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE
+from llmb import typed
+from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.tables import Column, render
+from llmb.yamlfile import Document
+from llmb_installer import runai_fit
 from llmb_installer.apply import Outcome
 from llmb_installer.costs import Costs
 from llmb_installer.plan import Plan
@@ -37,7 +40,8 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
     lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
     lines.append(f"For {_workloads(plan.intent.workloads)}.")
-    lines += [f"note: {sentence}" for sentence in (*plan.config.kept, *_replaced(plan), *costs.doubts)]
+    notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
+    lines += [f"note: {sentence}" for sentence in notes]
     return "\n".join([*lines, *_costs_text(plan, costs)])
 
 
@@ -45,6 +49,17 @@ def _replaced(plan: Plan) -> list[str]:
     """What jobs that are running should know of: an environment changes under its name, an image does not."""
     there = [step.key for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
     return [f"{key} is replaced when it is built: let the jobs that run from it end first" for key in there]
+
+
+def without_torch(plan: Plan) -> tuple[str, ...]:
+    """The workloads of the plan whose jobs need an image, or an environment, that is not there."""
+    config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
+    return runai_fit.without_torch(config, plan.intent.steps)
+
+
+def _torch_notes(plan: Plan) -> list[str]:
+    keys = without_torch(plan)
+    return [runai_fit.torch_note(keys)] if keys else []
 
 
 def _costs_text(plan: Plan, costs: Costs) -> list[str]:
@@ -97,7 +112,7 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
-        "notes": [*_replaced(plan), *costs.doubts],
+        "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
 
 
@@ -105,19 +120,23 @@ def _workloads(keys: tuple[str, ...]) -> str:
     return f"{len(keys)} workload{'s' * (len(keys) != 1)}: {', '.join(keys)}" if keys else "no workload"
 
 
-def summary(install: Path, record: InstallRecord, ready: tuple[str, ...]) -> str:
-    """What is there now, and the command to type next."""
+def summary(
+    install: Path, record: InstallRecord, ready: tuple[str, ...], imageless: tuple[str, ...] = ()
+) -> str:  # fmt: skip
+    """What is there now, and the command to type next; ``imageless``: workloads that want another image for it."""
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
     place = f"--install {shlex.quote(str(install))}"
-    next_ = f"llmb-run submit-all --min-scale {place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    image = "--image IMAGE " if imageless else ""
+    next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    lines += [f"note: {runai_fit.torch_note(imageless)}"] if imageless else []
     lines.append(f"Next: {next_}")
     return "\n".join(lines)
 
 
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
     """What an installation came to: what works, and what each workload that does not is lacking."""
-    lines = [summary(plan.install, outcome.record, outcome.ready)] if outcome.ready else []
+    lines = [summary(plan.install, outcome.record, outcome.ready, without_torch(plan))] if outcome.ready else []
     for key, steps in outcome.lacking.items():
         lines.append(f"Not ready: {key}, which needs {', '.join(steps)}")
     return "\n".join(lines)
@@ -129,7 +148,7 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     return {
         "install": str(plan.install), "cluster_type": site.cluster_type, "gpu_type": site.gpu_type,
         "workloads": [*outcome.ready], "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
-        "steps": rows(plan.install, outcome.record), "notes": [*outcome.said],
+        "steps": rows(plan.install, outcome.record), "notes": [*outcome.said, *_torch_notes(plan)],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
     }  # fmt: skip
 

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults
 from llmb.names import nearest, suggest
 from llmb_installer.answers import Answers
+from llmb_installer.answers.layers import value_at
 from llmb_installer.detect.slurm import SlurmFound, find_slurm
 
 _KINDS = ("gpu", "cpu")
+_OPTIONS = tuple(f"slurm.{kind}{option}" for option in ("partition", "account") for kind in ("", "gpu.", "cpu."))
 
 
 def check(answers: Answers) -> list[str]:
@@ -28,11 +31,33 @@ def check(answers: Answers) -> list[str]:
     return [*doubts(answers, found)]
 
 
+def of_given(data: Any, found: SlurmFound | None) -> tuple[list[Fault], list[str]]:
+    """Faults, and doubts, of what the ``data`` of answers that are not whole, or not sound, say of a Slurm cluster.
+
+    ``found`` None: the one here is asked, if there is anything to ask about.
+    """
+    types = data.get("gpu_types") if isinstance(data, dict) else None
+    keys = [*_OPTIONS, *(f"gpu_types.{name}.partition" for name in (types if isinstance(types, dict) else ()))]
+    said = {key: str(value) for key in keys if isinstance(value := value_at(data, key), str | int)}
+    if not said:
+        return [], []
+    found = found if found is not None else find_slurm()
+    if found.fault:
+        return [], []
+    partitions = [(key, name) for key, name in said.items() if key.endswith("partition")]
+    account = said.get("slurm.gpu.account") or said.get("slurm.account")
+    return _not_there(partitions, found), [*_account_doubts(account, found)]
+
+
 def partition_faults(answers: Answers, found: SlurmFound) -> list[Fault]:
     """A fault for each partition that the answers name and that this cluster does not have."""
+    return _not_there(_partitions(answers), found)
+
+
+def _not_there(named: Iterable[tuple[str, str]], found: SlurmFound) -> list[Fault]:
     return [
         Fault(place=key, message=f"Slurm has no partition '{name}'", hint=suggest(name, [*found.partitions]))
-        for key, names in _partitions(answers)
+        for key, names in named
         for name in names.split(",")
         if found.partitions and name not in found.partitions
     ]
@@ -58,7 +83,11 @@ def doubts(answers: Answers, found: SlurmFound) -> Iterator[str]:
     if slurm.mpi is not None and found.mpi and slurm.mpi not in found.mpi:
         yield f"slurm.mpi: srun has no '{slurm.mpi}' here, but {', '.join(found.mpi)}"
     account = slurm.option("account")
+    yield from _account_doubts(str(account) if account is not None else None, found)
+
+
+def _account_doubts(account: str | None, found: SlurmFound) -> Iterator[str]:
     if account is not None and found.accounts and account not in found.accounts:
-        near = nearest(str(account), found.accounts)
+        near = nearest(account, found.accounts)
         meant = f"did you mean '{near}'?" if near is not None else f"yours: {', '.join(found.accounts)}"
         yield f"slurm.account: '{account}' is not one of your accounts; {meant}"

@@ -19,15 +19,21 @@ from llmb.follow import Watcher, wait
 from llmb.handover import Handed
 from llmb.logs.collect import ReadState
 from llmb.logs.reader import progress
+from llmb.names import apart
 from llmb.runs.record import RunRecord
-from llmb.state import PENDING, RUNNING, UNKNOWN, WAITING, JobState
+from llmb.state import NEXT, PENDING, RUNNING, UNKNOWN, WAITING, JobState
+from llmb.tables import shorten
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 RUN_FAILED = 3
 INTERRUPTED = 130
 _NAMED = 4  # runs that a line has room for
+_WIDE = 100  # characters of a terminal that has room for wider bars, and a word behind them
+_BAR, _WIDE_BAR = 10, 20
+_LEAST_NAME = 12  # characters of a name that still says something
 
 
 def follow_to_results(
@@ -55,7 +61,7 @@ def follow(
     except KeyboardInterrupt:
         names = "".join(f" {run.id}" for run in runs) if len(runs) <= _NAMED else ""
         again, end = f"llmb-run jobs wait{names}", f"llmb-run jobs cancel{names or ' --all'}"
-        say(f"stopped waiting; the jobs go on.  again: {again}    end them: {end}")
+        say(f"stopped waiting; the jobs go on; to follow them again: {again}; to end them: {end}")
         raise click.exceptions.Exit(INTERRUPTED) from None  # all is said
 
 
@@ -65,16 +71,49 @@ def _display(runs: Sequence[RunRecord]) -> Iterator[_Shower]:
         yield _Lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[word]}"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bars:
+    with _progress(Console(stderr=True)) as bars:
         yield _Bars(runs, bars)
+
+
+def _progress(console: Console) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+
+    wide = console.width >= _WIDE
+    columns = [
+        # Where a terminal is too narrow, a name gives way and never what it is of.
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=_WIDE_BAR if wide else _BAR),
+        MofNCompleteColumn(),
+        *([TextColumn("{task.fields[word]}")] if wide else []),
+        TimeElapsedColumn(),
+    ]
+    return Progress(*columns, console=console, transient=True)
+
+
+def described(runs: Sequence[RunRecord], width: int) -> dict[str, str]:
+    """What stands before the bar of each of ``runs`` in a terminal of ``width`` characters: its id, and its name.
+
+    Different names stay different where that can be; with less room than a name needs the id stands alone.
+    """
+    count = 2 * len(str(max((run.job.max_steps for run in runs), default=0))) + len("/")
+    figures = _WIDE_BAR + len(" starting") if width >= _WIDE else _BAR
+    figures += count + len("0:00:00") + len("    ")  # the blanks are between columns, and behind the id
+    names = [run.job.experiment_name for run in runs]
+    room = width - figures - max((len(run.id) for run in runs), default=0)
+    if room < _LEAST_NAME:
+        return {run.id: run.id for run in runs}
+    shown = apart(names, room) or [shorten(name, room) for name in names]
+    return {run.id: f"{run.id} {name}" for run, name in zip(runs, shown, strict=True)}
+
+
+def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
+    """The first of this machine's runs as long as none of them has begun, and jobs that are not among them go before.
+
+    That one of a list waits for the other is no news.
+    """
+    return states[:1] if all(one.state == PENDING and one.reason not in ("", NEXT) for one in states) else []
 
 
 class _Shower:
@@ -90,8 +129,8 @@ class _Shower:
             if self.told.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
             self.told[run.id] = state.state
-        # On this machine one job waits for the other, in the order of the list.
-        self.waiting([states[run.id] for run in runs if run.cluster_type != "local"])
+        here = [states[run.id] for run in runs if run.cluster_type == "local"]
+        self.waiting([*(states[run.id] for run in runs if run.cluster_type != "local"), *_behind_others(here)])
         self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:
@@ -163,6 +202,7 @@ class _Bars(_Shower):
         self.all = bars.add_task("jobs", total=len(runs), word="")
         self.tasks: dict[str, TaskID] = {}
         self.read: dict[Path, ReadState] = {}
+        self.width, self.described = 0, dict[str, str]()
 
     def changed(self, run: RunRecord, state: JobState) -> None:
         if state.is_over:
@@ -174,6 +214,13 @@ class _Bars(_Shower):
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         over = sum(state.is_over for state in states.values())
         self.bars.update(self.all, completed=over, word=f"{len(states) - over} to go")
+        if self.width != self.bars.console.width or not all(run.id in self.described for run in runs):
+            self.width = self.bars.console.width
+            self.described = described(runs, self.width)
+            # All of the width is taken only where names had to give way: else bars stand beside them.
+            self.bars.expand = any(run.job.experiment_name not in self.described[run.id] for run in runs)
+            for id_, task in self.tasks.items():
+                self.bars.update(task, description=self.described[id_])
         for run in runs:
             if states[run.id].state == RUNNING:
                 self.step(run)
@@ -182,7 +229,7 @@ class _Bars(_Shower):
 
     def step(self, run: RunRecord) -> None:
         if run.id not in self.tasks:
-            self.tasks[run.id] = self.bars.add_task(run.job.experiment_name, total=run.job.max_steps, word="starting")
+            self.tasks[run.id] = self.bars.add_task(self.described[run.id], total=run.job.max_steps, word="starting")
         at, self.read[run.log] = progress(run.log, self.read.get(run.log))
         if at is not None:
             self.bars.update(self.tasks[run.id], completed=at[0] + 1, total=at[1] + 1, word="steps")

@@ -94,4 +94,5 @@ def resubmit(context: Context, runs: Sequence[RunRecord]) -> int:
 
 
 def _tell_settle(seconds: float) -> None:
-    say(f"waiting {seconds:.0f} s or more: a submission that was cut off may still arrive")
+    lasts = f"{seconds:.0f} s or more" if seconds >= 1 else "a moment"
+    say(f"waiting {lasts}: a submission that was cut off may still arrive")

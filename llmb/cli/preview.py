@@ -58,11 +58,21 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
-        rows = [{**job_data(job), "changed": _changed(job, common, whole=fmt == "md")} for job in jobs]
+        words = _common_words(jobs) if fmt == "table" else []
+        by_size = _env_by_size(jobs, common) if fmt == "table" else {}
+        known = [{**common, **by_size.get(_label(job), {})} for job in jobs]
+        rows = [
+            {**job_data(job), "changed": _changed(job, told, words, whole=fmt == "md")}
+            for job, told in zip(jobs, known, strict=True)
+        ]
         levels = _levels(_columns(fmt, rows), rows)
         print_runs(levels, fmt, name="workload", below="changed", full_names=True)
+        if words:
+            say(f"changed in every job: {' '.join(words)}")
         if common and fmt != "csv":
             say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
+        for label, env in by_size.items():
+            say(f"variables of every job of {label}: {_env_in_words(env)}")
     for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
     if fmt == "table":
@@ -75,19 +85,45 @@ def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
     return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
 
 
-def _changed(job: Job, common: Mapping[str, str], *, whole: bool = False) -> str:
+def _changed(job: Job, common: Mapping[str, str], shared: Sequence[str] = (), *, whole: bool = False) -> str:
     """What stands in the job's name behind its numbers: what makes it another than the published configuration.
 
-    And the variables that it has beside those ``common`` to all.
+    And the variables that it has beside those ``common`` to all; without the words ``shared`` by all.
     """
-    words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+    words = [word for word in _words(job) if word not in shared]
     own = {name: value for name, value in job.env.items() if name not in common}
     return " ".join(filter(None, [*words, _env_in_words(own, whole=whole)]))
+
+
+def _words(job: Job) -> list[str]:
+    return job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+
+
+def _common_words(jobs: Sequence[Job]) -> list[str]:
+    """What stands behind the numbers in the names of all of several jobs."""
+    if len(jobs) == 1:
+        return []
+    common = set.intersection(*(set(_words(job)) for job in jobs))
+    return [word for word in _words(jobs[0]) if word and word in common]
 
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
     """The variables that all jobs have with the same value."""
     return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
+
+
+def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The variables beside those ``common`` to all that all of several jobs of one workload and size have."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(_label(job), []).append(job)
+    shared = {label: _common_env(group) for label, group in groups.items() if len(group) > 1}
+    own = {label: {name: env[name] for name in env if name not in common} for label, env in shared.items()}
+    return {label: env for label, env in own.items() if env}
+
+
+def _label(job: Job) -> str:
+    return f"{job.workload} {job.model_size}"
 
 
 def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:

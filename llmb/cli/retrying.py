@@ -24,7 +24,7 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
     results = results_of(context, runs)
     wrong = [f"{result.run} {_not_failed(result)}" for result in results if result.status != FAILED]
     if named and wrong:
-        hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}llmb-run results shows what has failed"
+        hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
         raise UsageError(", ".join(wrong), hint=hint)
     chosen, cancelled = [], 0
     for old, result in zip(runs, results, strict=True):
@@ -109,6 +109,17 @@ def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
     ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
     if ended:
         say(f"warning: the same time limit again for {', '.join(ended)}; another: jobs retry --time-limit HH:MM:SS")
+
+
+def _instead(results: Sequence[Result]) -> str:
+    """What to do where some of the runs to retry have not failed."""
+    failed = [str(one.run) for one in results if one.status == FAILED]
+    if failed:
+        return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
+    ongoing = [str(one.run) for one in results if one.status != SUCCESS]
+    if ongoing:
+        return f"llmb-run jobs wait {' '.join(ongoing)} follows what has not ended"
+    return "to measure it once more, submit it again: llmb-run single or submit-all"
 
 
 def _not_failed(result: Result) -> str:

@@ -55,7 +55,8 @@ def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[st
     shown = {point.series.settings for point in points}
     alone = [one for one in results if measures(one) and one.configuration is not None and not shown & settings(one)]
     reasons = {
-        "failed: exit code 3": [result for result in results if result.status == FAILED],
+        "failed: exit code 3": [one for one in results if one.status == FAILED and not one.was_cancelled],
+        "cancelled: exit code 3": [one for one in results if one.status == FAILED and one.was_cancelled],
         "do not count (INVALID)": [result for result in results if result.status == SUCCESS and why_invalid(result)],
         "not ended": [result for result in results if result.status == RUNNING],
         "one scale alone with their settings": alone if shown else [],

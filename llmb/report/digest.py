@@ -11,7 +11,7 @@ from llmb.names import shorter
 from llmb.report.words import CANCELLED, ORDER, word_of
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.verdict.judge import pool_key
-from llmb.verdict.rules import FAIL, INVALID
+from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 
 LEAST = 12  # runs: of fewer the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, whose names are long
@@ -30,7 +30,7 @@ def digest(results: Sequence[Result]) -> list[str]:
     statuses = Counter(word if word == CANCELLED else one.status for word, one in zip(words, results, strict=True))
     verdicts = Counter(word for word in words if word not in _STATUS)
     lines = [f"{len(results)} runs: {_counted(statuses, _STATUS)}"]
-    if verdicts:
+    if any(result.verdict != NO_REFERENCE for result in results) and verdicts:  # else the table's legend says why
         lines.append(f"verdicts: {_counted(verdicts, {word: word for word in ORDER})}")
     lines += remarkable(results)
     if any(word in (FAIL, INVALID, FAILED) and one.run for word, one in zip(words, results, strict=True)):

@@ -140,7 +140,7 @@ def test_nothing_but_data_on_stdout(fmt: str, cluster: Cluster, llmb_here: Comma
     done = llmb_here(
         "single", "-w", "nemotron4", "--scale", 4096, "--repeats", 3, "--install", install, "-d", "--format", fmt
     )
-    assert "warning: pretrain_nemotron4 15b on h100 has no scale 4096: tested are 16" in done.stderr
+    assert "warning: pretrain_nemotron4 15b on h100: scale 4096 is above the tested 16" in done.stderr
     if fmt == "json":
         assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
     else:
@@ -514,6 +514,20 @@ def test_a_table_shows_the_variables(cluster: Cluster, llmb_here: Command, tmp_p
     assert changed.endswith("   B='x y'")
     assert "B=" not in plain
     assert "variables of every job: A=1\n" in done.stderr
+
+
+def test_what_all_jobs_of_a_size_share_is_said_once(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        "pretrain_nemotron4_15b:\n"
+        "  {scales: [16], tasks: [{}, {overrides: {env: {C: 3}}}], defaults: {env: {B: x y}}}\n"
+        "pretrain_llama3.1_8b:\n  {scales: [16], dtypes: fp8, tasks: [{overrides: {env: {D: 4}}}]}\n"
+    )
+    done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
+    assert "variables of every job of pretrain_nemotron4 15b: B='x y'\n" in done.stderr
+    rows = done.stdout.splitlines()[2:]
+    assert "B=" not in done.stdout
+    assert [line.split()[-1] for line in rows if "=" in line] == ["C=3", "D=4"]
 
 
 def test_a_table_fits_a_narrow_terminal(

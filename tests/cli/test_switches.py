@@ -120,6 +120,10 @@ def test_a_table_says_what_was_changed(llmb_here: Command, cluster: Cluster) -> 
     changed = llmb_here(*LLAMA, "--install", install, "-d", "--save-checkpoint", "--max-steps", 20).stdout.splitlines()
     assert changed[0].split()[-2:] == ["Limit", "Changed"]
     assert changed[2].endswith("   steps20")
+    done = llmb_here(*LLAMA, "--install", install, "-d", "--max-steps", 20, "--repeats", 2)
+    assert "Changed" not in done.stdout
+    assert done.stdout.count("steps20") == 0
+    assert "changed in every job: steps20\n" in done.stderr
 
 
 LIST = """

@@ -193,6 +193,13 @@ def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cl
     assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)
 
 
+def test_published_figures_of_one_size(llmb_run: Command) -> None:
+    done = llmb_run("list", "--published", "-w", "llama3.1_8b", "--format", "json")
+    assert {row["model_size"] for row in json.loads(done.stdout)} == {"8b"}
+    assert done.stderr == f"{len(json.loads(done.stdout))} published figures\n"
+    assert llmb_run("list", "--published", "-w", "llama3.1_tiny").stderr == "nothing is published\n"
+
+
 def test_published_figures_are_as_printed(llmb_run: Command) -> None:
     figures = json.loads(llmb_run("list", "--published", "--format", "json").stdout)
     assert figures

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from llmb import locks
 from llmb.needs import HubAsset, Repo, Task, Venv
+from llmb_installer import record
 from llmb_installer.testing.hub import SmallHub
 
 SMALL, OTHER = Venv(name="small", requirements=("small==1",)), Venv(name="other", requirements=("other==1",))
@@ -202,6 +205,22 @@ def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> No
     assert path.read_text() == before
     aside = both.install / "cluster_config.yaml.broken"
     assert (aside.read_text() if aside.exists() else None) == text
+
+
+def test_an_installation_that_is_not_finished(both: Any) -> None:
+    """The repair is no advice while an installer is at work; and nothing is set aside that is not there."""
+    (both.install / "cluster_config.yaml").unlink()
+    repair = f"llmb-install verify --repair --install {both.install}"
+    for words in ("status", "verify"):
+        done = both.run(words, "--install", both.install)
+        assert repair in done.stderr
+        assert "sets it aside" not in done.stderr
+        with locks.hold(both.install / record.FOLDER, record.LOCK):
+            done = both.run(words, "--install", both.install)
+        assert done.returncode in (1, 2)
+        assert f"llmb-install is at work there, process {os.getpid()} on " in done.stderr
+        assert "wait until it has finished" in done.stderr
+        assert repair not in done.stderr
 
 
 def test_noted_answers_that_cannot_be_read(both: Any) -> None:

@@ -17,6 +17,7 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
 from llmb.config.slurm import SlurmConfig, SlurmOptions
+from llmb.testing.runai import ControlPlane
 from llmb.workload import Workload
 from llmb_installer import record
 from llmb_installer.detect.folder import find_folder
@@ -74,13 +75,50 @@ def test_no_slurm_and_a_silent_one() -> None:
 
 
 def test_runai_by_its_variables(home: Path) -> None:
+    """Without all of them the API is not asked."""
     found = by_check(runai.findings(RunaiFound(base_url="https://h/api/v1"), None, {}))
     missing = [check for check, one in found.items() if one.state == "missing"]
     assert missing == ["project", "volume", "APP_SECRET"]
-    seen = RunaiFound(base_url="u", project="p", pvc=("w", "/w", "c"), pvc_folder=home / "gone")
+    assert found["Run:ai's API"].state == "warning"
+    assert "not asked, for want of project, APP_SECRET" in found["Run:ai's API"].found
+    seen = RunaiFound(base_url="https://h/api/v1", pvc=("w", "/w", "c"), pvc_folder=home / "gone", app_id="me")
     found = by_check(runai.findings(seen, None, {"APP_SECRET": "s3cret"}))
-    assert [check for check, one in found.items() if one.state == "missing"] == ["volume, seen here"]
+    assert [check for check, one in found.items() if one.state == "missing"] == ["project", "volume, seen here"]
     assert "s3cret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "secret", "wrong", "said", "cure"),
+    [
+        ({}, "s3cret", [], "", ""),
+        (
+            {"base_url": "http://127.0.0.1:1/api/v1"},
+            "s3cret",
+            ["Run:ai's API"],
+            "the connection is refused",
+            "BASE_URL",
+        ),
+        ({"base_url": "http://example.org"}, "s3cret", ["Run:ai's API"], "is not the address", "https://HOST/api/v1"),
+        ({}, "bad", ["APP_SECRET"], "does not sign in 'me' with this secret", "check APP_SECRET and APP_ID"),
+        ({"project": "mine"}, "s3cret", ["project"], "sees no project 'mine'", "PROJECT_NAME names it"),
+    ],
+)
+def test_what_runai_itself_says(
+    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], said: str, cure: str
+) -> None:
+    """Of variables that are all set, what the API does not accept is told, and what was not tried is not called ok."""
+    with ControlPlane(tmp_path / "pods", has_pods=False) as plane:
+        here = RunaiFound(base_url=plane.url, project="benchmarks", pvc=("w", str(tmp_path), "c"), app_id="me")
+        found = by_check(runai.findings(replace(here, **changes), None, {"APP_SECRET": secret}))
+    assert [check for check, one in found.items() if one.state == "wrong"] == wrong
+    for check in wrong:
+        assert said in found[check].found
+        assert cure in str(found[check].cure)
+        assert "cluster_config.yaml" not in str(found[check].cure)
+    tried = {check: one.state for check, one in found.items() if check not in wrong}
+    assert tried["volume"] == tried["volume, seen here"] == "ok"
+    assert {one for check, one in tried.items() if check == "project"} <= ({"warning"} if wrong else {"ok"})
+    assert secret not in repr(found)
 
 
 def test_secrets_that_others_can_read(home: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from llmb.failures import Cause
 from llmb.report.digest import LEAST, digest
-from llmb.results import FAILED, RUNNING, SUCCESS, Result
+from llmb.results import FAILED, RUNNING, SUCCESS, Result, legend
 from llmb.state import CANCELLED
+from llmb.verdict import NO_REFERENCE, PASS
 
 
 def failed(number: int, kind: str | None = None) -> Result:
@@ -36,3 +37,13 @@ def test_what_goes_on_or_was_cancelled_is_no_failure() -> None:
     found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, FAILED, CANCELLED)]
     assert digest(found) == ["12 runs: 10 succeeded, 1 cancelled, 1 not ended"]
     assert digest([*found, one(92, FAILED)])[1] == "1 failed, no known cause: e"
+
+
+def test_that_nothing_can_be_compared_is_left_to_the_tables_legend() -> None:
+    def one(number: int, verdict: str) -> Result:
+        return Result(experiment="e", path=f"log-{number}.out", status=SUCCESS, verdict=verdict)
+
+    found = [one(number, NO_REFERENCE) for number in range(19)]
+    assert digest(found) == ["19 runs: 19 succeeded"]
+    assert len(legend(found)) == 1
+    assert digest([*found, one(19, PASS)])[1] == "verdicts: 1 PASS, 19 NO_REFERENCE"

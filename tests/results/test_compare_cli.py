@@ -413,6 +413,9 @@ def test_scaling_says_why_it_ends_3(install: HandMade, run: Run) -> None:
     done = run("compare", "--scaling", "--format", "json")
     assert (done.returncode, json.loads(done.stdout)) == (3, [])
     assert "left out, failed: exit code 3: f1\n" in done.stderr
+    install.run("c1", install.job("llama3.1_8b", "bf16", 8), "", "CANCELLED")
+    said = run("compare", "--scaling").stderr
+    assert "left out, failed: exit code 3: f1\nleft out, cancelled: exit code 3: c1\n" in said
 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "csv"])

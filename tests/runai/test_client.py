@@ -152,6 +152,15 @@ def test_a_server_that_stays_busy_is_said(client: Client, paper: ControlPlane, c
     assert "try again later" in str(told.value.hint)
 
 
+def test_one_in_a_hurry_asks_once(paper: ControlPlane, clock: Clock) -> None:
+    paper.trouble(Trouble(path="/clusters", answer=503, headers={"Retry-After": "60"}, times=99))
+    hurried = Client(paper.url, Credentials(id="me", secret="s3cret"), is_hurried=True)
+    with pytest.raises(LlmbError, match="503"):
+        hurried.get("/clusters")
+    assert paper.requests.count(("GET", "/clusters")) == 1
+    assert clock.slept == []
+
+
 def test_a_question_that_was_cut_is_asked_again(client: Client, paper: ControlPlane, clock: Clock) -> None:
     paper.trouble(Trouble(path="/clusters", answer="cut", times=2))
     assert client.get("/clusters")

@@ -139,7 +139,9 @@ def test_kubernetes_says_why_a_pod_does_not_begin(paper_site: Site, paper: Contr
     run = paper_site.submit()
     said = {"type": "Warning", "reason": "ErrImagePull", "message": "no such image"}
     paper.workloads[0].events = [{"type": "Normal", "message": "x"}, said]
-    assert state(paper_site, run).reason == "ErrImagePull: no such image"
+    found = state(paper_site, run)
+    assert found.reason == "ErrImagePull: no such image"
+    assert found.cure.startswith("its image cannot be pulled: check its name")
     paper.trouble(Trouble(path=".*/events", answer=500))
     assert state(paper_site, run).reason == ""
 

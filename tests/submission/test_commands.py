@@ -212,7 +212,7 @@ def test_retry_shows_why_and_makes_another_attempt(
     [
         ((), "name the runs to retry, or say --failed"),
         (("--failed", "{id}"), "name the runs to retry, or say --failed"),
-        (("{id}",), "{id} has succeeded"),
+        (("{id}",), "{id} has succeeded\nhint: to measure it once more, submit it again: llmb-run single"),
         (("--failed", "--retries", "2"), "--retries works while waiting"),
     ],
 )
@@ -232,7 +232,8 @@ def test_a_cancelled_run_is_retried_only_by_name(
     scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
     llmb("single", "-w", "fake", "--scale", "8")
     (run,) = runs()
-    assert llmb("jobs", "retry", run.id).returncode == 2  # it runs
+    done = llmb("jobs", "retry", run.id)  # it runs
+    assert (done.returncode, f"hint: llmb-run jobs wait {run.id} follows" in done.stderr) == (2, True)
     assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: to be ended\n"
     said = llmb("jobs", "retry", "--failed").stderr
     assert said == "note: 1 cancelled: name it to retry it\nno run has failed\n"
@@ -251,7 +252,8 @@ def test_of_several_runs_one_that_cannot_be_retried_keeps_all_back(
     done = llmb("jobs", "retry", failed.id, good.id)
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: {good.id} has succeeded\nhint: nothing was submitted; llmb-run results shows what has failed\n"
+        f"error: {good.id} has succeeded\n"
+        f"hint: nothing was submitted; what has failed alone: llmb-run jobs retry {failed.id}\n"
     )
     assert [run.attempt for run in runs()] == [1, 1]
 

@@ -10,7 +10,7 @@ import pytest
 
 from llmb.cli.following import _Lines
 from llmb.runs.record import RunRecord
-from llmb.state import PENDING, RUNNING, UNKNOWN, JobState
+from llmb.state import NEXT, PENDING, RUNNING, UNKNOWN, JobState
 
 STEP = "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
 
@@ -42,9 +42,19 @@ def test_why_runs_wait_is_said_once(
     failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
     show(runs[1:2], {runs[1].id: failed})
     assert capsys.readouterr().err.endswith("waiting: 1 CONFIGURING, FailedMount: claim nope not found\n")
-    here = [replace(run, cluster_type="local") for run in runs]
-    _Lines()(here, dict.fromkeys([run.id for run in here], full))
-    assert capsys.readouterr().err == ""
+
+
+def test_on_one_machine_only_the_jobs_of_others_are_news(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines()
+    second, third = (JobState(state=PENDING, reason=f"{number} jobs before it") for number in (1, 2))
+    for states in ((JobState(state=PENDING, reason=NEXT), second), (JobState(state=RUNNING), second)):
+        _Lines()(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    assert "waiting" not in capsys.readouterr().err
+    for _ in range(2):
+        show(runs, dict(zip([run.id for run in runs], (second, third), strict=True)))
+    assert capsys.readouterr().err.split(" ", 1)[1] == "waiting: 1 PENDING, 1 jobs before it\n"
 
 
 def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:

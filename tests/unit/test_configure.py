@@ -168,17 +168,21 @@ def test_a_tested_scale_has_no_warning(scale: int) -> None:
 @pytest.mark.parametrize("scale", [256, 192, 1024])
 def test_above_the_largest_is_a_warning_and_the_largest_row_counts(scale: int) -> None:
     found, warnings = settle(*TESTED, scale=scale)
-    assert warnings == [f"pretrain_w s on h100 has no scale {scale}: tested are 16, 64, 128"]
+    assert warnings == [
+        f"pretrain_w s on h100: scale {scale} is above the tested 16, 64, 128; it is taken all the same"
+    ]
     assert (found.mbs, found.gbs) == (2, 4 * scale)
 
 
 @pytest.mark.parametrize("scale", [8, 32, 96])
 def test_below_and_between_is_an_error_that_force_lifts(scale: int) -> None:
-    assert f"has no scale {scale} | tested are 16, 64, 128; --force takes another" in refusal(*TESTED, scale=scale)
+    cure = "tested are 16, 64, 128; --force takes another; see llmb-run list -w pretrain_w"
+    assert f"has no scale {scale} | {cure}" in refusal(*TESTED, scale=scale)
     found, warnings = settle(*TESTED, scale=scale, force=True)
     assert found.scale == scale
     assert found.mbs == 1
-    assert len(warnings) == 1
+    said = f"pretrain_w s on h100 has no scale {scale}: tested are 16, 64, 128; --force takes it all the same"
+    assert warnings == [said]
 
 
 @pytest.mark.parametrize("scale", [8, 32, 256])

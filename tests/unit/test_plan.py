@@ -105,7 +105,7 @@ def test_repeats_are_numbered_and_the_profiled_one_comes_beside(workloads: Workl
 def test_warnings_name_their_place_and_come_once(workloads: Workloads) -> None:
     found = plan(workloads, request(scales=(4096,), repeats=3, place="l:2"))
     (warning,) = found.warnings
-    assert warning.startswith("l:2: pretrain_nemotron4 15b on h100 has no scale 4096: tested are 16, 32")
+    assert warning.startswith("l:2: pretrain_nemotron4 15b on h100: scale 4096 is above the tested 16, 32")
     assert len(found.jobs) == 3
 
 

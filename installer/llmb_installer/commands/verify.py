@@ -30,7 +30,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     from llmb.errors import UsageError
     from llmb_installer import record
     from llmb_installer.apply import StepsFailed
-    from llmb_installer.folder import find_folder
+    from llmb_installer.folder import at_work, find_folder
     from llmb_installer.install import ask
     from llmb_installer.show import notes_on
     from llmb_installer.standing import find_standing
@@ -55,7 +55,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
             click.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
     if standing.intent is None or not repair:
-        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} builds them again"
+        if (who := at_work(folder)) is not None:
+            raise StepsFailed(faults, hint=f"{who}, and may yet make them: wait until it has finished")
+        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} makes them"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         click.echo(f"found: {fault}", err=True)
@@ -83,7 +85,7 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
     from llmb_installer.install import carry_out
     from llmb_installer.verify import unreadable
 
-    with locks.hold(folder / record.FOLDER, "install"):
+    with locks.hold(folder / record.FOLDER, record.LOCK):
         found = record.load(folder)
         wanted = {step.key for step in intent.steps}
         for key in keys & set(found.steps):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from llmb.runs.record import RunRecord
     from llmb.state import JobState
-    from llmb.tables import Row
 
 _NAMED = 8  # runs that a line has room for
 
@@ -45,24 +44,16 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
+    from llmb.cli.listing import levels
     from llmb.cli.looking import states_of
     from llmb.cli.output import print_runs
-    from llmb.narrow import Level
-    from llmb.tables import Column
 
     runs = context.runs()
     states = states_of(context, runs)
     rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
     if not rows:
         say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
-    names: tuple[str, ...] = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
-    if fmt == "table":
-        rows = [{**row, "state": _state_cell(row)} for row in rows]
-    else:
-        names = (names[0], "scheduler_id", "attempt", *names[1:])
-    whole = Level([Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names], rows)
-    day = Level(whole.columns, [{**row, "submitted": row["submitted"][5:16]} for row in rows], ("year and seconds",))
-    print_runs((whole, day, day.without("repeat", said="repeat")), fmt)
+    print_runs(levels(rows, fmt), fmt)
 
 
 def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
@@ -84,10 +75,6 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
 
 def _time(seconds: float | None) -> str | None:
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def _state_cell(row: Row) -> str:
-    return f"{row['state']}, attempt {row['attempt']}" if row["attempt"] > 1 else str(row["state"])
 
 
 @group.command("show")

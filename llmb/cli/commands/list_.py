@@ -34,7 +34,7 @@ def command(context: Context, workload: str | None, published: bool, check: bool
     sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     if published or check:
-        _print_published(context, [key] if key else list(context.workloads), check, fmt)
+        _print_published(context, [key] if key else list(context.workloads), size, check, fmt)
     elif key is None:
         rows = listing.sizes(context.workloads.values())
         if installed is None:
@@ -93,11 +93,11 @@ def _are_here(names: Sequence[str], among: Sequence[str]) -> list[bool]:
     return [squash_workload(name) in here for name in names]
 
 
-def _print_published(context: Context, keys: Sequence[str], check: bool, fmt: str) -> None:
+def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb import listing
     from llmb.recompute import TOLERANCE, disagreements
 
-    found = {key: context.figures([key]) for key in keys}
+    found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
     count = sum(map(len, found.values()))
     if not check:
         _print(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)

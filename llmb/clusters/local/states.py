@@ -11,7 +11,7 @@ from llmb.clusters.local import journal, settle
 from llmb.clusters.local.journal import Journal
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
-from llmb.state import LOST, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.state import LOST, NEXT, PENDING, RUNNING, UNKNOWN, JobState
 
 NEVER_CAME = JobState(state=LOST, reason="it was never handed over: llmb-run was interrupted")
 
@@ -52,5 +52,5 @@ def _not_started(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
 
 def _turn(before: int) -> str:
     if before == 0:
-        return "it is next"
+        return NEXT
     return "1 job before it" if before == 1 else f"{before} jobs before it"

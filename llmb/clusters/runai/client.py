@@ -26,18 +26,25 @@ _FIRST_ATTEMPTS = 3  # at a server that has never answered: it may not be there 
 _TOKENS = 3  # that are tried for one request
 _CONNECT_SECONDS = 10.0
 _SECONDS = 30.0  # for one answer
+_HURRIED = 5.0  # seconds for either, where somebody waits to know whether it answers
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class Client:
-    """The API at ``base_url``. For several threads at a time. ``first_pause``: seconds before a second attempt."""
+    """The API at ``base_url``. For several threads at a time. ``first_pause``: seconds before a second attempt.
 
-    def __init__(self, base_url: str, credentials: Credentials, *, first_pause: float = _FIRST_PAUSE) -> None:
+    ``is_hurried``: there is no second attempt, and little time for the first.
+    """
+
+    def __init__(
+        self, base_url: str, credentials: Credentials, *, first_pause: float = _FIRST_PAUSE, is_hurried: bool = False
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         self._credentials = credentials
         self._first_pause = first_pause
+        self._is_hurried = is_hurried
         self._token: Token | None = None
         self._has_answered = False
         self._lock = threading.Lock()
@@ -125,8 +132,8 @@ class Client:
         import httpx
 
         headers = {"Authorization": f"Bearer {token.text}"} if token is not None else {}
-        pause = self._first_pause
-        for attempt in range(1, ATTEMPTS + 1):
+        pause, attempts = self._first_pause, 1 if self._is_hurried else ATTEMPTS
+        for attempt in range(1, attempts + 1):
             wanted = pause
             try:
                 answer = self._http.request(
@@ -137,7 +144,9 @@ class Client:
                 fault = faults.of_transport(self.base_url, error)
                 if is_once and not never_left:
                     raise UnclearError(fault.message, hint=fault.hint) from error
-                if attempt >= (ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) or not faults.may_pass(error):
+                if attempt >= (
+                    attempts if self._has_answered else min(attempts, _FIRST_ATTEMPTS)
+                ) or not faults.may_pass(error):
                     raise fault from error
             except httpx.InvalidURL as error:
                 raise LlmbError(
@@ -150,7 +159,7 @@ class Client:
                 if is_once and answer.status_code in (502, 504):  # a gateway's: what it passed on is not known
                     fault = faults.of_answer(self.base_url, answer)
                     raise UnclearError(fault.message, hint=fault.hint)
-                if attempt == ATTEMPTS:
+                if attempt == attempts:
                     return answer
                 wanted = max(pause, _asked_pause(answer))
             time.sleep(wanted * random.uniform(1.0, 1.3))
@@ -161,8 +170,9 @@ class Client:
     def _http(self) -> httpx.Client:
         import httpx
 
+        hurried = httpx.Timeout(_HURRIED)
         found = httpx.Client(
-            timeout=httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+            timeout=hurried if self._is_hurried else httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
             headers={"User-Agent": "llmb-run", "Accept": "application/json"},
             mounts={f"all://{host}": None for host in _LOOPBACK},
         )

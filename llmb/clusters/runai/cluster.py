@@ -13,7 +13,7 @@ from pathlib import Path
 from llmb import programs
 from llmb.clusters import rundir
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.runai import preflight, request, script, states
+from llmb.clusters.runai import preflight, request, script, states, waiting
 from llmb.clusters.runai.client import Client
 from llmb.clusters.runai.faults import RefusedError
 from llmb.clusters.runai.script import Setting
@@ -24,7 +24,7 @@ from llmb.errors import Fault, LlmbError
 from llmb.launch import Launch, Stamp
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.state import LOST, UNKNOWN, JobState
+from llmb.state import LOST, UNKNOWN, WAITING, JobState
 
 PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, settle=10.0)
 YOUNG = 300.0  # seconds after its submission in which Run:ai may not know a workload yet
@@ -124,7 +124,7 @@ class RunaiCluster:
         by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
         known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
         found = {run.id: states.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
-        found = self._explained(found, by_workload)
+        found = {key: _with_cure(state) for key, state in self._explained(found, by_workload).items()}
         missing = [run for run in runs if run.id not in found]
         deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
         for run in missing:
@@ -169,6 +169,10 @@ class RunaiCluster:
                 said = ": ".join(str(warned[part]) for part in ("reason", "message") if warned.get(part))
                 found[run.id] = replace(found[run.id], reason=said)
         return found
+
+
+def _with_cure(state: JobState) -> JobState:
+    return replace(state, cure=waiting.meaning(state.reason)) if state.state in WAITING else state
 
 
 def _wants_word(state: JobState) -> bool:

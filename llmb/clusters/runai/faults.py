@@ -27,6 +27,10 @@ class NotThereError(LlmbError):
     """The API has nothing of that name."""
 
 
+class SignInError(LlmbError):
+    """The API gives the access key no token."""
+
+
 class RefusedError(LlmbError):
     """The API understood the request and does not obey it."""
 
@@ -58,7 +62,7 @@ def of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:
     if status == 429 or status >= 500:
         return of_answer(base_url, answer)
     message = f"Run:ai does not sign in '{key}' with this secret: {_said(answer)} (HTTP {status})"
-    return LlmbError(message, hint="check APP_SECRET, and runai.app_id in cluster_config.yaml or APP_ID")
+    return SignInError(message, hint="check APP_SECRET, and runai.app_id in cluster_config.yaml or APP_ID")
 
 
 def of_transport(base_url: str, error: httpx.TransportError) -> LlmbError:

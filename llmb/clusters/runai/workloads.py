@@ -18,6 +18,10 @@ _SKEW = 3600.0  # seconds that the server's clock may differ from ours
 _FEW = 3  # questions that are sooner asked one by one than as a list
 
 
+class ProjectError(LlmbError):
+    """The configured project is not there, or not on one cluster."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """A project on one cluster, by their ids."""
@@ -123,7 +127,7 @@ class Api:
         found = [Project(id=str(one["id"]), cluster=str(one["clusterId"])) for one in listed if one.get("name") == name]
         if not found:
             hint = "runai.project in cluster_config.yaml names it; ask for access to it if it is there"
-            raise LlmbError(f"this access key sees no project '{name}' in Run:ai", hint=hint)
+            raise ProjectError(f"this access key sees no project '{name}' in Run:ai", hint=hint)
         if len(found) == 1 and wanted is None:
             return found[0]
         names = {str(one.get("uuid")): str(one.get("name")) for one in self._clusters()}
@@ -135,7 +139,7 @@ class Api:
             message = f"project '{name}' of Run:ai is on {where}, not on cluster '{wanted}'"
         else:
             message = f"project '{name}' of Run:ai is on several clusters: {where}"
-        raise LlmbError(message, hint="set runai.cluster in cluster_config.yaml to the one that is meant")
+        raise ProjectError(message, hint="set runai.cluster in cluster_config.yaml to the one that is meant")
 
     def _clusters(self) -> list[dict[str, Any]]:
         data = self.client.get("/clusters")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from llmb.config import ClusterConfig
 from llmb.job import JobRequest
 from llmb.loader import Plugins, load_plugins
 from llmb.plan import make_plan
+from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.submit import Prepared, prepare, submit
 from llmb.testing.cluster import FakeCluster, folder_of
 from llmb.testing.scheduler import Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -79,3 +83,19 @@ def submitted(
         return list(submit(items(count), cluster, config, "1").submitted)
 
     return make
+
+
+@pytest.fixture
+def llmb(install: Path, llmb_here: Command) -> Command:
+    """llmb-run on the fake cluster, in this process."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return llmb_here(*arguments, "--install", install)
+
+    return run
+
+
+@pytest.fixture
+def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
+    """The runs on disk now."""
+    return lambda: store.all_runs(config)[0]

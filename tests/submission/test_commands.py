@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
-from llmb.runs import record, store
+from llmb.runs import record
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, FAILED, RUNNING, TIMEOUT
 from llmb.testing.cluster import FakeCluster
@@ -27,22 +26,6 @@ from llmb.testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 ALWAYS_FAILS = Behaviour(script={"*": (RUNNING, FAILED)})
-
-
-@pytest.fixture
-def llmb(install: Path, llmb_here: Command) -> Command:
-    """llmb-run on the fake cluster, in this process."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return llmb_here(*arguments, "--install", install)
-
-    return run
-
-
-@pytest.fixture
-def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
-    """The runs on disk now."""
-    return lambda: store.all_runs(config)[0]
 
 
 @pytest.fixture

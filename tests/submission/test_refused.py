@@ -15,7 +15,7 @@ import yaml
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.launch import Launch
-from llmb.runs import record, store
+from llmb.runs import record
 from llmb.runs.record import RunRecord
 from llmb.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.testing.cluster import FakeCluster
@@ -25,22 +25,6 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Runs = Callable[[], list[RunRecord]]
 ASK = "ask for another account"
 ONE = ("single", "-w", "fake", "--scale")
-
-
-@pytest.fixture
-def llmb(install: Path, llmb_here: Command) -> Command:
-    """llmb-run on the fake cluster, in this process."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return llmb_here(*arguments, "--install", install)
-
-    return run
-
-
-@pytest.fixture
-def runs(config: ClusterConfig) -> Runs:
-    """The runs on disk now."""
-    return lambda: store.all_runs(config)[0]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb import secrets
-from llmb.clusters.runai.token import find_credentials
+from llmb.clusters.runai.token import NotSetError, find_credentials
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
@@ -95,11 +95,11 @@ def _worded(error: LlmbError, own: RunaiConfig | None) -> LlmbError:
 def _secret(own: RunaiConfig | None, found: RunaiFound, environ: Mapping[str, str]) -> Finding:
     try:
         key = find_credentials(own or replace(_NOBODY, app_id=found.app_id), environ)
-    except LlmbError as error:
-        if not error.message.endswith("is not set"):
-            return wrong(SECRET, error, (RUNAI,))
-        cure = f"export {error.message.split()[0]}, or keep it in {secrets.SECRETS_FILE}"
+    except NotSetError as error:
+        cure = f"export {error.name}, or keep it in {secrets.SECRETS_FILE}"
         return finding(SECRET, error.message, "", (RUNAI,), cure)
+    except LlmbError as error:
+        return wrong(SECRET, error, (RUNAI,))
     return finding(SECRET, None, f"it is set, for '{key.id}'", (RUNAI,), None)
 
 

@@ -19,6 +19,14 @@ _NAMES = (("CLIENT_ID", "CLIENT_SECRET"), ("APP_ID", "APP_SECRET"))
 _EARLY = 60.0  # seconds before its end in which a token is not used any more
 
 
+class NotSetError(LlmbError):
+    """The variable ``name``, without which nobody can sign in, is set nowhere."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__(f"{name} is not set", hint=hint)
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """An access key's id and its secret, which is never shown."""
@@ -43,7 +51,7 @@ class Token:
 def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credentials:
     """From the environment, else from the secrets file; the id also from the configuration.
 
-    Raises LlmbError that names what is missing.
+    Raises NotSetError for what is missing, LlmbError where the secrets file cannot be read.
     """
     found = secrets.find([name for pair in _NAMES for name in pair], environ)
     for id_name, secret_name in _NAMES:
@@ -54,8 +62,8 @@ def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credenti
     where = f"export it, or keep it in {secrets.SECRETS_FILE}"
     if missing is not None:
         id_name = missing.replace("_SECRET", "_ID")
-        raise LlmbError(f"{id_name} is not set", hint=f"{where}; runai.app_id in cluster_config.yaml does as well")
-    raise LlmbError("APP_SECRET is not set", hint=f"{where}: the secret of the access key that signs in at Run:ai")
+        raise NotSetError(id_name, hint=f"{where}; runai.app_id in cluster_config.yaml does as well")
+    raise NotSetError("APP_SECRET", hint=f"{where}: the secret of the access key that signs in at Run:ai")
 
 
 def read_token(answer: Mapping[str, Any], now: float) -> Token | None:

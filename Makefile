@@ -30,8 +30,9 @@ lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/lint-imports
 	$(BIN)/uv lock --check
 
-docs: $(STAMP)  ## check the links of the documentation, and that its tables are those of the workloads
+docs: $(STAMP)  ## check the links, diagrams and tables of the documentation
 	$(BIN)/python docs/check.py
+	$(BIN)/python docs/layers.py --check
 	$(BIN)/python docs/workloads.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself

@@ -16,7 +16,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from llmb.needs import Needs, Venv
+from llmb.workload.needs import Needs, Venv
 from llmb_installer.testing.plugins import write_plugin
 
 ROUNDS, FILES = 9, 5000

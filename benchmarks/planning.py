@@ -43,10 +43,10 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 def plan(kind: str, folder: Path) -> None:
     """Print what each part of planning 10,000 jobs takes, in a fresh process."""
     from llmb.config import load_config
-    from llmb.joblist import read_job_list
-    from llmb.loader import load_plugins
-    from llmb.plan import make_plan
-    from llmb.submit import prepare, preview
+    from llmb.planning.joblist import read_job_list
+    from llmb.planning.plan import make_plan
+    from llmb.plugins.loader import load_plugins
+    from llmb.submission.submit import prepare, preview
 
     config_text, list_text = PLACES[kind]
     (folder / "cluster_config.yaml").write_text(config_text)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmb import listing
-from llmb.gpus import known_types
-from llmb.model import flops_convention, model_flops
-from llmb.published import Figure, read_published
-from llmb.recompute import TOLERANCE, disagreements
-from llmb.tables import Column, render
-from llmb.workload import Size, Workload, read_workload
+from llmb.planning import listing
+from llmb.planning.recompute import TOLERANCE, disagreements
+from llmb.text.tables import Column, render
+from llmb.workload.gpus import known_types
+from llmb.workload.model import flops_convention, model_flops
+from llmb.workload.published import Figure, read_published
+from llmb.workload.spec import Size, Workload, read_workload
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("workloads.md")

@@ -12,29 +12,29 @@ from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
-    from llmb.job import Job
-    from llmb.launch import Launch, Program, StagedFile, Stamp, Wrapper
     from llmb.logs.samples import Samples, Step
     from llmb.logs.spec import ParseSpec
-    from llmb.model import MambaShape, ModelShape
-    from llmb.needs import HubAsset, Image, Needs, Repo, Task, Venv
+    from llmb.runs.job import Job
+    from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
-    from llmb.site import Site
-    from llmb.state import JobState
-    from llmb.workload import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
+    from llmb.runs.site import Site
+    from llmb.runs.state import JobState
+    from llmb.workload.model import MambaShape, ModelShape
+    from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
+    from llmb.workload.spec import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
-    "job": ("Job",),
-    "launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
+    "runs.job": ("Job",),
+    "runs.launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
     "logs.spec": ("ParseSpec",),
-    "model": ("MambaShape", "ModelShape"),
-    "needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
+    "workload.model": ("MambaShape", "ModelShape"),
+    "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
-    "site": ("Site",),
-    "state": ("JobState",),
-    "workload": ("BatchRule", "Checkpoint", "NemoRecipe", "Row", "Scales", "Size", "Workload", "read_workload"),
+    "runs.site": ("Site",),
+    "runs.state": ("JobState",),
+    "workload.spec": ("BatchRule", "Checkpoint", "NemoRecipe", "Row", "Scales", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import click
 
     from llmb.clusters.base import ClusterType
-    from llmb.job import Job
-    from llmb.launch import Launch
     from llmb.logs.samples import Samples
     from llmb.logs.spec import ParseSpec
-    from llmb.needs import Needs
+    from llmb.runs.job import Job
+    from llmb.runs.launch import Launch
     from llmb.runs.record import RunRecord
-    from llmb.site import Site
-    from llmb.workload import Workload
+    from llmb.runs.site import Site
+    from llmb.workload.needs import Needs
+    from llmb.workload.spec import Workload
 
 PROJECT = "llmb"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -17,9 +17,10 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from llmb.builtin import builtin_plugins
 from llmb.cli import app
-from llmb.loader import load_plugins
-from llmb.workload import Workload
+from llmb.plugins.loader import load_plugins
+from llmb.workload.spec import Workload
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("llmb", deadline=None)
@@ -163,5 +164,5 @@ def torch_install() -> Path:
 @pytest.fixture(scope="session")
 def workloads() -> dict[str, Workload]:
     """The workloads that llmb brings, by key."""
-    found = load_plugins().workloads()
+    found = load_plugins(builtin_plugins()).workloads()
     return {key: found[key] for key in ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")}

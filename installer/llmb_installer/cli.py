@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import LlmbError, describe
-from llmb_installer import surroundings
-from llmb_installer.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
+from llmb_installer.commands import process_setup
+from llmb_installer.commands.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
 if TYPE_CHECKING:
     from llmb_installer.gather import Change
@@ -74,11 +74,11 @@ def cli(
     llmb-install --config answers.yaml --yes        do it; again: does what is missing
     llmb-install --yes                              in an install directory: by the answers it was made by
     """
-    surroundings.require_home()
+    process_setup.require_home()
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
-    from llmb_installer import install as flow
+    from llmb_installer.applying import install as flow
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
@@ -106,8 +106,8 @@ def _go_to(context: click.Context, wanted: Change) -> None:
 
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
-    surroundings.open_streams()
-    surroundings.end_in_order()
+    process_setup.open_streams()
+    process_setup.end_in_order()
     try:
         code = cli.main(standalone_mode=False)
     except LlmbError as error:

@@ -12,18 +12,23 @@ from typing import Any, Literal
 
 import click
 
-from llmb import files, yamlfile
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.yamlfile import Again, Document
-from llmb_installer import cluster_fit, flow, record, show, slurm_fit
+from llmb.system import files
+from llmb.text import yamlfile
+from llmb.text.yamlfile import Again, Document
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
 from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_sound
-from llmb_installer.apply import context_for
-from llmb_installer.costs import find_costs
-from llmb_installer.detect.slurm import SlurmFound
-from llmb_installer.folder import find_folder
-from llmb_installer.plan import Intent, look
+from llmb_installer.applying import show
+from llmb_installer.applying.apply import context_for
+from llmb_installer.detect import slurm_fit
+from llmb_installer.detect.scheduler import SlurmFound
+from llmb_installer.fits import cluster_fit
+from llmb_installer.planning import flow
+from llmb_installer.planning.costs import find_costs
+from llmb_installer.planning.plan import Intent, look
+from llmb_installer.record import record
+from llmb_installer.record.folder import find_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

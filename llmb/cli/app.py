@@ -11,19 +11,25 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from llmb import __version__
+from llmb.builtin import builtin_plugins
+from llmb.cli import commands
 from llmb.cli.context import Context
+from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
-from llmb.loader import Plugins, load_plugins
+from llmb.plugins.loader import Plugins, load_plugins
 
-INTERRUPTED = 130
+
+def load() -> Plugins:
+    """Every plugin: llmb's own commands and its other plugins, and what others have installed."""
+    return load_plugins([("commands", commands), *builtin_plugins()])
 
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    commands = {command.name: command for command in plugins.commands() if command.name is not None}
+    by_name = {command.name: command for command in plugins.commands() if command.name is not None}
     group = click.Group(
         "llmb-run",
-        commands=commands,
+        commands=by_name,
         help="Run LLM training benchmarks on a cluster and see what they measured.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
@@ -32,7 +38,7 @@ def build(plugins: Plugins) -> click.Group:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` where None) and give its exit code."""
-    plugins = load_plugins()
+    plugins = load()
     out = sys.stdout
     try:
         code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))

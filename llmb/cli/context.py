@@ -16,10 +16,10 @@ from llmb.errors import UsageError
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config import ClusterConfig
-    from llmb.loader import Plugins
-    from llmb.published import Figure
+    from llmb.plugins.loader import Plugins
     from llmb.runs.record import RunRecord
-    from llmb.workload import Workload
+    from llmb.workload.published import Figure
+    from llmb.workload.spec import Workload
 
 
 def say(text: str) -> None:
@@ -60,7 +60,7 @@ class Context:
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
         """The published figures of the workloads ``keys``, of all where None; a file that is faulty is said once."""
         from llmb.errors import describe
-        from llmb.published import read_published
+        from llmb.workload.published import read_published
 
         workloads = self.plugins.workloads()
         wanted = [key for key in (workloads if keys is None else sorted(set(keys))) if key in workloads]
@@ -78,7 +78,7 @@ class Context:
     def config(self) -> ClusterConfig:
         """The configuration of the install directory with every layer; layers above the file are said."""
         from llmb.config import find_install, load_config, with_slurm_args
-        from llmb.names import suggest
+        from llmb.text.names import suggest
 
         install = find_install(self.install_option, os.environ, Path.cwd())
         config, said = load_config(install, os.environ, self.slurm_args)
@@ -115,9 +115,9 @@ class Context:
 
 
 def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
-    from llmb import yamlfile
     from llmb.config import CONFIG_FILE
     from llmb.errors import Fault, InputFaults
+    from llmb.text import yamlfile
 
     place = yamlfile.load(install / CONFIG_FILE).place(("cluster_type",))
     return InputFaults([Fault(place=place, message=f"cluster_type '{name}' is not known", hint=hint)])

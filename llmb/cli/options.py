@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from llmb.cli.context import Context
-from llmb.cli.switching import split_set, switch_options
 from llmb.config.habits import long_name
-from llmb.errors import Fault, InputFaults, UsageError
-from llmb.params import CHOICES, PARAMS
+from llmb.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,98 +78,10 @@ def reference_option(command: F) -> F:
     return click.option("--reference", metavar="RELEASE", help=text)(command)
 
 
-def _pairs(text: tuple[str, ...], option: str, faults: list[Fault]) -> dict[str, str]:
-    """The pairs by their names; what is none goes to the ``faults``."""
-    pairs = {}
-    for item in text:
-        name, equals, value = item.partition("=")
-        if equals and name.strip():
-            pairs[name.strip()] = value
-        else:
-            message = f"{option} '{item}' is not of the form KEY=VALUE"
-            faults.append(Fault(message=message, hint=f"{option} NAME=value"))
-    return pairs
-
-
-def parse_env(text: tuple[str, ...]) -> dict[str, str]:
-    """The variables of ``--env K=V``. Raises UsageError, for names that a job may not set all at once."""
-    from llmb.typed import KeyFaultError
-    from llmb.variables import check_name, check_values
-
-    faults = list[Fault]()
-    env = _pairs(text, "--env", faults)
-    checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
-    for check in checks:
-        try:
-            check()
-        except KeyFaultError as error:
-            faults.append(Fault(place="--env", message=str(error), hint=error.hint))
-    if faults:
-        raise InputFaults(faults)
-    return env
-
-
-def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
-    """The parameters and the words of ``--set KEY=VALUE``. Raises UsageError that names the nearest key."""
-    from llmb.names import suggest
-
-    params, faults = dict[str, int](), list[Fault]()
-    numbers, words = split_set(_pairs(text, "--set", faults), faults)
-    for name, value in numbers.items():
-        if name not in PARAMS:
-            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
-            faults.append(Fault(message=message, hint=hint))
-        elif not value.isdecimal() or int(value) < 1:
-            message = f"--set {name}={value}: must be a whole number from 1"
-            faults.append(Fault(message=message, hint=_number_hint(name, value)))
-        else:
-            params[name] = int(value)
-    if faults:
-        raise InputFaults(faults)
-    return params, words
-
-
-def _number_hint(name: str, value: str) -> str:
-    whole = re.fullmatch(r"\+?0*([1-9]\d*)\.?0*", value.strip(), re.ASCII)
-    return f"--set {name}={whole[1]}" if whole else "leave it out for the workload's own value"
-
-
 def retries_option(command: F) -> F:
     """``--retries N``: what a node broke is submitted again while waiting."""
     text = "While waiting, retry up to N times a run that a node failure, a preemption or the like has ended."
     return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
-
-
-_KEYS = ", ".join([*PARAMS, *(f"{name} ({'|'.join(words)})" for name, words in CHOICES.items())])
-
-
-_FORCE = (
-    "Take untested scales and checkpoints, and skip all checks before submission; numbers must divide all the same."
-)
-
-
-def submit_options(command: F) -> F:
-    """What every submitting command takes."""
-    for option in reversed(
-        (
-            click.option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing."),
-            click.option("--wait", "wait_", is_flag=True, help="Follow the jobs to their end and show the results."),
-            retries_option,
-            click.option("--resume", is_flag=True, help="Only what has not succeeded here and is not under way."),
-            click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
-            click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {_KEYS}."),
-            switch_options,
-            click.option("-f", "--force", is_flag=True, help=_FORCE),
-            click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
-            click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
-            click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),
-            slurm_arg_option,
-            format_option,
-            install_option,
-        )
-    ):
-        command = option(command)
-    return command
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmb.cli.context import say
-from llmb.tables import Column, Row, output_width, render, to_json
+from llmb.text.tables import Column, Row, output_width, render, to_json
 
 if TYPE_CHECKING:
-    from llmb.narrow import Level
+    from llmb.text.narrow import Level
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
@@ -30,7 +30,7 @@ def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, *
 
     Every other format has all of the first level. ``how`` as ``narrow.fitted`` takes it.
     """
-    from llmb.narrow import fitted
+    from llmb.text.narrow import fitted
 
     levels = iter(levels)
     first = next(levels)

@@ -45,7 +45,7 @@ def _other_option(error: click.NoSuchOption) -> str | None:
 
 def _other_command(error: click.NoSuchCommand) -> str | None:
     """click's own guess; of a group that imports its commands one by one, the nearest."""
-    from llmb.names import nearest
+    from llmb.text.names import nearest
 
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _meant(error.possibilities)
@@ -60,7 +60,7 @@ def _wrong_value(message: str, parameter: click.Parameter) -> tuple[str, str | N
         message = f"{value} is not a whole number from {kind.min or 0}{most}"
     if not isinstance(kind, click.Choice):
         return f"{_name(parameter)}: {_sentence(message)}", None
-    from llmb.names import nearest
+    from llmb.text.names import nearest
 
     close = nearest(value.strip("'"), kind.choices)
     return f"{_name(parameter)}: {value} is not one of {', '.join(kind.choices)}", _meant([close] if close else None)

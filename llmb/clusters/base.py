@@ -12,9 +12,9 @@ from llmb.errors import LlmbError
 if TYPE_CHECKING:
     from llmb.config import ClusterConfig
     from llmb.errors import Fault
-    from llmb.launch import Launch, Stamp
+    from llmb.runs.launch import Launch, Stamp
     from llmb.runs.record import RunRecord
-    from llmb.state import JobState
+    from llmb.runs.state import JobState
 
 
 class UnclearError(LlmbError):

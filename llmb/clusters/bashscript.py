@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from llmb.clusters.quote import NAME, bash
 from llmb.errors import UsageError
-from llmb.launch import Launch
+from llmb.runs.launch import Launch
 
 NO_VENV = "<venv>"  # what a preview says where no environment is installed
 NO_IMAGE = "<image>"

@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from llmb import programs, secrets
 from llmb.clusters import packages
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
-from llmb.launch import Launch
+from llmb.runs import programs
+from llmb.runs.launch import Launch
+from llmb.system import secrets
 
 MIN_FREE = 1_000_000_000  # bytes, for logs and profiles
 _GB = 1e9

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmb.config.find import CONFIG_FILE, find_install
     from llmb.config.layers import load_config, with_slurm_args
+    from llmb.config.locate import CONFIG_FILE, find_install
     from llmb.config.schema import ClusterConfig
 
 __all__ = ["CONFIG_FILE", "ClusterConfig", "find_install", "load_config", "with_slurm_args"]
 
 _HOME = {
-    "CONFIG_FILE": "find", "find_install": "find", "load_config": "layers", "with_slurm_args": "layers",
+    "CONFIG_FILE": "locate", "find_install": "locate", "load_config": "layers", "with_slurm_args": "layers",
     "ClusterConfig": "schema",
 }  # fmt: skip
 

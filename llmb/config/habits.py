@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from llmb.names import suggest
+from llmb.text.names import suggest
 
 # What every script of ours says itself, or what would break the following of its job.
 FIXED_SLURM_OPTIONS = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmb import yamlfile
-from llmb.config.find import CONFIG_FILE
+from llmb.config.locate import CONFIG_FILE
+from llmb.text import yamlfile
 
 
 def installed_in(install: Path) -> tuple[str, ...]:

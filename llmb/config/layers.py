@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
-from llmb.config.find import CONFIG_FILE
 from llmb.config.habits import long_name
+from llmb.config.locate import CONFIG_FILE
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
 from llmb.errors import UsageError
-from llmb.typed import KeyFaultError
+from llmb.system import files
+from llmb.text import typed, yamlfile
+from llmb.text.typed import KeyFaultError
 
 # Each option of sbatch with the variables that set it, the older spelling last.
 _VARIABLES = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmb.typed import KeyFaultError
+from llmb.text.typed import KeyFaultError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

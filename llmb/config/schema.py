@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
-from llmb.gpus import GpuType, known_types, nearest_type
-from llmb.names import squash_workload, suggest
-from llmb.typed import KeyFaultError
-from llmb.variables import Environment, check_passed
+from llmb.text.names import squash_workload, suggest
+from llmb.text.typed import KeyFaultError
+from llmb.workload.gpus import GpuType, known_types, nearest_type
+from llmb.workload.variables import Environment, check_passed
 
 
 def _type_hint(name: str, known: Sequence[str]) -> str:

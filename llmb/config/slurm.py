@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llmb.config.habits import FIXED_SLURM_OPTIONS, long_name, where_it_belongs, why_fixed
-from llmb.typed import KeyFaultError
+from llmb.text.typed import KeyFaultError
 
 SLURM_OPTIONS = (
     "account", "partition", "qos", "gres", "gpus_per_node", "reservation", "nodelist", "exclude", "constraint", "nice",

@@ -15,7 +15,7 @@ from llmb.failures.table import PYTHON, Signature, any_in, needles, table
 from llmb.logs.reader import read_log
 from llmb.logs.scan import AHEAD, Block, Hit, Line, hits_in, needle, open_log, read_blocks
 from llmb.logs.text import plain, strip_escapes
-from llmb.state import JobState
+from llmb.runs.state import JobState
 
 _TRACEBACK = needle("Traceback (most recent call last)")
 _NCCL = b"nccl"  # how its own errors begin

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from llmb import typed, yamlfile
 from llmb.logs.scan import Needle, needle
-from llmb.state import JobState
+from llmb.runs.state import JobState
+from llmb.text import typed, yamlfile
 
 PYTHON = "Python"
 

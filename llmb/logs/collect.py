@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmb.logs import lines
+from llmb.logs.conditions import LOAD, NOTHING, PLACES, SAVE, add_checkpoint, environment_of, merged
 from llmb.logs.formats import MEGATRON_NAME, Format, formats_of
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.logs.scan import Hit, Line, Needle, needle
 from llmb.logs.spec import ParseSpec
-from llmb.logs.surroundings import LOAD, NOTHING, PLACES, SAVE, add_checkpoint, environment_of, merged
 
 _END = needle("`Trainer.fit` stopped")
 _STEP_TIME = needle("GPU utilization")

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import group_failures
-from llmb.names import shorter
 from llmb.report.words import CANCELLED, ORDER, word_of
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.text.names import shorter
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 

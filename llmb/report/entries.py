@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.compare import measures
-from llmb.interval import Spread
-from llmb.job import Job
-from llmb.pooling import pooled, published
 from llmb.report.value import Run
 from llmb.report.words import ORDER, word_of
+from llmb.results.distinctions import TITLE, notes, settings_of
 from llmb.results.result import Result
-from llmb.results.settings import TITLE, notes, settings_of
+from llmb.runs.job import Job
+from llmb.stats.interval import Spread
+from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
+from llmb.verdict.pooling import pooled, published
 from llmb.verdict.rules import judge_times
 
 

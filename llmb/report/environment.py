@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from llmb.job import Job
 from llmb.report.families import per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
-from llmb.secrets import is_secret_name
+from llmb.runs.job import Job
+from llmb.system.secrets import is_secret_name
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 NOT_KNOWN = "not in the log"

@@ -7,10 +7,10 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from llmb.published import Figure, release_order
 from llmb.report.value import Report
 from llmb.results.configuration import Configuration
-from llmb.scaling import WEAK, Kind, Point
+from llmb.verdict.scaling import WEAK, Kind, Point
+from llmb.workload.published import Figure, release_order
 
 _MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
 

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.report import limits, page
+from llmb.report import caps, page
 from llmb.report.value import Report
 from llmb.report.words import MEANINGS
-from llmb.tables import escape, shorten
+from llmb.text.tables import escape, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +50,7 @@ def _environment() -> Environment:
     made.filters.update(
         fixed=lambda value, digits: f"{value:,.{digits}f}", percent=lambda value: f"{100 * value:.1f}",
         rate=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}",
-        short=lambda text, width=limits.TEXT: shorten(text, width), kind=page.kind_of,
+        short=lambda text, width=caps.TEXT: shorten(text, width), kind=page.kind_of,
     )  # fmt: skip
     return made
 

@@ -12,8 +12,8 @@ from llmb.report.value import Report
 from llmb.report.words import CANCELLED, word_of
 from llmb.results.columns import legend, levels
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
-from llmb.scaling import cells, columns
-from llmb.tables import Column, escape, render
+from llmb.text.tables import Column, escape, render
+from llmb.verdict.scaling import cells, columns
 
 
 def to_markdown(report: Report) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmb.report import limits
+from llmb.report import caps
 from llmb.report.attention import attention
+from llmb.report.caps import first
 from llmb.report.entries import Entry, entries_of, worst_first
 from llmb.report.environment import conditions_of, day
 from llmb.report.families import Family, families_of
 from llmb.report.headline import count, headline
-from llmb.report.limits import first
 from llmb.report.markdown import missing
 from llmb.report.svg.axes import Axis
 from llmb.report.svg.scaling import scaling_picture
@@ -52,7 +52,7 @@ def charted(report: Report) -> list[Run]:
     """The runs whose steps the page shows: those of the worst entries that measured something or came to a step."""
     entries = entries_of(report.runs)
     started = [run for run in worst_first(entries, len(report.runs)) if run.result.max_iteration is not None]
-    return started[: limits.CHARTS]
+    return started[: caps.CHARTS]
 
 
 def values(report: Report) -> dict[str, Any]:
@@ -60,14 +60,14 @@ def values(report: Report) -> dict[str, Any]:
     entries, conditions = entries_of(report.runs), conditions_of(report)
     told = headline(entries)
     explained = [e for e in entries if e.word in ASKING and e.runs[0].figure is not None and e.ratio is not None]
-    cards = first(explained, limits.CARDS)
+    cards = first(explained, caps.CARDS)
     runs = [(entry, run) for entry in entries for run in entry.runs]
     repeated = [entry for entry in entries if entry.step_time is not None and entry.step_time.n > 1]
     return {
         "headline": told,
         "missing": missing(report),
         "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in told.tally])) if runs else "",
-        "items": first(attention(report, entries, cards.items), limits.ATTENTION),
+        "items": first(attention(report, entries, cards.items), caps.ATTENTION),
         "entries": _entries(entries),
         "scale": _scale(entries),
         "compared": any(entry.ratio or entry.result.reference for entry in entries),
@@ -77,10 +77,10 @@ def values(report: Report) -> dict[str, Any]:
         "families": _families(families_of(report)),
         "repeats": _repeats(repeated),
         "charts": _charts(runs),
-        "failures": first(report.failures, limits.FAILURES),
+        "failures": first(report.failures, caps.FAILURES),
         "conditions": conditions,
-        "condition_rows": first(conditions.rows, limits.CONDITIONS),
-        "runs": first(runs, limits.RUNS),
+        "condition_rows": first(conditions.rows, caps.CONDITIONS),
+        "runs": first(runs, caps.RUNS),
         "root": _root(report.runs),
         "made": report.made.strftime("%Y-%m-%d %H:%M %Z"),
         "span": _span(report),
@@ -90,7 +90,7 @@ def values(report: Report) -> dict[str, Any]:
         "below": below,
         "word_of": word_of,
         "word_of_group": word_of_group,
-        "limits": limits,
+        "limits": caps,
     }
 
 
@@ -108,8 +108,8 @@ def _scale(entries: Sequence[Entry]) -> Svg:
     return Svg(ratio_scale(_axis(entries)))
 
 
-def _entries(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
-    axis, shown = _axis(entries), first(entries, limits.ENTRIES)
+def _entries(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
+    axis, shown = _axis(entries), first(entries, caps.ENTRIES)
     drawn = []
     for number, entry in enumerate(shown.items, 1):
         ratio, picture = entry.ratio, ""
@@ -118,24 +118,24 @@ def _entries(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
             interval = entry.result.ratio_interval
             picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
         drawn.append(Drawn(of=entry, picture=Svg(picture)))
-    return limits.Shown(drawn, shown.total)
+    return caps.Shown(drawn, shown.total)
 
 
-def _families(families: Sequence[Family]) -> limits.Shown[Drawn]:
-    shown = first(families, limits.FAMILIES)
+def _families(families: Sequence[Family]) -> caps.Shown[Drawn]:
+    shown = first(families, caps.FAMILIES)
     drawn = [Drawn(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
-    return limits.Shown(drawn, shown.total)
+    return caps.Shown(drawn, shown.total)
 
 
-def _repeats(entries: Sequence[Entry]) -> limits.Shown[Drawn]:
-    shown = first(entries, limits.REPEATED)
+def _repeats(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
+    shown = first(entries, caps.REPEATED)
     parts = {id(entry): _parts(entry) for entry in shown.items}
     axis = spread_axis(part for found in parts.values() for part in found)
     drawn = [
         Drawn(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
         for i, entry in enumerate(shown.items, 1)
     ]
-    return limits.Shown(drawn, shown.total)
+    return caps.Shown(drawn, shown.total)
 
 
 def _parts(entry: Entry) -> list[float]:
@@ -144,12 +144,12 @@ def _parts(entry: Entry) -> list[float]:
     return [] if together is None else [time / together.mean - 1 for time in times]
 
 
-def _charts(runs: Sequence[tuple[Entry, Run]]) -> limits.Shown[Drawn]:
+def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
     drawn: list[Drawn] = []
     total = 0
     for entry, run in runs:
         total += run.result.max_iteration is not None
-        if run.samples is None or len(drawn) >= limits.CHARTS:
+        if run.samples is None or len(drawn) >= caps.CHARTS:
             continue
         result = run.result
         outliers = result.statistics.outliers if result.statistics is not None else ()
@@ -160,7 +160,7 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> limits.Shown[Drawn]:
         )  # fmt: skip
         if picture:
             drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))
-    return limits.Shown(drawn, total)
+    return caps.Shown(drawn, total)
 
 
 def _root(runs: Sequence[Run]) -> str:

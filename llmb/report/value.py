@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from llmb.failures import Cause, Group
-from llmb.job import Job
 from llmb.logs.samples import Samples
-from llmb.published import Figure
 from llmb.results.result import Result
-from llmb.scaling import Point
-from llmb.workload import Row
+from llmb.runs.job import Job
+from llmb.verdict.scaling import Point
+from llmb.workload.published import Figure
+from llmb.workload.spec import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

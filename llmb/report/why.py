@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmb import conditions
-from llmb.interval import spread
-from llmb.measure import measure
-from llmb.pooling import published, throughput_ratio
-from llmb.published import Figure
 from llmb.report.entries import Entry
 from llmb.report.environment import facts_of
 from llmb.report.value import Run
+from llmb.stats.interval import spread
+from llmb.stats.measure import measure
+from llmb.verdict import conditions
+from llmb.verdict.pooling import published, throughput_ratio
+from llmb.workload.published import Figure
 
 _WORTH_SAYING = 0.01  # a fraction of the step time
 

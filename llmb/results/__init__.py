@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results: what each run measured, and whether it counts."""
 
-from llmb.results.build import result_of_log, result_of_run
 from llmb.results.columns import csv_columns, csv_rows, legend, levels
 from llmb.results.configuration import Configuration
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
+from llmb.results.recorded import result_of_log, result_of_run
 from llmb.results.report import report
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmb.narrow import Level
 from llmb.results.checkpoints import in_words
 from llmb.results.flat import csv_keys, flat
 from llmb.results.result import Result
-from llmb.tables import Column
+from llmb.text.narrow import Level
+from llmb.text.tables import Column
 
 CSV_FIRST = (
     "filename", "status", "time_mean_seconds", "time_std_dev_seconds", "tflops_per_gpu_mean", "tflops_per_gpu_std_dev",

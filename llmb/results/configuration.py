@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from llmb.job import Job
+from llmb.runs.job import Job
 
 _USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llmb.logs.samples import Checkpoint, Samples
-from llmb.measure import Window
-from llmb.summary import steps_in
+from llmb.stats.measure import Window
+from llmb.stats.summary import steps_in
 
 SOCKET = "Socket"
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from llmb.measure import Window
 from llmb.results.configuration import Configuration
 from llmb.results.facts import CheckpointTime
 from llmb.results.result import Result
+from llmb.stats.measure import Window
 
 _BARE = (Configuration,)  # its fields keep their names, but for those that a result has too
 _ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns

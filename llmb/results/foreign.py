@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llmb.logs.samples import Samples
-from llmb.model import ModelShape
-from llmb.names import find_size, squash, squash_workload
 from llmb.results.configuration import Configuration
-from llmb.workload import Row, Workload
+from llmb.text.names import find_size, squash, squash_workload
+from llmb.workload.model import ModelShape
+from llmb.workload.spec import Row, Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 _DTYPES = ("bf16", "fp8", "fp16", "fp32")

@@ -11,8 +11,8 @@ from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.logs.text import plain
 from llmb.results.result import FAILED, RUNNING, Result
-from llmb.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, WAITING, JobState
-from llmb.state import RUNNING as AT_WORK
+from llmb.runs.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.runs.state import RUNNING as AT_WORK
 
 _SAY_ALL = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}  # states that name their cause
 TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration

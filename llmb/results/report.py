@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llmb import typed
-from llmb.measure import default_window
 from llmb.results.result import FAILED, SUCCESS, Result
+from llmb.stats.measure import default_window
+from llmb.text import typed
 
 
 def report(results: Sequence[Result]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmb.failures.cause import Cause
-from llmb.measure import Window
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.state import CANCELLED
-from llmb.summary import Statistics
+from llmb.runs.state import CANCELLED
+from llmb.stats.measure import Window
+from llmb.stats.summary import Statistics
 
 SUCCESS, FAILED, RUNNING = "Success", "Failed", "Running"
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
-from llmb.job import Job
-from llmb.launch import Launch, Stamp
-from llmb.process import ProcessId
-from llmb.state import JobState
+from llmb.runs.job import Job
+from llmb.runs.launch import Launch, Stamp
+from llmb.runs.state import JobState
+from llmb.system import files
+from llmb.system.process import ProcessId
+from llmb.text import typed, yamlfile
 
 RECORD = "llmb-run.json"
 SCHEMA_VERSION = 1

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
-from llmb.launch import Stamp
 from llmb.runs import record
+from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
-from llmb.state import CANCELLED, JobState
+from llmb.runs.state import CANCELLED, JobState
+from llmb.system import files
+from llmb.text import typed, yamlfile
 
 STATE = "state.json"
 

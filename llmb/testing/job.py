@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from llmb.job import Job
-from llmb.model import ModelShape
+from llmb.runs.job import Job
+from llmb.workload.model import ModelShape
 
 SMALLEST_MODEL = ModelShape(
     architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8

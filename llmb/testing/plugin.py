@@ -11,16 +11,16 @@ from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import ClusterType
-    from llmb.job import Job
-    from llmb.launch import Launch
-    from llmb.site import Site
-    from llmb.workload import Workload
+    from llmb.runs.job import Job
+    from llmb.runs.launch import Launch
+    from llmb.runs.site import Site
+    from llmb.workload.spec import Workload
 
 
 @hookimpl
 def llmb_workload() -> Workload:
     """The workload of ``workload.yaml``: pretrain_fake, of one size."""
-    from llmb.workload import read_workload
+    from llmb.workload.spec import read_workload
 
     return read_workload(Path(__file__).with_name("workload.yaml"))
 
@@ -28,7 +28,7 @@ def llmb_workload() -> Workload:
 @hookimpl
 def llmb_launch(job: Job, site: Site) -> Launch | None:
     """A launch that no machine runs, for the cluster type ``fake`` alone."""
-    from llmb.launch import Launch, Program
+    from llmb.runs.launch import Launch, Program
 
     if site.cluster_type != "fake":
         return None
@@ -41,6 +41,6 @@ def llmb_launch(job: Job, site: Site) -> Launch | None:
 @hookimpl
 def llmb_clusters() -> Sequence[ClusterType]:
     """The cluster type ``fake``."""
-    from llmb.testing.cluster import FAKE
+    from llmb.testing.fake_cluster import FAKE
 
     return [FAKE]

@@ -16,9 +16,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
-from llmb.state import CANCELLED, COMPLETED, ENDS, PENDING, RUNNING
+from llmb.runs.state import CANCELLED, COMPLETED, ENDS, PENDING, RUNNING
+from llmb.system import files
+from llmb.text import typed, yamlfile
 
 GOOD = (PENDING, RUNNING, COMPLETED)
 _JOBS, _BEHAVIOUR = "jobs", "behaviour.json"

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
-from llmb.measure import Window
-from llmb.pooling import published
-from llmb.published import Figure
 from llmb.results.configuration import Configuration
 from llmb.results.result import FAILED, SUCCESS, Reference, Result
+from llmb.stats.measure import Window
+from llmb.verdict.pooling import published
 from llmb.verdict.reference import find_reference, same_window
 from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_times
+from llmb.workload.published import Figure
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
 PROFILED = "profiled: a profiler costs time"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from llmb.measure import Window
-from llmb.published import Figure, release_order, releases
 from llmb.results.configuration import Configuration
+from llmb.stats.measure import Window
+from llmb.workload.published import Figure, release_order, releases
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmb.interval import MOST_REPEATS, Spread, repeats_to_settle, spread
-from llmb.pooling import throughput_ratio
+from llmb.stats.interval import MOST_REPEATS, Spread, repeats_to_settle, spread
+from llmb.verdict.pooling import throughput_ratio
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
 FAIL, INVALID, NO_REFERENCE = "FAIL", "INVALID", "NO_REFERENCE"

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.needs import Need, Needs
+from llmb.workload.needs import Need, Needs
 from llmb_installer.testing.hub import SmallHub
 from llmb_installer.testing.plugins import write_plugin
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import InputFaults, UsageError
-from llmb.workload import Workload
+from llmb.workload.spec import Workload
 from llmb_installer import gather
 from llmb_installer.answers import read_answers
 from llmb_installer.gather import layers

@@ -9,10 +9,10 @@ from pathlib import Path
 import pluggy
 
 from llmb import hookspecs
-from llmb.published import read_published
-from llmb.recompute import disagreements
-from llmb.scaffold import scaffold
-from llmb.workload import Workload, read_workload
+from llmb.planning.recompute import disagreements
+from llmb.plugins.scaffold import scaffold
+from llmb.workload.published import read_published
+from llmb.workload.spec import Workload, read_workload
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"
 MODULE = FOLDER / "llmb_example" / "__init__.py"

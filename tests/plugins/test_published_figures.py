@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from llmb.configure import Place, Wish, configure
-from llmb.gpus import known_types
-from llmb.measure import LAST, Window
-from llmb.model import GQA, HYBRID, OLD
-from llmb.published import Figure, read_published
-from llmb.recompute import FLOPS, MFU, disagreements
-from llmb.workload import Workload
+from llmb.planning.configure import Place, Wish, configure
+from llmb.planning.recompute import FLOPS, MFU, disagreements
+from llmb.stats.measure import LAST, Window
+from llmb.workload.gpus import known_types
+from llmb.workload.model import GQA, HYBRID, OLD
+from llmb.workload.published import Figure, read_published
+from llmb.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
 from llmb import hookspecs
-from llmb.workload import BatchRule, Row, Size, Workload
+from llmb.workload.spec import BatchRule, Row, Size, Workload
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]

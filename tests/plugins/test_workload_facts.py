@@ -10,9 +10,9 @@ import pytest
 import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
-from llmb.gpus import known_types
-from llmb.model import MambaShape
-from llmb.workload import NemoRecipe, Workload
+from llmb.workload.gpus import known_types
+from llmb.workload.model import MambaShape
+from llmb.workload.spec import NemoRecipe, Workload
 
 NEMOTRON4, LLAMA, NEMOTRONH = (
     module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh)

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 import llmb_workloads
+from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.job import Job, JobRequest
-from llmb.loader import load_plugins
-from llmb.plan import Extra, make_plan
-from llmb.submit import prepare
-from llmb.switches import Switches
+from llmb.planning.plan import Extra, make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs.job import Job, JobRequest
+from llmb.submission.submit import prepare
+from llmb.workload.switches import Switches
 
 # `make test-nemo` sets it; without it nothing here is collected, so that `make test` stays quick.
 NEMO_PYTHON = os.environ.get("LLMB_TEST_NEMO_PYTHON")
@@ -145,7 +146,7 @@ def rows(gpu: str) -> list[JobRequest]:
             workload=key, size=name, dtypes=(dtype,), scales=(scale,),
             switches=Switches(strong_scaling=True if row.strong_scaling else None),
         )
-        for key, workload in load_plugins().workloads().items()
+        for key, workload in load_plugins(builtin_plugins()).workloads().items()
         for name, size in workload.sizes.items()
         if size.nemo is not None
         for row in size.rows
@@ -157,7 +158,7 @@ def rows(gpu: str) -> list[JobRequest]:
 
 def planned(gpu: str, requests: list[JobRequest], *, force: bool = False) -> list[Case]:
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
-    plugins = load_plugins()
+    plugins = load_plugins(builtin_plugins())
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig())
     plan = make_plan(requests, plugins.workloads(), config, extra=Extra(force=force))
     items, faults = prepare(plan, plugins, config)

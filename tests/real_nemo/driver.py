@@ -22,7 +22,7 @@ import tokenizers
 
 from llmb_workloads.errors import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.recipe import parse_recipe
+from llmb_workloads.nemo_pretrain.read import parse_recipe
 
 SHAPE = (
     "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",

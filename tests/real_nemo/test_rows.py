@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llmb.model import model_flops
+from llmb.workload.model import model_flops
 
 if TYPE_CHECKING:
-    from llmb.job import Job
+    from llmb.runs.job import Job
 
 # NeMo's null tokenizer adds an end-of-document token.
 VOCABULARY = {"pretrain_nemotron4": 256000 + 1, "pretrain_nemotronh": 131072 + 1, "pretrain_llama3.1": 128256 + 1}

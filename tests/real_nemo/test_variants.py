@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from llmb.job import Job
+    from llmb.runs.job import Job
 
 Variant = Callable[[str], "tuple[Job, dict[str, Any]]"]
 

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb import files, programs
-from llmb.clusters.slurm.client import Client
-from llmb.clusters.slurm.cluster import SlurmCluster
+from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.poll import Memory
+from llmb.clusters.slurm.slurm_cluster import SlurmCluster
 from llmb.config import ClusterConfig, load_config
-from llmb.launch import Launch, Program
-from llmb.process import ProcessId
-from llmb.runs import record, store
+from llmb.runs import programs, record, store
+from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
-from llmb.state import COMPLETED, ENDS, JobState
+from llmb.runs.state import COMPLETED, ENDS, JobState
+from llmb.system import files
+from llmb.system.process import ProcessId
 from llmb.testing.job import SMALLEST_JOB
 from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 

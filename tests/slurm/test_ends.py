@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from llmb.clusters.slurm.client import Client
-from llmb.state import ACTIVE, WAITING, JobState
+from llmb.clusters.slurm.commands import Client
+from llmb.runs.state import ACTIVE, WAITING, JobState
 
 Site = Any  # the class is in conftest.py
 

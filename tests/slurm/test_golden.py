@@ -10,20 +10,21 @@ from typing import Any, Literal
 
 import pytest
 
-from llmb.clusters.slurm.script import Setting, render
+from llmb.builtin import builtin_plugins
+from llmb.clusters.slurm.sbatch_script import Setting, render
 from llmb.config import ClusterConfig
 from llmb.config.schema import WorkloadConfig, WorkloadsConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
-from llmb.job import JobRequest
-from llmb.launch import Stamp
-from llmb.loader import load_plugins
-from llmb.plan import make_plan
-from llmb.submit import site_of
-from llmb.switches import Switches
+from llmb.planning.plan import make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs.job import JobRequest
+from llmb.runs.launch import Stamp
+from llmb.submission.submit import site_of
+from llmb.workload.switches import Switches
 
 GOLDEN = Path(__file__).with_name("golden")
 ACCEPT = "LLMB_TEST_ACCEPT"
-PLUGINS = load_plugins()
+PLUGINS = load_plugins(builtin_plugins())
 STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/lustre/llmb/runs/job_1700000000")
 FULL: dict[str, dict[str, Any]] = {
     "pretrain_nemotron4": {"size": "15b", "dtypes": ("bf16",), "scales": (64,)},

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.needs import Needs, Venv
-from llmb.shell import StoppedError
+from llmb.system.shell import StoppedError
 from llmb.testing.slurm import SlurmKit
-from llmb_installer.runner import Sbatch
+from llmb.workload.needs import Needs, Venv
+from llmb_installer.execution.runner import Sbatch
 from llmb_installer.testing.plugins import write_plugin
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import known, script
-from llmb.launch import Wrapper
+from llmb.clusters.slurm import known, sbatch_script
+from llmb.runs.launch import Wrapper
 
 Site = Any  # the class is in conftest.py
 DUMP = "import json, os\nopen('env.' + os.environ['LLMB_RANK'], 'w').write(json.dumps(dict(os.environ)))\n"
@@ -83,7 +83,7 @@ def test_an_image_that_is_not_there_is_missed_before(pyxis_site: Site) -> None:
 def test_a_pyxis_that_knows_image_and_mounts_alone(pyxis_site: Site) -> None:
     site, cluster = pyxis_site, pyxis_site.cluster()
     lacks = known.lacking(cluster.client, cluster.config)
-    assert lacks == {*script.PYXIS_OPTIONS}
+    assert lacks == {*sbatch_script.PYXIS_OPTIONS}
     cluster = replace(cluster, lacks=lacks)
     launch = site.launch(DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"})
     assert cluster.preflight([launch]) == []

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from llmb.launch import StagedFile, Wrapper
+from llmb.runs.launch import StagedFile, Wrapper
 
 Site = Any  # the class is in conftest.py
 

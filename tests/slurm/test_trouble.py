@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from llmb.clusters.base import UnclearError
-from llmb.clusters.slurm.client import SilentError
+from llmb.clusters.slurm.commands import SilentError
 from llmb.errors import LlmbError
 from llmb.runs import store
-from llmb.state import ACTIVE, JobState
+from llmb.runs.state import ACTIVE, JobState
 
 Site = Any  # the class is in conftest.py
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"

@@ -7,7 +7,7 @@ import pytest
 
 from llmb_workloads.batch import BatchPlan, plan_batch, samples_of_step
 from llmb_workloads.errors import RefusedError
-from llmb_workloads.place import Place
+from llmb_workloads.world import Place
 
 
 def test_accumulation_is_what_the_ranks_leave() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmb_workloads.errors import RefusedError
-from llmb_workloads.recipe import parse_recipe
+from llmb_workloads.torch_read import parse_recipe
 
 MakeRecipe = Callable[..., dict[str, Any]]
 

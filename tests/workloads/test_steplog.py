@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from llmb_workloads.place import Place
-from llmb_workloads.recipe import parse_recipe
 from llmb_workloads.steplog import (
     StepRecord,
     checkpoint_line,
@@ -22,6 +20,8 @@ from llmb_workloads.steplog import (
     step_line,
     tflops_per_gpu,
 )
+from llmb_workloads.torch_read import parse_recipe
+from llmb_workloads.world import Place
 
 RECORD = StepRecord(
     step=0,

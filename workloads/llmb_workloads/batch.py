@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmb_workloads.errors import RefusedError
-from llmb_workloads.place import Place
+from llmb_workloads.world import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

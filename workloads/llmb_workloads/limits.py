@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from llmb_workloads.errors import RefusedError
-
-if TYPE_CHECKING:
-    from llmb_workloads.recipe import Mamba, ModelShape, Parallelism, Profile, Recipe
+from llmb_workloads.torch_recipe import Mamba, ModelShape, Parallelism, Profile, Recipe
 
 LAYER_LETTERS = {"M": "Mamba-2", "-": "MLP", "*": "attention"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers
 
-from llmb_workloads.recipe import ModelShape
+from llmb_workloads.torch_recipe import ModelShape
 
 
 def build(shape: ModelShape, device: str = "cpu") -> Any:

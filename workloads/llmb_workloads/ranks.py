@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from llmb_workloads.device import Device
-from llmb_workloads.place import Place
+from llmb_workloads.world import Place
 
 
 def join(place: Place, device: Device) -> None:

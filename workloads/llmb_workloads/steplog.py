@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from llmb_workloads.place import Place
-from llmb_workloads.recipe import Recipe
+from llmb_workloads.torch_recipe import Recipe
+from llmb_workloads.world import Place
 
 EMULATED = "torch_pretrain: this device has no bf16 instructions, so bf16 is emulated in software and slow"
 

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from llmb_workloads.batch import plan_batch
 from llmb_workloads.errors import RefusedError
-from llmb_workloads.place import place_from
-from llmb_workloads.recipe import read_recipe
+from llmb_workloads.torch_read import read_recipe
 from llmb_workloads.versions import check_versions
+from llmb_workloads.world import place_from
 
 # Notices of faster kernels, of who meets whom, of the profiler's start; who wants them sets these.
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}

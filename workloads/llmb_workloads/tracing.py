@@ -9,8 +9,8 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 
 from llmb_workloads.device import Device
-from llmb_workloads.place import Place
-from llmb_workloads.recipe import Profile
+from llmb_workloads.torch_recipe import Profile
+from llmb_workloads.world import Place
 
 
 class Tracer:

@@ -14,8 +14,6 @@ from llmb_workloads.data import sample_tokens, successor_map
 from llmb_workloads.device import Device, choose_device
 from llmb_workloads.models import build, parameter_count
 from llmb_workloads.node import node_line
-from llmb_workloads.place import Place
-from llmb_workloads.recipe import Recipe
 from llmb_workloads.step import Trainer
 from llmb_workloads.steplog import (
     EMULATED,
@@ -26,7 +24,9 @@ from llmb_workloads.steplog import (
     step_line,
     tflops_per_gpu,
 )
+from llmb_workloads.torch_recipe import Recipe
 from llmb_workloads.tracing import Tracer
+from llmb_workloads.world import Place
 
 
 def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:

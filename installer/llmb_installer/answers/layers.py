@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb import yamlfile
-from llmb.yamlfile import Document, KeyPath
+from llmb.text import yamlfile
+from llmb.text.yamlfile import Document, KeyPath
 
 NOTHING = yamlfile.Document(name="the answers", data={})
 _ABOUT_RUNAI = ("base_url", "project", "pvc")

@@ -12,16 +12,16 @@ from typing import Any
 
 import yaml
 
-from llmb import typed
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.gpus import CPU, known_types
-from llmb.names import find_workload_and_size, squash_workload, suggest
-from llmb.workload import Workload
-from llmb.yamlfile import Document, KeyPath
+from llmb.text import typed
+from llmb.text.names import find_workload_and_size, squash_workload, suggest
+from llmb.text.yamlfile import Document, KeyPath
+from llmb.workload.gpus import CPU, known_types
+from llmb.workload.spec import Workload
 from llmb_installer.answers.layers import missing, with_layer
 from llmb_installer.answers.schema import AUTO, Answers
-from llmb_installer.images.settings import level_fault
+from llmb_installer.answers.words import level_fault
 from llmb_installer.registry.manifests import machine_name
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"

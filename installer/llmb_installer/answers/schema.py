@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.names import suggest
-from llmb.secrets import SECRETS_FILE, is_secret_name
-from llmb.variables import Environment, check_passed
+from llmb.system.secrets import SECRETS_FILE, is_secret_name
+from llmb.text.names import suggest
+from llmb.workload.variables import Environment, check_passed
 from llmb_installer.answers.words import CPU_WHEELS, IndexUrl, Interpreter, Version
 
 AUTO = "auto"
@@ -59,10 +59,10 @@ class ImageAnswers:
 class Answers:
     """What is to be installed. Field names are the keys of an answers file.
 
-    ``auto`` is found out by ``llmb_installer.place.settle``. ``workloads`` None takes every one that a plugin offers;
-    ``torch_index`` is an index for torch alone; ``torch_cpu_index`` is that for a machine without a GPU, None leaves
-    torch to pip there too; ``method`` is where things are fetched and built; ``wheelhouse`` is a folder of wheels to
-    install from, with no index; ``python_download`` lets uv fetch a Python that is not here.
+    ``auto`` is found out by ``llmb_installer.detect.site.settle``. ``workloads`` None takes every one that a plugin
+    offers; ``torch_index`` is an index for torch alone; ``torch_cpu_index`` is that for a machine without a GPU, None
+    leaves torch to pip there too; ``method`` is where things are fetched and built; ``wheelhouse`` is a folder of
+    wheels to install from, with no index; ``python_download`` lets uv fetch a Python that is not here.
     """
 
     cluster_type: Literal["local", "slurm", "runai"]

@@ -70,3 +70,15 @@ class IndexUrl:
 
 # Where the PyTorch project keeps the builds of torch without CUDA.
 CPU_WHEELS = IndexUrl("https://download.pytorch.org/whl/cpu")
+
+
+# Of each compression of mksquashfs its highest level, None where it has none.
+_HIGHEST: dict[str, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}
+
+
+def level_fault(compression: str, level: int) -> str | None:
+    """Why mksquashfs has no such level for ``compression``; None where it has."""
+    highest = _HIGHEST[compression]
+    if highest is None:
+        return f"{compression} has no levels"
+    return None if 1 <= level <= highest else f"{level} is not one of 1 to {highest}, which {compression} has"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from llmb_installer.options import DRY_RUN, FORMAT, INSTALLED, YES
+from llmb_installer.commands.options import DRY_RUN, FORMAT, INSTALLED, YES
 
 
 @click.command("add")
@@ -21,10 +21,12 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     import os
     from dataclasses import replace
 
-    from llmb.names import as_keys, find_workload
-    from llmb_installer import cluster_fit, flow, record
-    from llmb_installer.folder import config_of, find_folder
-    from llmb_installer.install import carry_out
+    from llmb.text.names import as_keys, find_workload
+    from llmb_installer.applying.install import carry_out
+    from llmb_installer.fits import cluster_fit
+    from llmb_installer.planning import flow
+    from llmb_installer.record import record
+    from llmb_installer.record.folder import config_of, find_folder
 
     folder = find_folder(install, os.environ, Path.cwd())
     offered = flow.known()

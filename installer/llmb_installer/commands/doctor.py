@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb_installer.options import FORMAT, INSTALLED
+from llmb_installer.commands.options import FORMAT, INSTALLED
 
 if TYPE_CHECKING:
     from llmb_installer.doctor import Examination
@@ -27,8 +27,8 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
     """Find what this machine and its cluster lack, and the cure."""
     import os
 
-    from llmb import typed
-    from llmb.tables import to_json
+    from llmb.text import typed
+    from llmb.text.tables import to_json
     from llmb_installer.detect.look import look
     from llmb_installer.doctor import examine
 
@@ -44,7 +44,7 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
 
 
 def _text(found: Examination) -> str:
-    from llmb.tables import Column, render
+    from llmb.text.tables import Column, render
     from llmb_installer.doctor.finding import ALL
 
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]

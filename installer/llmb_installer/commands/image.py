@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmb_installer.options import FILE, FOLDER
+from llmb_installer.commands.options import FILE, FOLDER
 
 if TYPE_CHECKING:
     from llmb_installer.images import BuildSettings, ImageFacts
@@ -72,7 +72,7 @@ def _require(arch: str | None, given: Mapping[str, Any]) -> None:
     """Raises UsageError for what no machine or compression has."""
     from llmb.errors import UsageError
     from llmb_installer.answers import ARCHITECTURES
-    from llmb_installer.images.settings import level_fault
+    from llmb_installer.answers.words import level_fault
     from llmb_installer.registry.manifests import architecture_name
 
     if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
@@ -98,8 +98,8 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     import platform
 
     from llmb.config import find_install, load_config
+    from llmb.config.images import file_name, image_path
     from llmb.errors import UsageError
-    from llmb.images import file_name, image_path
 
     try:
         config, _ = load_config(find_install(install, os.environ, Path.cwd()), os.environ)
@@ -116,7 +116,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     import os
 
     from llmb_installer import images
-    from llmb_installer.images.show import shown
+    from llmb_installer.images.progress import shown
     from llmb_installer.registry.manifests import machine_name
     from llmb_installer.registry.room import size
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb_installer.options import DRY_RUN, INSTALLED, YES
+from llmb_installer.commands.options import DRY_RUN, INSTALLED, YES
 
 if TYPE_CHECKING:
-    from llmb_installer.record import InstallRecord
-    from llmb_installer.remove import Removal
+    from llmb_installer.applying.remove import Removal
+    from llmb_installer.record.record import InstallRecord
 
 
 @click.command("remove")
@@ -28,10 +28,12 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     from dataclasses import replace
 
     from llmb.errors import UsageError
-    from llmb.names import as_keys, find_workload
-    from llmb_installer import flow, record, remove
-    from llmb_installer.folder import config_of, find_folder
-    from llmb_installer.install import ask
+    from llmb.text.names import as_keys, find_workload
+    from llmb_installer.applying import remove
+    from llmb_installer.applying.install import ask
+    from llmb_installer.planning import flow
+    from llmb_installer.record import record
+    from llmb_installer.record.folder import config_of, find_folder
 
     if bool(workloads) == unused:
         said = "--unused goes alone" if unused else "no workload is named"
@@ -79,9 +81,10 @@ def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Take out what an earlier release, or earlier answers, asked for."""
     from llmb.errors import LlmbError
-    from llmb_installer import record, remove
-    from llmb_installer.install import ask
-    from llmb_installer.standing import find_standing
+    from llmb_installer.applying import remove
+    from llmb_installer.applying.install import ask
+    from llmb_installer.planning.status import find_standing
+    from llmb_installer.record import record
 
     standing = find_standing(folder, record.load(folder), required=True)
     if standing.outdated:

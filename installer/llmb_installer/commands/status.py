@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from llmb_installer.options import FORMAT, INSTALLED
+from llmb_installer.commands.options import FORMAT, INSTALLED
 
 
 @click.command("status")
@@ -20,10 +20,11 @@ def command(install: Path | None, fmt: str) -> None:
 
     import llmb
     from llmb.config import CONFIG_FILE
-    from llmb.tables import to_json
-    from llmb_installer import record, show
-    from llmb_installer.folder import config_of, find_folder
-    from llmb_installer.standing import find_standing
+    from llmb.text.tables import to_json
+    from llmb_installer.applying import show
+    from llmb_installer.planning.status import find_standing
+    from llmb_installer.record import record
+    from llmb_installer.record.folder import config_of, find_folder
 
     folder = find_folder(install, os.environ, Path.cwd())
     config = config_of(folder, os.environ)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb_installer.options import FORMAT, INSTALLED, YES
+from llmb_installer.commands.options import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
     from llmb.errors import Fault
-    from llmb_installer.plan import Intent
-    from llmb_installer.standing import Standing
+    from llmb_installer.planning.plan import Intent
+    from llmb_installer.planning.status import Standing
 
 
 @click.command("verify")
@@ -28,13 +28,13 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     import os
 
     from llmb.errors import UsageError
-    from llmb_installer import record
-    from llmb_installer.apply import StepsFailed
-    from llmb_installer.folder import at_work, find_folder
-    from llmb_installer.install import ask
-    from llmb_installer.show import notes_on
-    from llmb_installer.standing import find_standing
-    from llmb_installer.verify import find_faults
+    from llmb_installer.applying.apply import StepsFailed
+    from llmb_installer.applying.install import ask
+    from llmb_installer.applying.show import notes_on
+    from llmb_installer.planning.status import find_standing
+    from llmb_installer.planning.verify import find_faults
+    from llmb_installer.record import record
+    from llmb_installer.record.folder import at_work, find_folder
 
     if repair and fmt == "json":
         raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
@@ -67,7 +67,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
 
 def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
-    from llmb.tables import to_json
+    from llmb.text.tables import to_json
 
     rows = [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in faults]
     data = {
@@ -79,11 +79,12 @@ def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
     """Note what is damaged, then build it, and what is outdated; what nobody asks for any more is only forgotten."""
-    from llmb import locks
     from llmb.config import CONFIG_FILE
-    from llmb_installer import config, record
-    from llmb_installer.install import carry_out
-    from llmb_installer.verify import unreadable
+    from llmb.system import locks
+    from llmb_installer.applying.install import carry_out
+    from llmb_installer.planning import config
+    from llmb_installer.planning.verify import unreadable
+    from llmb_installer.record import record
 
     with locks.hold(folder / record.FOLDER, record.LOCK):
         found = record.load(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from llmb.gpus import CPU, known_types
+from llmb.workload.gpus import CPU, known_types
 
 
 def gpu_type_of(name: str) -> str | None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmb import typed, yamlfile
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.errors import UsageError
+from llmb.text import typed, yamlfile
 from llmb_installer.answers.layers import given, joined
 from llmb_installer.answers.read import lean, without_nulls
 from llmb_installer.answers.schema import AUTO
-from llmb_installer.folder import own_config
-from llmb_installer.record import answers_path
+from llmb_installer.record.folder import own_config
+from llmb_installer.record.record import answers_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

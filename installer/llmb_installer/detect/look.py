@@ -10,8 +10,8 @@ from pathlib import Path
 
 from llmb_installer.detect.installed import Damaged, Installed, find_installed
 from llmb_installer.detect.machine import MachineFound, find_machine
-from llmb_installer.detect.runai import RunaiFound, find_runai
-from llmb_installer.detect.slurm import SlurmFound, find_slurm
+from llmb_installer.detect.runai_environment import RunaiFound, find_runai
+from llmb_installer.detect.scheduler import SlurmFound, find_slurm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

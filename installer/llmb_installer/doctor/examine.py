@@ -7,21 +7,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb import yamlfile
+from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
-from llmb.gpus import CPU
-from llmb.loader import load_plugins
-from llmb.workload import Workload
+from llmb.plugins.loader import load_plugins
+from llmb.text import yamlfile
+from llmb.workload.gpus import CPU
+from llmb.workload.spec import Workload
 from llmb_installer.answers import read_answers
 from llmb_installer.detect.look import Detected
-from llmb_installer.doctor import folders, machine, registries, runai, slurm
+from llmb_installer.doctor import folders, machine, registries, runai_findings, slurm_findings
 from llmb_installer.doctor.finding import ALL, LOCAL, RUNAI, SLURM, Finding, wrong
 from llmb_installer.doctor.installation import Installation, look_at
 from llmb_installer.doctor.registries import CHECK as IMAGES
-from llmb_installer.record import answers_path
+from llmb_installer.images.image_step import registry_settings
+from llmb_installer.record.record import answers_path
 from llmb_installer.registry import RegistrySettings
-from llmb_installer.steps.image import registry_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +66,8 @@ def examine(
         *folders.findings(
             there.folder, environ, is_installed=there.path is not None, runs=runs, alone=kind == LOCAL
         ),
-        *(slurm.findings(detected.slurm, own) if kind in (None, SLURM) else ()),
-        *(runai.findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
+        *(slurm_findings.findings(detected.slurm, own) if kind in (None, SLURM) else ()),
+        *(runai_findings.findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
     ]  # fmt: skip
     return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
@@ -77,7 +78,7 @@ def _registries(
 ) -> Iterator[Finding]:
     """Whether the images can be had, asked as the installation asks."""
     architecture = config.install.node_architecture if config is not None else detected.machine.architecture
-    workloads = load_plugins().workloads()
+    workloads = load_plugins(builtin_plugins()).workloads()
     try:
         settings = _registry_settings(there.path, workloads)
         yield from registries.findings(workloads, architecture, environ, detected.home, settings)

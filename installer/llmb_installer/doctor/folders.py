@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llmb import secrets
 from llmb.errors import LlmbError
+from llmb.system import secrets
 from llmb_installer.detect.folder import FolderFound, find_folder
 from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.registry.room import size

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.doctor.finding import LOCAL, SLURM, Finding, finding
 from llmb_installer.images.enroot import enroot_fault

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from llmb import shell
+from llmb.system import shell
 
 _MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
 _PROGRAMS = ("usr/bin/bash", "bin/bash", "usr/bin/dash", "bin/dash", "usr/bin/env", "bin/busybox", "usr/bin/python3")

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import llmb
-from llmb import locks
 from llmb.errors import LlmbError
-from llmb.process import ProcessId
+from llmb.system import locks
+from llmb.system.process import ProcessId
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.cache import cache_folder, forget
@@ -23,8 +23,8 @@ from llmb_installer.images.settings import ELSEWHERE, BuildSettings, Progress
 from llmb_installer.images.squash import squash_fault
 from llmb_installer.images.stream import build_stream
 from llmb_installer.registry.client import Registry
+from llmb_installer.registry.endpoint import may_be_plain, place_of
 from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
-from llmb_installer.registry.place import may_be_plain, place_of
 from llmb_installer.registry.reference import Reference
 
 _LOOK = 0.5  # seconds to wait for another builder of the same image before the user can interrupt again

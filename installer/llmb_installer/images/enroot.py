@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.settings import BuildSettings
+from llmb_installer.registry.endpoint import mirrored
 from llmb_installer.registry.manifests import machine_name
-from llmb_installer.registry.place import mirrored
 from llmb_installer.registry.reference import DOCKER_HUB, Reference
 
 _TAIL = 8  # lines of its output that an error shows

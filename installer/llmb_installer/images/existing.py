@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import llmb
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.facts import ImageFacts, against, read_facts, write_facts

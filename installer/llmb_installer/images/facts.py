@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
 from llmb.errors import InputFaults, LlmbError
+from llmb.system import files
+from llmb.text import typed, yamlfile
 from llmb_installer.images import whole
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmb.errors import LlmbError
-from llmb.shell import StoppedError
+from llmb.system.shell import StoppedError
 from llmb_installer.images.inflate import Ahead
 from llmb_installer.images.scan import Layer, fault
 from llmb_installer.images.tarheader import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, attributes, header, padded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from llmb.errors import LlmbError
-from llmb.shell import StoppedError
+from llmb.system.shell import StoppedError
 from llmb_installer.images.inflate import pieces
 from llmb_installer.images.tarheader import BLOCK, FILE, Attributes, NotTarError, attributes
 from llmb_installer.images.tarstream import Stream, entries

@@ -14,15 +14,6 @@ Builder = Literal["auto", "stream", "enroot"]
 ELSEWHERE = "another folder (image_folder in the answers, -o FILE)"  # in hints: where images can go
 # zstd's own default, 15, takes twenty times as long as 3 for a few percent of the size.
 _LEVELS: dict[Compression, int | None] = {"zstd": 3, "gzip": 6, "lz4": None, "lzo": None, "xz": None}
-_HIGHEST: dict[Compression, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}
-
-
-def level_fault(compression: Compression, level: int) -> str | None:
-    """Why mksquashfs has no such level for ``compression``; None where it has."""
-    highest = _HIGHEST[compression]
-    if highest is None:
-        return f"{compression} has no levels"
-    return None if 1 <= level <= highest else f"{level} is not one of 1 to {highest}, which {compression} has"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

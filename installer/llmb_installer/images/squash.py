@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 from llmb_installer.images.settings import ELSEWHERE, BuildSettings
 from llmb_installer.images.tarheader import BLOCK, Attributes
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.shell import StoppedError
+from llmb.system.shell import StoppedError
 from llmb_installer.registry import transport
+from llmb_installer.registry.endpoint import called
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.manifests import Descriptor
-from llmb_installer.registry.place import called
 from llmb_installer.registry.retry import AskAgain, Pause, persist
 
 if TYPE_CHECKING:

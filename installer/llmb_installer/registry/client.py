@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from llmb_installer.registry import blobs, manifests, transport
 from llmb_installer.registry.access import Access
+from llmb_installer.registry.endpoint import called, may_be_plain, mirrored, place_of
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name
 from llmb_installer.registry.not_there import not_there
-from llmb_installer.registry.place import called, may_be_plain, mirrored, place_of
 from llmb_installer.registry.reference import Reference
 from llmb_installer.registry.retry import AskAgain, Sleep, persist
 from llmb_installer.registry.settings import RegistrySettings

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmb import secrets
 from llmb.errors import LlmbError
+from llmb.system import secrets
 from llmb_installer.registry import docker_config, netrc
 from llmb_installer.registry.reference import DOCKER_HUB
 

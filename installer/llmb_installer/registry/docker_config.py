@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmb import files, shell
 from llmb.errors import LlmbError
+from llmb.system import files, shell
 from llmb_installer.registry.reference import DOCKER_HUB, HUB_NAMES
 
 _HUB_KEY = "https://index.docker.io/v1/"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 
 _COMMAND_SECONDS = 30.0
 _WORD = re.compile(r'\$\([^)]*\)|"((?:\\.|[^"\\])*)"|\S+')

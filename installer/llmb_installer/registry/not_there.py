@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmb.names import nearest
+from llmb.text.names import nearest
 from llmb_installer.registry.faults import ImageFaultError
 from llmb_installer.registry.reference import Reference
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmb.errors import UsageError
+from llmb_installer.registry.endpoint import called
 from llmb_installer.registry.faults import ImageFaultError
-from llmb_installer.registry.place import called
 from llmb_installer.registry.retry import AskAgain, retry_after
 from llmb_installer.registry.settings import RegistrySettings
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import asset, image, programs, repo, task, venv
-from llmb_installer.steps.base import Kind, Step
+from llmb_installer.hub import asset_step
+from llmb_installer.images import image_step
+from llmb_installer.record.record import InstallRecord, StepRecord
+from llmb_installer.step import Kind, Step
+from llmb_installer.steps import programs, repo, task
+from llmb_installer.venv import venv_step
 
 KINDS: dict[str, Kind] = {
-    "venv": venv, "image": image, "repo": repo, "asset": asset, "task": task, "programs": programs,
+    "venv": venv_step, "image": image_step, "repo": repo, "asset": asset_step, "task": task, "programs": programs,
 }  # fmt: skip
 
 

@@ -8,23 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from llmb import images, needs, programs
+from llmb.config import images
 from llmb.errors import LlmbError
-from llmb.gpus import CPU
-from llmb.needs import Need, Needs
-from llmb.site import Site
-from llmb.workload import Workload
+from llmb.runs import programs
+from llmb.runs.site import Site
+from llmb.workload import needs
+from llmb.workload.gpus import CPU
+from llmb.workload.needs import Need, Needs
+from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
-from llmb_installer.nodes import node_options
-from llmb_installer.place import cluster_of
-from llmb_installer.steps.asset import AssetStep
-from llmb_installer.steps.base import Step
-from llmb_installer.steps.image import ImageStep
+from llmb_installer.detect.site import cluster_of
+from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.images.image_step import ImageStep
+from llmb_installer.step import Step
+from llmb_installer.steps.nodes import node_options
 from llmb_installer.steps.programs import ProgramsStep
 from llmb_installer.steps.repo import RepoStep
 from llmb_installer.steps.task import TaskStep
-from llmb_installer.steps.venv import VenvStep
-from llmb_installer.torch_source import TorchSource
+from llmb_installer.venv.torch_source import TorchSource
+from llmb_installer.venv.venv_step import VenvStep
 
 LEAVE_OUT = "name the others under 'workloads' in the answers"
 

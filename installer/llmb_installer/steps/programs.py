@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from llmb import programs
-from llmb_installer.steps.base import Context, Estimate, Facts, Step
+from llmb.runs import programs
+from llmb_installer.step import Context, Estimate, Facts, Step
 
 NAME = "of compute nodes"
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from llmb import needs, shell
 from llmb.errors import LlmbError
-from llmb_installer.steps.base import Context, Estimate, Facts, Step
+from llmb.system import shell
+from llmb.workload import needs
+from llmb_installer.step import Context, Estimate, Facts, Step
 
 _SHORT = 12  # hex digits of a commit in a folder's name
 
@@ -51,7 +52,7 @@ class RepoStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Fetch the one commit, all commits where the server gives no single one, and check it out."""
-        from llmb_installer.calls import Commands
+        from llmb_installer.execution.subprocesses import Commands
 
         part = self.folder / f".{self.name}.part"
         shutil.rmtree(part, ignore_errors=True)

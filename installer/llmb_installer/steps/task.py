@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from llmb import needs
 from llmb.errors import LlmbError
-from llmb_installer.steps.base import Context, Estimate, Facts, Step
+from llmb.workload import needs
+from llmb_installer.step import Context, Estimate, Facts, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class TaskStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Run it to its end. Raises LlmbError with the end of its output."""
-        from llmb_installer.calls import Commands
+        from llmb_installer.execution.subprocesses import Commands
 
         if not self.need.argv:
             raise LlmbError("its command is empty", hint="tell the plugin's maker")

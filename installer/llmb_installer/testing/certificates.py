@@ -10,8 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb import shell
 from llmb.errors import LlmbError
+from llmb.system import shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

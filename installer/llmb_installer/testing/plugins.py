@@ -12,8 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from llmb import files, needs, typed
-from llmb.needs import Need, Needs
+from llmb.system import files
+from llmb.text import typed
+from llmb.workload import needs
+from llmb.workload.needs import Need, Needs
 
 _TABLE = """\
 key: {key}

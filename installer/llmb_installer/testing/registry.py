@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from llmb import files, shell
 from llmb.errors import LlmbError
+from llmb.system import files, shell
 from llmb_installer.registry.credentials import variables
 from llmb_installer.registry.settings import RegistrySettings
 from llmb_installer.testing.certificates import Certificate, make_certificate

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb_installer.calls import Commands
-from llmb_installer.runner import NoNodeError
+from llmb_installer.execution.runner import NoNodeError
+from llmb_installer.execution.subprocesses import Commands
 from llmb_installer.venv import tools
 
 # A shim of pyenv may be there for a version that is not chosen: only a Python that answers counts.

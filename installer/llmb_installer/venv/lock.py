@@ -8,8 +8,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llmb_installer.steps.venv import VenvStep
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
+
 
 _HEAD = """\
 # The packages of the environment {name}, as llmb-install chose them; a later installation takes the very same.

@@ -7,16 +7,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llmb import files
 from llmb.errors import LlmbError
-from llmb.shell import StoppedError
-from llmb_installer.calls import Commands
-from llmb_installer.steps.venv import VenvStep
-from llmb_installer.torch_source import index_for, is_spare, torch_line
-from llmb_installer.venv import place
+from llmb.system import files
+from llmb.system.shell import StoppedError
+from llmb_installer.execution.subprocesses import Commands
+from llmb_installer.venv import location
 from llmb_installer.venv.lock import Lock
+from llmb_installer.venv.torch_source import index_for, is_spare, torch_line
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
 
 _REPORTS = (22, 2)  # the first pip that has --report
 
@@ -85,7 +87,7 @@ class Pip:
 
     def _update(self) -> None:
         """Have a pip that has --report; a newer one stays as it is."""
-        versions = [path.name for base in place.site_packages(self.folder) for path in base.glob("pip-*.dist-info")]
+        versions = [path.name for base in location.site_packages(self.folder) for path in base.glob("pip-*.dist-info")]
         found = re.match(r"pip-(\d+)\.(\d+)", versions[0]) if versions else None
         if found is None or (int(found[1]), int(found[2])) < _REPORTS:
             argv = [str(self.folder / "bin" / "python"), "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]

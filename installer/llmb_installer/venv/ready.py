@@ -6,13 +6,16 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
-from llmb_installer.calls import Commands
-from llmb_installer.steps.base import Context, Estimate
-from llmb_installer.steps.venv import VenvStep
-from llmb_installer.venv import interpreter, pipconf, place, sizes, tools
+from llmb_installer.execution.subprocesses import Commands
+from llmb_installer.step import Context, Estimate
+from llmb_installer.venv import interpreter, location, pipconf, sizes, tools
 from llmb_installer.venv.interpreter import Python
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
 
 
 def check(step: VenvStep, context: Context) -> Estimate:
@@ -22,7 +25,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
     """
     if not re.fullmatch(r"\w[\w.-]*", step.name):
         raise LlmbError(f"'{step.name}' cannot be a folder's name", hint="tell the plugin's maker")
-    place.require_ours(step.folder)
+    location.require_ours(step.folder)
     if step.wheelhouse is not None and not step.wheelhouse.is_dir():
         raise LlmbError(f"the wheelhouse {step.wheelhouse} is not a folder", hint="pip download -d DIR fills one")
     here = context.runner.where == "here"
@@ -65,7 +68,8 @@ def _check_architecture(step: VenvStep, *, here: bool) -> None:
     own = platform.machine()
     if here and step.architecture != own:
         message = f"the nodes are {step.architecture} and this machine is {own}: their environment cannot be made here"
-        hint = f"on Slurm, 'method: srun' in the answers makes it on a node; else install on a machine that is {step.architecture}"
+        elsewhere = f"else install on a machine that is {step.architecture}"
+        hint = f"on Slurm, 'method: srun' in the answers makes it on a node; {elsewhere}"
         raise LlmbError(message, hint=hint)
 
 

@@ -6,10 +6,13 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
-from llmb import yamlfile
-from llmb_installer.steps.base import Estimate
-from llmb_installer.steps.venv import VenvStep
+from llmb.text import yamlfile
+from llmb_installer.step import Estimate
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
 
 
 def estimate(step: VenvStep) -> Estimate:

@@ -8,16 +8,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llmb import files
 from llmb.errors import LlmbError
-from llmb.shell import StoppedError
-from llmb_installer.calls import Commands
-from llmb_installer.steps.venv import VenvStep
-from llmb_installer.torch_source import index_for, is_spare, torch_line
+from llmb.system import files
+from llmb.system.shell import StoppedError
+from llmb_installer.execution.subprocesses import Commands
 from llmb_installer.venv import pipconf
 from llmb_installer.venv.lock import Lock
+from llmb_installer.venv.torch_source import index_for, is_spare, torch_line
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
 
 _PROJECT = """\
 [project]

@@ -12,10 +12,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmb_installer.steps.base import Facts
-from llmb_installer.venv import place
+from llmb_installer.step import Facts
+from llmb_installer.venv import location
 
 _SHOWN = 3  # files that a sentence names
+
+
+def folder_of(name: str, install: Path) -> Path:
+    """Where the link to the environment ``name`` is."""
+    return install / "venvs" / name
+
+
+def is_there(name: str, facts: Facts, install: Path) -> bool:
+    """Whether the environment in use is the one built then, with a Python behind it."""
+    path, folder = folder_of(name, install), facts.get("folder")
+    if not path.is_symlink() or path.readlink() != Path(str(folder)):
+        return False
+    if facts.get("made_by") != "conda" and not (path / "pyvenv.cfg").is_file():
+        return False
+    python = path / "bin" / "python"  # built on a node, it may lead to a Python that is only there
+    return python.exists() or (facts.get("where", "here") != "here" and python.is_symlink())
+
+
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+    """What differs from what was installed: the link, the packages, their files; ``deep`` with their contents."""
+    if not is_there(name, facts, install):
+        return [f"{folder_of(name, install)} is not the environment that was built, or its Python is gone"]
+    return faults(folder_of(name, install), facts, deep=deep)
 
 
 def inventory(folder: Path) -> dict[str, Any]:
@@ -64,7 +87,7 @@ def _said(word: str, paths: list[Path], folder: Path) -> list[str]:
 
 
 def _packages(folder: Path) -> Iterator[importlib.metadata.Distribution]:
-    return iter(importlib.metadata.distributions(path=[str(base) for base in place.site_packages(folder)]))
+    return iter(importlib.metadata.distributions(path=[str(base) for base in location.site_packages(folder)]))
 
 
 def _name(dist: importlib.metadata.Distribution) -> str:
@@ -72,7 +95,7 @@ def _name(dist: importlib.metadata.Distribution) -> str:
 
 
 def _records(folder: Path) -> list[Path]:
-    return sorted(path for base in place.site_packages(folder) for path in base.glob("*.dist-info/RECORD"))
+    return sorted(path for base in location.site_packages(folder) for path in base.glob("*.dist-info/RECORD"))
 
 
 def _digest(folder: Path) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE
-from llmb.gpus import CPU, known_types
+from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES
 from llmb_installer.answers.read import unusable_in
 from llmb_installer.detect.folder import FolderFound, find_folder
 from llmb_installer.detect.gpu_names import likeliest
-from llmb_installer.place import find_gpu
+from llmb_installer.detect.site import find_gpu
 from llmb_installer.registry.room import size
 from llmb_installer.wizard.question import Option, Question, View
 

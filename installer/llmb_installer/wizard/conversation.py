@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import click
 
-from llmb import secrets
 from llmb.errors import LlmbError, describe
-from llmb.yamlfile import Document
+from llmb.system import secrets
+from llmb.text.yamlfile import Document
 from llmb_installer.answers import NOTHING, with_layer
 from llmb_installer.answers.layers import given
 from llmb_installer.detect.look import Detected
-from llmb_installer.wizard import again, draft, prompts, review, tokens
+from llmb_installer.wizard import draft, previous_answers, prompts, review, tokens
 from llmb_installer.wizard.question import View
 from llmb_installer.wizard.tokens import Plugins, Tokens
 from llmb_installer.wizard.walk import walk
@@ -82,7 +82,7 @@ class _Talk:
         installed, known = self.detected.installed, self.plugins.workloads()
         if installed is None or given(document.data, "cluster_type"):
             return self.agree(document)
-        wish = again.choose(installed, known)
+        wish = previous_answers.choose(installed, known)
         if wish.action == "elsewhere":
             return self.agree(document)
         there = with_layer(NOTHING, installed.answers(), str(installed.path))
@@ -92,7 +92,7 @@ class _Talk:
         if wish.action == "repair":
             return Asked(action="repair", document=there)
         if wish.action == "add":
-            self.chosen["workloads"] = [*again.installed_keys(installed, known), *wish.workloads]
+            self.chosen["workloads"] = [*previous_answers.installed_keys(installed, known), *wish.workloads]
         return self.agree(there)
 
     def agree(self, document: Document) -> Asked:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmb import files
 from llmb.clusters.local.queue import state_folder
 from llmb.errors import LlmbError
+from llmb.system import files
 
 
 def _path(environ: Mapping[str, str]) -> Path:

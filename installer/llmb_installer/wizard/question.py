@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from llmb.gpus import known_types
-from llmb.workload import Workload
+from llmb.workload.gpus import known_types
+from llmb.workload.spec import Workload
 from llmb_installer.answers.layers import given, joined, nested, value_at
 from llmb_installer.detect.look import Detected
-from llmb_installer.detect.slurm import SlurmFound
+from llmb_installer.detect.scheduler import SlurmFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmb_installer.detect.runai import read_mount
+from llmb_installer.detect.runai_environment import read_mount
 from llmb_installer.wizard.question import Question, View
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from llmb.clusters.slurm.partitions import Partition
-from llmb.gpus import known_types
+from llmb.workload.gpus import known_types
 from llmb_installer.detect.gpu_names import likeliest
-from llmb_installer.detect.slurm import GpuKind
+from llmb_installer.detect.scheduler import GpuKind
 from llmb_installer.wizard.question import Option, Question, View
 
 

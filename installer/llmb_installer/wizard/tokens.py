@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from llmb import secrets
 from llmb.errors import LlmbError
-from llmb.needs import HubAsset, Needs
-from llmb.site import Site
-from llmb.workload import Workload
-from llmb.yamlfile import Document
+from llmb.runs.site import Site
+from llmb.system import secrets
+from llmb.text.yamlfile import Document
+from llmb.workload.needs import HubAsset, Needs
+from llmb.workload.spec import Workload
 from llmb_installer.answers import read_answers
-from llmb_installer.place import settle, site_of
+from llmb_installer.detect.site import settle, site_of
 from llmb_installer.wizard import prompts
 
 RUNAI_SECRET = "APP_SECRET"

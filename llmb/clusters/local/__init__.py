@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _create(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.local.cluster import create
+    from llmb.clusters.local.local_cluster import create
 
     return create(config)
 

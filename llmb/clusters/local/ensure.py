@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb import files, locks, shell
 from llmb.clusters.local import queue
 from llmb.errors import LlmbError
+from llmb.system import files, locks, shell
 
 LOCK = "supervisor"
 LOG = "supervisor.log"

@@ -11,10 +11,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
-from llmb.process import ProcessId
-from llmb.state import JobState
+from llmb.runs.state import JobState
+from llmb.system import files
+from llmb.system.process import ProcessId
+from llmb.text import typed, yamlfile
 
 SCHEDULER = "scheduler.json"
 CANCEL = "cancel.json"

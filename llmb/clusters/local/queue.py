@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb import files, typed, yamlfile
 from llmb.errors import LlmbError
-from llmb.process import host_name
+from llmb.system import files
+from llmb.system.process import host_name
+from llmb.text import typed, yamlfile
 
 # What a program needs to run at all, and to find its libraries.
 BASE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")

@@ -18,10 +18,10 @@ from queue import Empty, SimpleQueue
 
 import psutil
 
-from llmb import shell
-from llmb.clusters.local.script import Script
+from llmb.clusters.local.run_script import Script
 from llmb.errors import LlmbError
-from llmb.process import ProcessId
+from llmb.system import shell
+from llmb.system.process import ProcessId
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever it moves to
 _START = Path(__file__).with_name("start_rank.py")

@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from llmb import files
-from llmb.clusters.local import journal, script
+from llmb.clusters.local import journal, run_script
 from llmb.clusters.local.journal import End, Journal, end_now
 from llmb.clusters.local.ranks import Ranks
-from llmb.clusters.local.script import Script
+from llmb.clusters.local.run_script import Script
 from llmb.errors import LlmbError, describe
-from llmb.process import ProcessId
 from llmb.runs import record
 from llmb.runs.record import RunRecord
-from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
+from llmb.system import files
+from llmb.system.process import ProcessId
 
 POLL = 0.2  # seconds
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def _end_of(run: RunRecord, begun: Journal) -> End:
     try:
-        return _run(script.read(run.script), run.place, begun)
+        return _run(run_script.read(run.script), run.place, begun)
     except LlmbError as error:
         _say(describe(error))
         return end_now(FAILED, error.message)

@@ -9,7 +9,7 @@ from llmb.clusters.local import journal
 from llmb.clusters.local.journal import End, Journal, end_now
 from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
-from llmb.state import CANCELLED, FAILED, LOST
+from llmb.runs.state import CANCELLED, FAILED, LOST
 
 RESTARTED = "this machine was restarted while it ran"
 KILLED = "its runner was killed"

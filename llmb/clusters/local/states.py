@@ -11,7 +11,7 @@ from llmb.clusters.local import journal, settle
 from llmb.clusters.local.journal import Journal
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
-from llmb.state import LOST, NEXT, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.runs.state import LOST, NEXT, PENDING, RUNNING, UNKNOWN, JobState
 
 NEVER_CAME = JobState(state=LOST, reason="it was never handed over: llmb-run was interrupted")
 

@@ -14,13 +14,13 @@ import time
 import traceback
 from pathlib import Path
 
-from llmb import locks, shell
 from llmb.clusters.local import journal, queue, settle
 from llmb.clusters.local.ensure import LOCK, LOG
 from llmb.clusters.local.journal import end_now
 from llmb.clusters.local.queue import Entry, Running
 from llmb.errors import LlmbError
-from llmb.state import CANCELLED, FAILED
+from llmb.runs.state import CANCELLED, FAILED
+from llmb.system import locks, shell
 
 POLL = 0.1  # seconds
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _create(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.runai.cluster import create
+    from llmb.clusters.runai.runai_cluster import create
 
     return create(config)
 

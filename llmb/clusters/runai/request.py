@@ -13,8 +13,8 @@ from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig
 from llmb.errors import LlmbError
-from llmb.gpus import CPU
-from llmb.launch import Launch, Stamp
+from llmb.runs.launch import Launch, Stamp
+from llmb.workload.gpus import CPU
 
 TRAINING, DISTRIBUTED = "trainings", "distributed"  # of one pod, and of several
 LONGEST_NAME = 50  # characters: the names of pods, which are hosts, are longer by -master-0 and may have 63

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb import secrets
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
+from llmb.system import secrets
 
 # An access key, and what it was called before; both pairs of names stand for either.
 _NAMES = (("CLIENT_ID", "CLIENT_SECRET"), ("APP_ID", "APP_SECRET"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from llmb.config.runai import RunaiPvc
-from llmb.launch import Launch, Program, StagedFile, Wrapper
+from llmb.runs.launch import Launch, Program, StagedFile, Wrapper
 
 
 def is_on(pvc: RunaiPvc, path: str | Path) -> bool:

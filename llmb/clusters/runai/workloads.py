@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb.clusters.runai.client import Client
 from llmb.clusters.runai.faults import NotThereError, RefusedError
+from llmb.clusters.runai.rest import Client
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _create(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.slurm.cluster import create
+    from llmb.clusters.slurm.slurm_cluster import create
 
     return create(config)
 

@@ -11,8 +11,8 @@ from llmb.clusters.slurm.request import gpus_asked, kind_of, resources, with_arg
 from llmb.config import ClusterConfig
 from llmb.config.slurm import seconds
 from llmb.errors import Fault
-from llmb.launch import Launch
-from llmb.names import suggest
+from llmb.runs.launch import Launch
+from llmb.text.names import suggest
 
 _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --slurm-arg partition=NAME"

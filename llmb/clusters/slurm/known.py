@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmb.clusters.slurm.client import Client
-from llmb.clusters.slurm.script import PMIX, PYXIS, PYXIS_OPTIONS
+from llmb.clusters.slurm.commands import Client
+from llmb.clusters.slurm.sbatch_script import PMIX, PYXIS, PYXIS_OPTIONS
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from llmb.clusters.slurm.client import Client
+from llmb.clusters.slurm.commands import Client
 from llmb.config.slurm import seconds
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from llmb.clusters.rundir import Told
 from llmb.clusters.slurm import rows, rundir
-from llmb.clusters.slurm.client import Client, SilentError
+from llmb.clusters.slurm.commands import Client, SilentError
 from llmb.clusters.slurm.request import job_name
 from llmb.clusters.slurm.rows import NO_ACCOUNTING, Row
 from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.state import FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.runs.state import FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
 
 YOUNG = 300.0  # seconds after its submission in which a job may be missing for a while
 MISSING = 60.0  # seconds that it must then be missing for

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from llmb.clusters.slurm.client import Client, SilentError, last_line
+from llmb.clusters.slurm.commands import Client, SilentError, last_line
 from llmb.clusters.slurm.refused import hint_for
 from llmb.clusters.slurm.request import GPU_OPTIONS
 from llmb.errors import Fault

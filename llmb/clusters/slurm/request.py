@@ -13,8 +13,8 @@ from llmb.config import ClusterConfig
 from llmb.config.habits import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
-from llmb.gpus import CPU
-from llmb.launch import Launch, Stamp
+from llmb.runs.launch import Launch, Stamp
+from llmb.workload.gpus import CPU
 
 RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds
 _RACK_GPUS = 4

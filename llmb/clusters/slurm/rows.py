@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llmb.clusters.slurm import states, waiting
-from llmb.clusters.slurm.client import Client, portions
+from llmb.clusters.slurm.commands import Client, portions
 from llmb.errors import LlmbError
-from llmb.state import ENDS, WAITING, JobState
+from llmb.runs.state import ENDS, WAITING, JobState
 
 _ACCT = "JobIDRaw,State,ExitCode,Start,End,Reason,JobName"
 _QUEUE = "%i|%T|%r|%S|%e|%j"

@@ -11,7 +11,7 @@ from llmb.clusters.bashscript import clock
 from llmb.clusters.rundir import Told, tail
 from llmb.config.slurm import seconds
 from llmb.runs.record import RunRecord
-from llmb.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
 
 _CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
 _LOST_NODE = re.compile(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pwd
 import re
 
-from llmb.state import KNOWN, WAITING
+from llmb.runs.state import KNOWN, WAITING
 
 _NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
 # Why a job waited: accounting keeps it beyond the job's start, and its end.

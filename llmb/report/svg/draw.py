@@ -6,7 +6,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 
-from llmb.tables import escape
+from llmb.text.tables import escape
 
 Value = str | float
 

@@ -8,10 +8,10 @@ import math
 from collections.abc import Collection, Sequence
 
 from llmb.logs.samples import Step
-from llmb.measure import Window
 from llmb.report.svg.axes import Axis, around, in_digits, spaced
 from llmb.report.svg.draw import Value, dot, element, label, line, path, picture, shape
 from llmb.report.svg.thin import thinned
+from llmb.stats.measure import Window
 
 WIDTH, HEIGHT = 280.0, 112.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 276.0, 8.0, 92.0

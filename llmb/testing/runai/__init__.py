@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Run:ai for tests: its control plane's API on this machine, whose pods are processes that really run.
 
-    with ControlPlane(tmp_path) as plane:
+    with serve(ControlPlane(tmp_path)) as plane:
         print(plane.url)                                  # for runai.base_url
         plane.trouble(Trouble(path="/workloads/distributed", answer="lost"))
 
@@ -9,6 +9,7 @@ It holds to the API's documentation (2.24), and refuses whatever field, paramete
 """
 
 from llmb.testing.runai.plane import ControlPlane
+from llmb.testing.runai.server import serve
 from llmb.testing.runai.workload import Cluster, Project, Trouble, Workload
 
-__all__ = ["Cluster", "ControlPlane", "Project", "Trouble", "Workload"]
+__all__ = ["Cluster", "ControlPlane", "Project", "Trouble", "Workload", "serve"]

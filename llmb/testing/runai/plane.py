@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from llmb.testing.runai import phases
-from llmb.testing.runai.server import Server
 from llmb.testing.runai.workload import END, Cluster, Project, Trouble, Workload, now
 
 
 class ControlPlane:
-    """Run:ai's control plane with one cluster, on a port of loopback; as a context manager, started and then ended.
+    """Run:ai's control plane with one cluster; ``serve`` answers for it, and ``url`` is then the API's address.
 
     Pods print into ``folder``. ``gpus``: how many run at a time. ``has_pods``: whether workloads really run; without,
     each goes through ``phases``. ``clock``: the time that tokens go by, in epoch seconds. ``projects``, ``clusters``,
@@ -44,22 +43,13 @@ class ControlPlane:
         self.tokens: dict[str, float] = {}
         self.requests: list[tuple[str, str]] = []
         self.answers: list[int] = []
+        self.url = ""
         self.lock = threading.RLock()
         self._troubles: list[Trouble] = []
         self._serial = itertools.count(1)
-        self._server = Server(self)
 
-    @property
-    def url(self) -> str:
-        """The API's address."""
-        return f"http://127.0.0.1:{self._server.port}/api/v1"
-
-    def __enter__(self) -> ControlPlane:
-        self._server.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.stop()
+    def kill_pods(self) -> None:
+        """End every process of every workload."""
         for workload in self.workloads:
             if workload.pods is not None:
                 workload.pods.kill()

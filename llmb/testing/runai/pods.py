@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from llmb import shell
+from llmb.system import shell
 from llmb.testing.ports import hold_port, number_of
 
 

@@ -6,14 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmb.testing.runai.bodies import faults_of
 from llmb.testing.runai.lists import BadQueryError, page
-
-if TYPE_CHECKING:
-    from llmb.testing.runai.plane import ControlPlane
-    from llmb.testing.runai.workload import Workload
+from llmb.testing.runai.plane import ControlPlane
+from llmb.testing.runai.workload import Workload
 
 _FILTERS = ("name", "projectId", "projectName", "clusterId", "phase", "type", "createdAt", "completedAt")
 _LISTS = ("filterBy", "sortBy", "sortOrder", "offset", "limit", "search")

@@ -6,43 +6,36 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from llmb.testing.runai.lists import BadQueryError
+from llmb.testing.runai.plane import ControlPlane
 from llmb.testing.runai.routes import Answer, answer_to, error
-
-if TYPE_CHECKING:
-    from llmb.testing.runai.plane import ControlPlane
 
 _ROOT = "/api/v1"
 
 
-class Server:
-    """A server for one control plane, in threads of its own."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        handler = type("Handler", (_Handler,), {"plane": plane})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._http.daemon_threads = True
-        self._http.block_on_close = False  # callers keep their connections
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self._http.server_address[1])
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Answer no more."""
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+@contextmanager
+def serve(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Answer for ``plane`` on a port of loopback, in threads, while the context lasts; then its pods are killed."""
+    handler = type("Handler", (_Handler,), {"plane": plane})
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http.daemon_threads = True
+    http.block_on_close = False  # callers keep their connections
+    plane.url = f"http://127.0.0.1:{http.server_address[1]}{_ROOT}"
+    thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield plane
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+        plane.kill_pods()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,10 +6,10 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from llmb import files, shell
 from llmb.errors import LlmbError
+from llmb.system import files, shell
 from llmb.testing.slurm import daemon
-from llmb.testing.slurm.programs import path_of
+from llmb.testing.slurm.binaries import path_of
 
 _SHARED = Path("/usr/share/mysql"), Path("/usr/share/mariadb")  # MariaDB 10 and 11
 _TABLES = "m*_system_tables.sql", "m*_system_tables_data.sql"

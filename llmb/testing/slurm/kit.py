@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from llmb import files, shell
 from llmb.errors import LlmbError
-from llmb.process import host_name
+from llmb.system import files, shell
+from llmb.system.process import host_name
 from llmb.testing.slurm import daemon, database
+from llmb.testing.slurm.binaries import path_of, search_path
 from llmb.testing.slurm.files import ACCOUNT, Place, Shape, gres_conf, slurm_conf, slurmdbd_conf
 from llmb.testing.slurm.ports import Ports
-from llmb.testing.slurm.programs import path_of, search_path
 
 _LONGEST_FOLDER = 70  # characters, so that the sockets' paths fit
 _START_SECONDS = 180.0

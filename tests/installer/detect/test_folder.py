@@ -12,8 +12,8 @@ from llmb_installer.detect.folder import file_system_of, find_folder, is_shared
 from llmb_installer.detect.installed import Damaged, Installed, find_installed
 from llmb_installer.detect.look import Detected, look
 from llmb_installer.detect.machine import MachineFound, find_machine
-from llmb_installer.detect.runai import RunaiFound, find_runai, read_mount
-from llmb_installer.detect.slurm import SlurmFound
+from llmb_installer.detect.runai_environment import RunaiFound, find_runai, read_mount
+from llmb_installer.detect.scheduler import SlurmFound
 
 MOUNTS = [
     ("/", "overlay"), ("/lustre", "lustre"), ("/lustre/own", "xfs"), ("/home", "autofs"), ("/home", "nfs4"),

@@ -25,7 +25,7 @@ from llmb_installer.detect.look import look
 from llmb_installer.gather import layers
 from llmb_installer.wizard import ask
 
-plugins = load_plugins()
+plugins = load_plugins(builtin_plugins())
 file = Path(sys.argv[1]) if len(sys.argv) > 1 else None
 
 def show(document):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from llmb import secrets
-from llmb.loader import load_plugins
-from llmb.yamlfile import parse
+from llmb.builtin import builtin_plugins
+from llmb.plugins.loader import load_plugins
+from llmb.system import secrets
+from llmb.text.yamlfile import parse
 from llmb_installer.wizard import prompts, tokens
 from llmb_installer.wizard.tokens import Tokens
 
@@ -44,7 +45,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ids=["nothing gated", "a gated tokenizer", "runai", "answers that the plan will refuse"],
 )
 def test_what_the_answers_need(text: str, names: dict[str, Sequence[str]]) -> None:
-    assert tokens.needed(parse(text, name="a.yaml"), load_plugins()) == names
+    assert tokens.needed(parse(text, name="a.yaml"), load_plugins(builtin_plugins())) == names
 
 
 def test_only_what_is_nowhere_is_asked(home: Path, typed: list[str]) -> None:

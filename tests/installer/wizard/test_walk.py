@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from llmb.clusters.slurm.partitions import read
-from llmb.workload import Workload
-from llmb.yamlfile import Document
+from llmb.text.yamlfile import Document
+from llmb.workload.spec import Workload
 from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
 from llmb_installer.detect.look import Detected
 from llmb_installer.detect.machine import MachineFound
-from llmb_installer.detect.runai import RunaiFound
-from llmb_installer.detect.slurm import SlurmFound, read_nodes
+from llmb_installer.detect.runai_environment import RunaiFound
+from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, View
 from llmb_installer.wizard.review import SECRETS

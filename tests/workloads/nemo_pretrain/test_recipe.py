@@ -13,8 +13,9 @@ import pytest
 
 from llmb_workloads.errors import RefusedError
 from llmb_workloads.nemo_pretrain.limits import check_world
-from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, parse_recipe, read_recipe
-from llmb_workloads.place import Place
+from llmb_workloads.nemo_pretrain.read import parse_recipe, read_recipe
+from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer
+from llmb_workloads.world import Place
 
 Make = Callable[..., dict[str, Any]]
 PROFILE = {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 511]}

@@ -15,10 +15,11 @@ from llmb_workloads.errors import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
 from llmb_workloads.nemo_pretrain.library import versions
 from llmb_workloads.nemo_pretrain.limits import check_world
-from llmb_workloads.nemo_pretrain.recipe import Recipe, read_recipe
+from llmb_workloads.nemo_pretrain.read import read_recipe
+from llmb_workloads.nemo_pretrain.recipe import Recipe
 from llmb_workloads.nemo_pretrain.show import plain
 from llmb_workloads.node import node_line
-from llmb_workloads.place import rank_from
+from llmb_workloads.world import rank_from
 
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
 

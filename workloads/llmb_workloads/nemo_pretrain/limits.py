@@ -6,13 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmb_workloads.errors import RefusedError
-from llmb_workloads.place import Place
-
-if TYPE_CHECKING:
-    from llmb_workloads.nemo_pretrain.recipe import Parallelism, Profile, Recipe
+from llmb_workloads.nemo_pretrain.recipe import Parallelism, Profile, Recipe
+from llmb_workloads.world import Place
 
 Problem = tuple[str, str, str]
 

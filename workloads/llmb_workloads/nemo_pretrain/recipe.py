@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
-
-from llmb_workloads.fields import read_json, read_object
-from llmb_workloads.nemo_pretrain.limits import check_recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +118,3 @@ class Recipe:
     checkpoint: Checkpoint | None
     load_checkpoint: str | None
     model_flops: float | None
-
-
-def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
-    """Check a decoded recipe; raises RefusedError at the first fault, which begins with `place`."""
-    recipe = read_object(Recipe, raw, place)
-    check_recipe(recipe, place)
-    return recipe
-
-
-def read_recipe(path: Path) -> Recipe:
-    """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
-    return parse_recipe(read_json(path), f"{path}: recipe")

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user reads: the plan before, as a table or as data, and what is there after."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.text import typed
+from llmb.text.tables import Column, render
+from llmb.text.yamlfile import Document
+from llmb_installer.applying.apply import Outcome
+from llmb_installer.fits import runai_fit
+from llmb_installer.planning.costs import Costs
+from llmb_installer.planning.plan import Plan
+from llmb_installer.planning.status import Standing
+from llmb_installer.record.record import InstallRecord
+from llmb_installer.registry.room import size
+from llmb_installer.steps import Step, VenvStep
+from llmb_installer.steps.kinds import is_there, kind_of
+
+COLUMNS = (
+    Column(key="step"),
+    Column(key="state"),
+    Column(key="fetch_bytes", heading="fetch", show=size, right=True),
+    Column(key="disk_bytes", heading="disk", show=size, right=True),
+    Column(key="what"),
+)
+
+
+def plan_text(plan: Plan, costs: Costs) -> str:
+    """The plan: each step with what it costs, the configuration, the space there is."""
+    site = plan.intent.site
+    head = f"Install directory {plan.install} (cluster type {site.cluster_type}, GPU type {site.gpu_type})"
+    rows = [_row(step, plan, costs) for step in plan.intent.steps]
+    change = "todo" if plan.config.changed else "done"
+    rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
+    lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
+    lines.append(f"For {_workloads(plan.intent.workloads)}.")
+    notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
+    lines += [f"note: {sentence}" for sentence in notes]
+    return "\n".join([*lines, *_costs_text(plan, costs)])
+
+
+def _replaced(plan: Plan) -> list[str]:
+    """What jobs that are running should know of: an environment changes under its name, an image does not."""
+    there = [step.key for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
+    return [f"{key} is replaced when it is built: let the jobs that run from it end first" for key in there]
+
+
+def without_torch(plan: Plan) -> tuple[str, ...]:
+    """The workloads of the plan whose jobs need an image, or an environment, that is not there."""
+    config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
+    return runai_fit.without_torch(config, plan.intent.steps)
+
+
+def _torch_notes(plan: Plan) -> list[str]:
+    keys = without_torch(plan)
+    return [runai_fit.torch_note(keys)] if keys else []
+
+
+def _costs_text(plan: Plan, costs: Costs) -> list[str]:
+    if not plan.todo:
+        return []
+    known = [estimate for estimate in costs.estimates.values() if estimate.fetch is not None]
+    rough = "about " if any(estimate.rough for estimate in known) else ""
+    unknown = len(plan.todo) - len(known)
+    parts = [f"{rough}{size(costs.fetch)}"] if costs.fetch or not unknown else []
+    parts += [f"what {unknown} step{'s' * (unknown != 1)} cannot tell beforehand"] if unknown else []
+    lines = [f"To fetch: {', and '.join(parts)}."]
+    for disk in costs.disks:
+        needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
+        lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
+    if any(isinstance(step, VenvStep) and step.tool == "uv" and step.wheelhouse is None for step in plan.todo):
+        lines.append("What uv fetches stays in its cache as well ('uv cache dir' names it).")
+    return lines
+
+
+def _row(step: Step, plan: Plan, costs: Costs) -> dict[str, Any]:
+    estimate = costs.estimates.get(step.key)
+    return {
+        "step": step.key,
+        "state": "todo" if step in plan.todo else "done",
+        "fetch_bytes": estimate.fetch if estimate is not None else None,
+        "disk_bytes": estimate.disk if estimate is not None else None,
+        "rough": estimate.rough if estimate is not None else False,
+        "what": step.title,
+        "workloads": list(step.workloads),
+        "after": list(step.after),
+        "digest": step.digest,
+    }
+
+
+def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
+    """The plan as plain data."""
+    site = plan.intent.site
+    return {
+        "install": str(plan.install),
+        "cluster_type": site.cluster_type,
+        "gpu_type": site.gpu_type,
+        "workloads": list(plan.intent.workloads),
+        "steps": [_row(step, plan, costs) for step in plan.intent.steps],
+        "config": {
+            "file": CONFIG_FILE,
+            "state": "todo" if plan.config.changed else "done",
+            "kept": [*plan.config.kept],
+        },
+        "disks": [
+            {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
+        ],
+        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+        "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
+    }
+
+
+def _workloads(keys: tuple[str, ...]) -> str:
+    return f"{len(keys)} workload{'s' * (len(keys) != 1)}: {', '.join(keys)}" if keys else "no workload"
+
+
+def summary(
+    install: Path, record: InstallRecord, ready: tuple[str, ...], imageless: tuple[str, ...] = ()
+) -> str:  # fmt: skip
+    """What is there now, and the command to type next; ``imageless``: workloads that want another image for it."""
+    lines = [f"Installed in {install}: {_workloads(ready)}"]
+    lines += [f"  {line}" for line in steps_text(install, record)]
+    place = f"--install {shlex.quote(str(install))}"
+    image = "--image IMAGE " if imageless else ""
+    next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    lines += [f"note: {runai_fit.torch_note(imageless)}"] if imageless else []
+    lines.append(f"Next: {next_}")
+    return "\n".join(lines)
+
+
+def outcome_text(plan: Plan, outcome: Outcome) -> str:
+    """What an installation came to: what works, and what each workload that does not is lacking."""
+    lines = [summary(plan.install, outcome.record, outcome.ready, without_torch(plan))] if outcome.ready else []
+    for key, steps in outcome.lacking.items():
+        lines.append(f"Not ready: {key}, which needs {', '.join(steps)}")
+    return "\n".join(lines)
+
+
+def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """What an installation came to, as plain data: ``workloads`` are ready, those of ``not_ready`` lack these steps."""
+    site = plan.intent.site
+    return {
+        "install": str(plan.install), "cluster_type": site.cluster_type, "gpu_type": site.gpu_type,
+        "workloads": [*outcome.ready], "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
+        "steps": rows(plan.install, outcome.record), "notes": [*outcome.said, *_torch_notes(plan)],
+        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
+    }  # fmt: skip
+
+
+def steps_text(install: Path, record: InstallRecord) -> list[str]:
+    """A line for each finished step: what it made, and whether that is still there."""
+    return [
+        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there, or not for you to read)'}"
+        for row in rows(install, record)
+    ]
+
+
+def notes_on(standing: Standing, place: str) -> list[str]:
+    """What a user may want to do about an installation that is whole; ``place``: the option that leads to it."""
+    notes = [standing.note] if standing.note is not None else []
+    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in standing.new]
+    notes += [
+        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in standing.strangers
+    ]
+    if standing.unused and not standing.outdated:
+        steps = ", ".join(standing.unused)
+        notes.append(f"nothing that is installed asks for {steps} any more: llmb-install remove --unused {place}")
+    return notes
+
+
+def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
+    """The finished steps as plain data."""
+    found: list[Mapping[str, Any]] = []
+    for key, done in record.steps.items():
+        kind, name = kind_of(key)
+        there = is_there(key, done, install)
+        what = kind.describe(name, done.facts)
+        found.append({"step": key, "there": there, "what": what, "workloads": list(done.workloads)})
+    return found

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds answers against the cluster they are for, before anything is fetched."""

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installer's part of cluster_config.yaml, put into what a user has made of the file since."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.errors import UsageError
+from llmb.runs.site import Site
+from llmb.system import files
+from llmb.text import typed, yamlfile
+from llmb.text.names import squash_workload
+from llmb_installer.answers import AUTO, Answers
+from llmb_installer.answers.read import lean, without_nulls
+from llmb_installer.record.folder import own_config
+from llmb_installer.steps import AssetStep, Step, VenvStep
+
+HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
+_LEADS_TO = ("venv_path", "venv_type", "venvs", "assets")  # of a workload's entry: what the installer has made
+_NAMES = "workloads.installed"  # a list whose order says nothing
+_ABSENT: Any = object()
+_LEFT_OPEN = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """What cluster_config.yaml is to become: ``data``; ``changed`` False when it says so already.
+
+    ``kept`` says where a user's change stands against the answers.
+    """
+
+    data: dict[str, Any]
+    changed: bool
+    kept: tuple[str, ...]
+
+
+def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[Step]) -> dict[str, Any]:
+    """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed.
+
+    Sections of other cluster types and options of sbatch that are left open are not written; what a person may want to
+    set by hand is, as null or empty.
+    """
+    steps, installed = tuple(steps), list(workloads)
+    return {
+        "schema_version": 2,
+        "cluster_type": answers.cluster_type,
+        "cluster_name": answers.cluster_name,
+        "llmb_install": str(site.install),
+        "experiments_root": typed.to_data(answers.experiments_root),
+        "gpu_type": answers.gpu_type if answers.gpu_type != AUTO else site.gpu_type,
+        **_said_of(answers, "gpu_types"),
+        "environment": dict(answers.environment),
+        "pass_environment": list(answers.pass_environment),
+        **_said_of(answers, "slurm"),
+        **_said_of(answers, "runai"),
+        "install": {
+            "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
+            "method": "local" if answers.method == "here" else "slurm",
+            "node_architecture": site.node_architecture,
+            "image_folder": typed.to_data(answers.image_folder),
+        },
+        "workloads": {
+            "installed": installed,
+            "config": {
+                key: _workload([step for step in steps if key in step.workloads], answers.venv_type)
+                for key in installed
+            },
+        },
+    }
+
+
+def _said_of(answers: Answers, key: str) -> dict[str, Any]:
+    """The key with what the answers say of it, nothing where they say nothing."""
+    value = typed.to_data(getattr(answers, key))
+    if key == "gpu_types":
+        value = {name: without_nulls(own) for name, own in value.items()}
+    value = lean(answers.runai) if key == "runai" else without_nulls(value)
+    return {key: value} if value not in (None, {}, []) else {}
+
+
+def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
+    """What is installed for one workload: its environment, several by their names, files of a hub by repository."""
+    found: dict[str, Any] = {}
+    venvs = [step for step in steps if isinstance(step, VenvStep)]
+    if venvs:
+        found = {"venv_path": str(venvs[0].path), "venv_type": venv_type if venv_type != AUTO else "venv"}
+    if len(venvs) > 1:
+        found["venvs"] = {step.name: str(step.path) for step in venvs}
+    if assets := {step.need.repository: str(step.path) for step in steps if isinstance(step, AssetStep)}:
+        found["assets"] = assets
+    return {**found, "environment": {}}
+
+
+def read_config(install: Path) -> dict[str, Any]:
+    """The data of the configuration in ``install``, empty where there is none.
+
+    Raises InputFaults when it is not valid.
+    """
+    path = install / CONFIG_FILE
+    if not path.exists():
+        return {}
+    own_config(install)
+    data: dict[str, Any] = yamlfile.load(path).data
+    return data
+
+
+def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """``own`` with what the configuration ``before`` says of the workloads ``keys`` as well."""
+    keys = list(keys)
+    workloads = {
+        "installed": [*own["workloads"]["installed"], *keys],
+        "config": {**own["workloads"]["config"], **_entries(before, keys)},
+    }
+    return {**own, "workloads": workloads} if keys else own
+
+
+def _entries(data: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """What the configuration ``data`` says of the workloads ``keys``, under the names that they have there."""
+    said, forms = (data.get("workloads") or {}).get("config") or {}, {squash_workload(key) for key in keys}
+    return {name: own for name, own in said.items() if squash_workload(str(name)) in forms}
+
+
+def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
+    """What of ``now``, a file that somebody else wrote, the installer may change as if it had written it.
+
+    That is the folder's own path, what leads to the environments of the workloads that are ``renewed``, and all that is
+    said of those that are ``removed``.
+    """
+    entries = (now.get("workloads") or {}).get("config") or {}
+    own = {
+        key: {name: value for name, value in (entries[key] or {}).items() if name in _LEADS_TO}
+        for key in renewed
+        if key in entries
+    }
+    gone = list(removed)
+    own |= _entries(now, gone)
+    folder = {"llmb_install": now["llmb_install"]} if "llmb_install" in now else {}
+    workloads = {**({"installed": gone} if gone else {}), **({"config": own} if own else {})}
+    return {**folder, **({"workloads": workloads} if workloads else {})}
+
+
+def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
+    """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
+
+    Raises UsageError when the file is for another cluster type: its jobs, images and environments are not ours.
+    """
+    there, wanted = now.get("cluster_type"), ours.get("cluster_type")
+    if there is not None and there != wanted:
+        message = f"the {CONFIG_FILE} there is for cluster type {there}, and this installation is for {wanted}"
+        raise UsageError(message, hint="install into another folder: --install DIR")
+    kept: list[str] = []
+    data = _merge(before if now else {}, now, ours, "", kept)
+    return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
+
+
+def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
+    """Three-way: what only one side has changed is taken from that side; what both have stays as the user has it."""
+    if isinstance(now, Mapping) and isinstance(ours, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        merged = {
+            key: _merge(
+                old.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), f"{name}.{key}".lstrip("."), kept
+            )
+            for key in dict.fromkeys([*now, *ours])
+        }
+        return {key: value for key, value in merged.items() if value is not _ABSENT}
+    if now == before:
+        return ours
+    if name == _NAMES and isinstance(now, list) and isinstance(ours, list):
+        return _merge_names(before if isinstance(before, list) else [], now, ours, kept)
+    said_nothing = ours is _ABSENT if before is _ABSENT else name in _LEFT_OPEN and ours in (None, [])
+    if now != ours and not said_nothing:
+        kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
+    return now
+
+
+def _merge_names(before: list[Any], now: list[Any], ours: list[Any], kept: list[str]) -> list[Any]:
+    """Workloads come and go by themselves, on either side, and in any spelling."""
+    old, new, there = ({squash_workload(str(one)) for one in names} for names in (before, ours, now))
+    stay = [one for one in now if squash_workload(str(one)) not in old - new]
+    come = [one for one in ours if squash_workload(str(one)) not in there]
+    if out := [one for one in come if squash_workload(str(one)) in old]:
+        kept.append(f"{CONFIG_FILE} keeps {', '.join(map(str, out))} out of {_NAMES}; the answers ask for it")
+    return [*stay, *(one for one in come if one not in out)]
+
+
+def _said(name: str, value: Any) -> str:
+    return f"no {name}" if value is _ABSENT else f"{name} {value!r}"
+
+
+def set_aside(install: Path) -> Path | None:
+    """Move the configuration away, to a name that is free; where it is now, None where there was none."""
+    path = install / CONFIG_FILE
+    if not path.exists():
+        return None
+    names = (path.with_name(f"{CONFIG_FILE}.broken{number or ''}") for number in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    path.rename(aside)
+    return aside
+
+
+def write_config(install: Path, change: ConfigChange) -> str | None:
+    """Write the file; a sentence when a user's text is now in a file beside it. Raises InputFaults if not valid."""
+    path = install / CONFIG_FILE
+    text = HEADER + str(yaml.safe_dump(change.data, sort_keys=False, allow_unicode=True))
+    typed.read(ClusterConfig, yamlfile.parse(text, name=str(path)))
+    said = None
+    old = path.read_text("utf-8") if path.exists() else ""
+    if "#" in old.removeprefix(HEADER):
+        backup = path.with_name(f"{CONFIG_FILE}.before")
+        files.write_text(backup, old)
+        said = f"{CONFIG_FILE} had comments: as it was, it is now {backup.name}"
+    files.write_text(path, text)
+    return said

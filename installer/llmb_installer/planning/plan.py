@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of an installation: every step with whether it is done, and what becomes of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.runs.site import Site
+from llmb.workload.needs import Needs
+from llmb.workload.spec import Workload
+from llmb_installer.answers import Answers
+from llmb_installer.detect.site import site_of
+from llmb_installer.planning import config
+from llmb_installer.planning.config import ConfigChange
+from llmb_installer.record import record
+from llmb_installer.record.record import InstallRecord
+from llmb_installer.steps import Step
+from llmb_installer.steps.kinds import is_finished
+from llmb_installer.steps.make import Plugins, add_workload, programs_step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What is wanted, whatever is there already: workloads by their keys, the steps that they need.
+
+    ``asked`` are the answers as they were given, with what is to be found out left open. ``takes_over``: what a
+    configuration written by hand says of these workloads' environments is the installer's to change. ``known``: the
+    keys of all that plugins offer here.
+    """
+
+    answers: Answers
+    asked: Answers
+    site: Site
+    workloads: tuple[str, ...]
+    steps: tuple[Step, ...]
+    takes_over: bool = False
+    known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is still to do for an intent, seen from ``record`` and the files there now."""
+
+    intent: Intent
+    record: InstallRecord
+    todo: tuple[Step, ...]
+    done: tuple[Step, ...]
+    config: ConfigChange
+    own_config: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def install(self) -> Path:
+        """The install directory, absolute."""
+        return self.intent.site.install
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all of it is done."""
+        return not self.todo and not self.config.changed and self.record.config == self.own_config
+
+
+def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | None = None) -> tuple[Intent, list[str]]:
+    """What ``answers`` ask for at ``site``, and a sentence for each workload that is left out.
+
+    A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError
+    with all that are named.
+    """
+    steps: tuple[Step, ...] = ()
+    keys, left_out, refused = [], [], list[LlmbError]()
+    for key, workload in plugins.workloads().items():
+        if answers.workloads is not None and key not in answers.workloads:
+            continue
+        try:
+            steps = add_workload(steps, key, _needs(plugins, workload, answers, site), answers, site)
+        except LlmbError as error:
+            refused += [error] if answers.workloads is not None else []
+            left_out.append(f"{key} is left out: {error.message}")
+            continue
+        keys.append(key)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise PreflightError([Fault(message=error.message, hint=error.hint) for error in refused])
+    if not keys:
+        raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
+    steps = (*steps, programs_step(site.install, tuple(keys)))
+    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), left_out
+
+
+def _needs(plugins: Plugins, workload: Workload, answers: Answers, site: Site) -> Needs | None:
+    """What ``workload`` needs for all GPU types of the answers together; None where nobody can say for any."""
+    others = [site_of(answers, name) for name in answers.gpu_types if name != answers.gpu_type]
+    found = [own for place in (site, *others) if (own := plugins.setup(workload, place)) is not None]
+    return Needs(needs=tuple(dict.fromkeys(need for own in found for need in own.needs))) if found else None
+
+
+def look(intent: Intent) -> Plan:
+    """The plan for ``intent``; reads the record and the configuration, and starts or writes nothing."""
+    install = intent.site.install
+    found, now = record.load(install), config.read_config(install)
+    todo = tuple(step for step in intent.steps if not is_finished(step, found, install))
+    own = own_config(intent, intent.workloads, found)
+    return Plan(
+        intent=intent,
+        record=found,
+        todo=todo,
+        done=tuple(step for step in intent.steps if step not in todo),
+        config=config.plan_config(written_before(intent, found, now), now, own),
+        own_config=own,
+    )
+
+
+def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of the configuration ``now`` is the installer's own: what it wrote last, or takes over."""
+    if found.config or not intent.takes_over:
+        return found.config
+    return config.taken_over(now, renewed=intent.workloads)
+
+
+def own_config(
+    intent: Intent, workloads: tuple[str, ...], found: InstallRecord, without: Collection[str] = ()
+) -> dict[str, object]:
+    """The installer's part of cluster_config.yaml with ``workloads`` installed.
+
+    Those whose plugin is not here stay as they were, but for those that it is to be ``without``.
+    """
+    own = config.own_part(intent.answers, intent.site, workloads, intent.steps)
+    return config.with_entries(own, found.config, [key for key in strangers(intent, found) if key not in without])
+
+
+def strangers(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+    """The installed workloads that no plugin offers here: it was taken away, or is in somebody else's environment."""
+    installed = found.config.get("workloads", {}).get("installed") or ()
+    return tuple(key for key in installed if key not in intent.known) if intent.known else ()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step that makes an environment of Python; the work itself is in llmb_installer.venv."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from llmb.workload.needs import Venv
+from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
+from llmb_installer.venv.torch_source import TorchSource, torch_line
+from llmb_installer.venv.whole import folder_of
+from llmb_installer.venv.whole import is_there as is_there
+from llmb_installer.venv.whole import verify as verify
+
+SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")  # whose version a summary tells
+_NAMED = 4  # packages that a plan names
+VenvType = Literal["auto", "uv", "venv", "conda"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenvStep(Step):
+    """Make the environment ``need`` at ``folder`` with ``python`` (None: the one that runs this).
+
+    ``tool`` makes it: auto is uv where there is one, else Python's own venv. ``wheelhouse`` is a folder of wheels that
+    all packages come from, with no index asked. ``architecture`` is that of the machines that will use it.
+    ``fetch_python`` lets uv fetch a Python that is not here.
+    """
+
+    kind: ClassVar[str] = "venv"
+    need: Venv
+    folder: Path
+    python: str | None
+    torch: TorchSource
+    tool: VenvType = "auto"
+    wheelhouse: Path | None = None
+    architecture: str = "x86_64"
+    fetch_python: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Of what it is: uv and venv make the same, and a wheelhouse holds what an index does."""
+        tool: VenvType = "conda" if self.tool == "conda" else "auto"
+        return digest_of(replace(self, tool=tool, wheelhouse=None, fetch_python=False))
+
+    @property
+    def name(self) -> str:
+        """The environment's own name."""
+        return self.need.name
+
+    @property
+    def title(self) -> str:
+        """Its packages and where torch comes from."""
+        source, torch = "", torch_line(self.need.requirements) is not None
+        if self.wheelhouse is not None:
+            source = f", all from {self.wheelhouse}"
+        elif torch and self.torch.index is not None:
+            source = f"; torch from {self.torch.index}"
+        elif torch and self.torch.cpu_index is not None:
+            source = "; torch for CPUs"
+        wanted = [*self.need.requirements, *self.need.from_source]
+        more = f" and {len(wanted) - _NAMED} more" if len(wanted) > _NAMED else ""
+        return f"Python environment with {', '.join(wanted[:_NAMED])}{more}{source}"
+
+    @property
+    def path(self) -> Path:
+        """The link that leads to the environment in use."""
+        return self.folder
+
+    def check(self, context: Context) -> Estimate:
+        """Whether the tool and the Python are there, and what the packages are known to weigh. Raises LlmbError."""
+        from llmb_installer.venv import ready
+
+        return ready.check(self, context)
+
+    def build(self, context: Context) -> Facts:
+        """Make it beside the one in use, and switch. Raises LlmbError with the end of the log."""
+        from llmb_installer.venv import create
+
+        return create.build(self, context)
+
+
+def remove(name: str, facts: Facts, install: Path) -> None:
+    """Take the link away, then every build of this name."""
+    from llmb_installer.venv import location
+
+    link = folder_of(name, install)
+    if link.is_symlink():
+        link.unlink()
+    elif link.is_dir():
+        shutil.rmtree(link)
+    location.sweep(link.parent, name)
+
+
+def describe(name: str, facts: Facts) -> str:
+    """Its Python and its best known packages."""
+    packages = facts.get("packages", {})
+    names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
+    count = f"{len(packages)} package{'s' * (len(packages) != 1)}"
+    return ", ".join([f"Python {facts.get('python')}", *names, count])

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run explain`: one run's figures term by term, what it compares with, and why the verdict is what it is."""
+
+from __future__ import annotations
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context
+
+
+@click.command("explain")
+@click.argument("run")
+@options.window_option
+@options.reference_option
+@options.install_option
+@pass_context
+def command(context: Context, run: str, window: str | None, reference: str | None) -> None:
+    """Explain what RUN measured, or why it failed and what to do about it."""
+    from llmb.cli.explain.explanation import print_explanation
+    from llmb.stats.measure import parse_window
+
+    chosen = parse_window(window) if window is not None else None
+    print_explanation(context, run, chosen, reference)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`jobs retry`: which runs can be retried and why they failed, then their next attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmb.cli.context import Context, say
+from llmb.cli.results.judged import results_of
+from llmb.cli.submit import time_limits
+from llmb.cli.submit.announce import Teller, tell_interrupt
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
+from llmb.results import FAILED, SUCCESS, Result
+from llmb.runs import record, store
+from llmb.runs.launch import Launch
+from llmb.runs.record import RunRecord
+from llmb.runs.state import TIMEOUT
+from llmb.submission.retry import changed, retry
+from llmb.workload.switches import parse_clock
+
+
+def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
+    """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
+    results = results_of(context, runs)
+    wrong = [f"{result.run} {_not_failed(result)}" for result in results if result.status != FAILED]
+    if named and wrong:
+        hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
+        raise UsageError(", ".join(wrong), hint=hint)
+    chosen, cancelled = [], 0
+    for old, result in zip(runs, results, strict=True):
+        run = record.load(old.directory)
+        if result.status != FAILED:
+            continue
+        if not named and store.was_cancelled(run):
+            cancelled += 1
+            continue
+        say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
+        chosen.append(run)
+    if cancelled:
+        say(f"note: {cancelled} cancelled: name {'it' if cancelled == 1 else 'one'} to retry it")
+    if not chosen:
+        say("no run has failed")
+    return chosen
+
+
+def read_limit(context: Context, text: str | None) -> int | None:
+    """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which comes over it. Raises UsageError."""
+    try:
+        limit = None if text is None else parse_clock(text)
+    except ValueError as error:
+        raise UsageError(f"--time-limit: {error}") from None
+    given = context.slurm_args.get("time")
+    if given is None:
+        return limit
+    if text is not None:
+        say(f"note: {time_limits.spoken(given)} comes over --time-limit {text}")
+    return time_limits.seconds_of(given)
+
+
+def run(
+    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool, named: bool
+) -> tuple[list[RunRecord], int]:
+    """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
+
+    What stands in the way of one holds all back where they were ``named``, else that one alone. Those taken, and the
+    exit code. Raises PreflightError, KeyboardInterrupt.
+    """
+    cluster, args = context.need_cluster(), context.slurm_args
+    able = runs if force or not runs else _able(context, runs, [changed(one, time_limit, args) for one in runs], named)
+    if time_limit is None:
+        _warn_of_limits(able)
+    handed, interrupted = retry(
+        cluster, able, time_limit=time_limit, slurm_args=args, on_handed=Teller(), on_interrupt=tell_interrupt
+    )
+    taken = [one.run for one in handed if one.error is None]
+    if interrupted or len(taken) < len(runs) != 1:
+        say(f"{len(taken)} of {len(runs)} retried")
+    if interrupted:
+        raise KeyboardInterrupt
+    return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
+
+
+def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
+    """Those of ``runs`` in whose next attempts' way nothing stands; of the others it is said. Raises PreflightError."""
+    cluster = context.need_cluster()
+    faults = cluster.preflight([one.launch for one in next_])
+    if not faults:
+        return runs
+    seen: list[tuple[Launch, list[Fault]]] = []
+    for one in next_ if not named else []:
+        if all(launch != one.launch for launch, _ in seen):
+            seen.append((one.launch, cluster.preflight([one.launch])))
+    wrong = [next(own for launch, own in seen if launch == one.launch) for one in next_] if seen else []
+    able = [run for run, own in zip(runs, wrong, strict=True) if not own] if seen else []
+    if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
+        error = PreflightError(list(dict.fromkeys(faults)))
+        other = "--slurm-arg KEY=VALUE gives another value, " if context.config.cluster_type == "slurm" else ""
+        error.hint = f"nothing was submitted; {other}--force tries all the same"
+        raise error
+    for launch, own in seen:
+        if own:
+            say(f"not retried: {', '.join(one.id for one in next_ if one.launch == launch)}")
+            say(describe(PreflightError(list(dict.fromkeys(own)))))
+    return able
+
+
+def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
+    """Say which runs their time limit has ended: the next attempt has the same."""
+    ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
+    if ended:
+        say(f"warning: the same time limit again for {', '.join(ended)}; another: jobs retry --time-limit HH:MM:SS")
+
+
+def _instead(results: Sequence[Result]) -> str:
+    """What to do where some of the runs to retry have not failed."""
+    failed = [str(one.run) for one in results if one.status == FAILED]
+    if failed:
+        return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
+    ongoing = [str(one.run) for one in results if one.status != SUCCESS]
+    if ongoing:
+        return f"llmb-run jobs wait {' '.join(ongoing)} follows what has not ended"
+    return "to measure it once more, submit it again: llmb-run single or submit-all"
+
+
+def _not_failed(result: Result) -> str:
+    return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"

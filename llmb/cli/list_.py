@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run list`: the workloads, with -w every row of one; and the published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+
+if TYPE_CHECKING:
+    from llmb.text.tables import Column
+
+
+@click.command("list")
+@click.option(
+    "-w", "--workload", metavar="W", help="Show every configuration of one workload, or of one size: key_size."
+)
+@click.option("--published", is_flag=True, help="Show the published figures that runs are compared with.")
+@click.option("--check", is_flag=True, help="Of what is published, show what does not follow from its step time.")
+@options.format_option
+@options.install_option
+@pass_context
+def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
+    """Show the workloads that can be run, and which of them are installed here."""
+    from llmb.planning import listing
+    from llmb.text.names import find_workload_and_size
+
+    installed = _find_installed(context.install_option)
+    sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
+    key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
+    if published or check:
+        _print_published(context, [key] if key else list(context.workloads), size, check, fmt)
+    elif key is None:
+        rows = listing.sizes(context.workloads.values())
+        if installed is None:
+            _print(listing.SIZES, rows, fmt)
+        else:
+            _print([*listing.SIZES, listing.INSTALLED], _mark(context, rows, installed), fmt)
+    else:
+        if installed is not None and not _are_here([key], installed)[0]:
+            say(f"note: {key} is not installed here: llmb-install add {key}")
+        rows = listing.configurations(context.workloads[key])
+        _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
+
+
+def _find_installed(option: Path | None) -> tuple[str, ...] | None:
+    """What is installed here; None without an install directory, and where it cannot be read: then it says why.
+
+    Says so too where LLMB_INSTALL names none: this command needs none, the next one will. Raises UsageError where the
+    option does.
+    """
+    import os
+
+    from llmb.config.installed import installed_in
+    from llmb.config.locate import find_install
+    from llmb.errors import UsageError, describe
+
+    named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
+    try:
+        install = find_install(option, named, Path.cwd())
+    except UsageError as error:
+        if option is not None:
+            raise
+        if named["LLMB_INSTALL"]:
+            say(f"warning: {error.message}")
+        return None
+    try:
+        return installed_in(install)
+    except UsageError as error:
+        say(f"warning: what is installed here is not known\n{describe(error)}")
+        return None
+
+
+def _mark(context: Context, rows: Sequence[Mapping[str, Any]], installed: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows with whether each workload is installed; says which installed ones no plugin offers."""
+    offered = _are_here(installed, list(context.workloads))
+    if strange := [name for name, is_known in zip(installed, offered, strict=True) if not is_known]:
+        say(f"note: installed here, and no plugin offers it: {', '.join(strange)}")
+    marks = _are_here([row["workload"] for row in rows], installed)
+    return [{**row, "installed": mark} for row, mark in zip(rows, marks, strict=True)]
+
+
+def _are_here(names: Sequence[str], among: Sequence[str]) -> list[bool]:
+    """Whether each of the names of workloads, in any spelling, is ``among`` others."""
+    from llmb.text.names import squash_workload
+
+    here = {squash_workload(name) for name in among}
+    return [squash_workload(name) in here for name in names]
+
+
+def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
+    from llmb.planning import listing
+    from llmb.planning.recompute import TOLERANCE, disagreements
+
+    found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
+    count = sum(map(len, found.values()))
+    if not check:
+        _print(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
+        say(f"{count} published figures" if count else "nothing is published")
+        return
+    wrong = [one for key in keys for one in disagreements(found[key], context.workloads[key])]
+    _print(listing.CHECKED, listing.checked(wrong), fmt)
+    rows = len({one.figure for one in wrong})
+    what = f"{len(wrong)} printed values in {rows} of them do not follow" if wrong else "all printed values follow"
+    say(f"{count} published figures checked: {what} (tolerance: {TOLERANCE})")
+
+
+def _print(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], fmt: str) -> None:
+    """Print rows: all that is known of them to programs, to people what the columns show."""
+    from llmb.cli.output import print_rows
+    from llmb.planning import listing
+
+    if fmt == "csv":  # a list is written as people read it, not as JSON
+        shown = {column.key: column.show for column in columns}
+        rows = [
+            {key: shown[key](value) if isinstance(value, list) else value for key, value in row.items()
+             if not isinstance(value, dict)}
+            for row in rows
+        ]  # fmt: skip
+    print_rows(listing.everything(columns, rows) if fmt in ("json", "csv") else columns, rows, fmt)

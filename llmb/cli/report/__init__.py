@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run report`: one page about a set of runs, in Markdown or HTML, to be kept or sent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+from llmb.cli.results import choose
+
+if TYPE_CHECKING:
+    from llmb.report import Report
+
+FORMATS = ("md", "html")
+_HTML = (".html", ".htm")
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not on stdout.")
+@click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), help="HTML is one file that needs no other; else as FILE ends."
+)
+@choose.choice_options
+@options.reference_option
+@options.install_option
+@pass_context
+def command(
+    context: Context,
+    runs: tuple[str, ...],
+    output: Path | None,
+    fmt: str | None,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
+    window: str | None,
+    reference: str | None,
+) -> int:
+    """Write a report on RUNS, on all runs of this install without names.
+
+    `-o report.html` makes a page to send: verdicts, what differs from the published runs, charts, failures with cures,
+    conditions. Markdown is for notes and tickets.
+    """
+    from llmb.cli.results.judged import exit_code
+    from llmb.system import files
+
+    choice = choose.choice_of(workloads, exclude_cancelled, window)
+    fmt = fmt or ("html" if output is not None and output.suffix.lower() in _HTML else "md")
+    if fmt == "html" and output is None and sys.stdout.isatty():
+        from llmb.errors import UsageError
+
+        raise UsageError("a page of HTML is for a browser, not for a terminal", hint="-o report.html")
+    report = _report(context, runs, fmt, choice, reference)
+    text = _text(report, fmt)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        files.write_text(output, text)
+        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
+    return exit_code(report.results)
+
+
+def _report(context: Context, names: tuple[str, ...], fmt: str, choice: choose.Choice, reference: str | None) -> Report:
+    from datetime import datetime
+
+    from llmb.cli.report.contents import make_report, with_samples
+
+    found = choose.gather(context, names, choice)
+    report = make_report(context, found, reference, datetime.now().astimezone())
+    if fmt == "md":
+        return report
+    from llmb.report.page import charted
+
+    return with_samples(context, report, [record for record, _ in found], charted(report))
+
+
+def _text(report: Report, fmt: str) -> str:
+    if fmt == "md":
+        from llmb.report.markdown import to_markdown
+
+        return to_markdown(report)
+    from llmb.report.html import to_html
+
+    return to_html(report)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers what a report is made of: runs with their verdicts, causes of failures, scaling, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from llmb import __version__
+from llmb.cli.context import Context
+from llmb.cli.explain.causes import cause_of
+from llmb.cli.explain.explanation import row_of
+from llmb.cli.results.judged import judged, spec_of
+from llmb.config.images import recorded_digest
+from llmb.failures import group_failures
+from llmb.logs.reader import read_log
+from llmb.logs.samples import Samples
+from llmb.report import Report, Run
+from llmb.results import FAILED, Result, log_of
+from llmb.runs.record import RunRecord
+from llmb.system.secrets import is_secret_name
+from llmb.verdict import find_reference
+from llmb.verdict.scaling import efficiencies
+
+
+def make_report(
+    context: Context, found: Sequence[tuple[RunRecord, Result]], reference: str | None, made: datetime
+) -> Report:
+    """The report on the runs with their results, not judged yet, without their steps. Raises LlmbError."""
+    records, results = [record for record, _ in found], judged(context, [result for _, result in found], reference)
+    runs = [_run(context, record, result, reference) for record, result in zip(records, results, strict=True)]
+    failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
+    config = context.config
+    return Report(
+        cluster_name=config.cluster_name, cluster_type=config.cluster_type, gpu_type=config.gpu_type,
+        llmb_version=__version__, made=made, runs=tuple(runs), failures=tuple(group_failures(failures)),
+        points=tuple(efficiencies(results)),
+        figures=tuple(context.figures({record.job.workload for record in records})), release=reference,
+        digests=_digests(context, {record.job.image for record in records}), faulty=tuple(context.faulty_figures),
+        unreadable=context.unreadable_runs,
+    )  # fmt: skip
+
+
+def with_samples(context: Context, report: Report, records: Sequence[RunRecord], wanted: Sequence[Run]) -> Report:
+    """The report with what the logs of the runs ``wanted`` say step by step. Raises LlmbError."""
+    chosen = {run.id for run in wanted}
+    runs = tuple(
+        replace(run, samples=_samples(context, record)) if run.id in chosen else run
+        for run, record in zip(report.runs, records, strict=True)
+    )
+    return replace(report, runs=runs)
+
+
+def _run(context: Context, record: RunRecord, result: Result, reference: str | None) -> Run:
+    figure, own = None, result.configuration
+    if result.reference is not None and own is not None:
+        figure, _ = find_reference(own, context.figures([own.workload]), reference)
+    variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
+    return Run(
+        result=result, job=record.job, directory=str(record.directory), created=record.created,
+        llmb_version=record.llmb_version, scheduler_id=record.scheduler_id, environment=variables, figure=figure,
+        row=row_of(context, record.job),
+        peak_tflops=context.config.gpu(record.job.gpu_type).peak_tflops.get(record.job.dtype),
+        cause=cause_of(result) if result.status == FAILED else None,
+    )  # fmt: skip
+
+
+def _samples(context: Context, record: RunRecord) -> Samples | None:
+    path = log_of(record)
+    spec = spec_of(context, record)
+    return read_log(path, spec) if path.exists() else spec.samples
+
+
+def _digests(context: Context, references: set[str | None]) -> dict[str, str]:
+    found = {reference: recorded_digest(reference, context.config) for reference in filter(None, references)}
+    return {reference: digest for reference, digest in sorted(found.items()) if digest is not None}

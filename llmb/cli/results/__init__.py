@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run results`: what the runs of this install measured, and how that compares with what was published."""
+
+from __future__ import annotations
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context
+from llmb.cli.results import choose
+
+
+@click.command("results")
+@click.argument("runs", nargs=-1)
+@choose.choice_options
+@options.reference_option
+@click.option("--full-names", is_flag=True, help="Do not shorten names.")
+@options.format_or_junit_option
+@options.install_option
+@pass_context
+def command(
+    context: Context,
+    runs: tuple[str, ...],
+    workloads: tuple[str, ...],
+    window: str | None,
+    reference: str | None,
+    exclude_cancelled: bool,
+    full_names: bool,
+    fmt: str,
+) -> int:
+    """Show what RUNS measured, all runs of this install without names, with a verdict on each.
+
+    A run is named by a unique start of its id, the scheduler's job id, or its directory.
+    """
+    from llmb.cli.results.judged import judged, print_report
+
+    choice = choose.choice_of(workloads, exclude_cancelled, window)
+    results = [result for _, result in choose.gather(context, runs, choice)]
+    return print_report(judged(context, results, reference), fmt, full_names=full_names)

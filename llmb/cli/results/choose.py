@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which runs a command is about: the options of every command that gathers results, and the one way they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, say
+
+if TYPE_CHECKING:
+    from llmb.results import Result
+    from llmb.runs.record import RunRecord
+    from llmb.stats.measure import Window
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What of the runs counts: those of ``workloads`` (all where none), cancelled ones or not, over which window."""
+
+    workloads: tuple[str, ...] = ()
+    exclude_cancelled: bool = False
+    window: Window | None = None
+
+
+def choice_options(command: F) -> F:
+    """``-w``, ``--exclude-cancelled`` and ``--window``; ``choice_of`` reads what they say."""
+    text = "Only these, as key or key_size."
+    for option in (
+        options.window_option,
+        click.option("--exclude-cancelled", is_flag=True, help="Leave out runs that were cancelled."),
+        click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
+    ):
+        command = option(command)
+    return command
+
+
+def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None) -> Choice:
+    """The choice that the options say. Raises UsageError."""
+    from llmb.stats.measure import parse_window
+
+    counted = parse_window(window) if window is not None else None
+    return Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
+
+
+def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
+    """The runs that ``names`` mean (all without names), as far as they are chosen, with their results, not judged.
+
+    Raises UsageError for a name that means none or several.
+    """
+    return gather_of(context, context.runs(names), choice)
+
+
+def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
+    """Those of the runs that are chosen, with their results, not judged; says what of cancelled ones became."""
+    from llmb.cli.results.judged import results_of
+
+    wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
+    found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
+    if not found:
+        say("no run is of these workloads" if every else "no run yet; submit some: llmb-run submit-all jobs.txt")
+    results = results_of(context, found, choice.window)
+    kept = _told([result for result in results if result.was_cancelled], choice)
+    return [(run, one) for run, one in zip(found, results, strict=True) if kept or not one.was_cancelled]
+
+
+def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
+    """Those of the results, which may be another cluster's, that are chosen."""
+    own = [one.configuration for one in results]
+    wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
+    found = [
+        one for one, each in zip(results, own, strict=True)
+        if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
+    ]  # fmt: skip
+    kept = [one for one in found if not (choice.exclude_cancelled and one.was_cancelled)]
+    if not kept:
+        say("none of its runs is chosen" if results else "there is no run in it")
+    return kept
+
+
+def _told(cancelled: Sequence[Result], choice: Choice) -> bool:
+    """Say what becomes of cancelled runs; whether they are kept."""
+    if cancelled:
+        them = "it" if len(cancelled) == 1 else "them"
+        done = "left out" if choice.exclude_cancelled else f"counted as failed; --exclude-cancelled leaves {them} out"
+        say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
+    return not choice.exclude_cancelled
+
+
+def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) -> Callable[[str, str], bool]:
+    """Whether a workload's key and size are of the chosen ones; ``known`` are of runs, whose plugins may be gone."""
+    from llmb.text.names import find_workload_and_size
+
+    if not choice.workloads:
+        return lambda _key, _size: True
+    sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
+    for key, size in known:
+        sizes.setdefault(key, []).append(size)
+    wanted = [find_workload_and_size(name, sizes) for name in choice.workloads]
+    return lambda key, size: any(key == one and each in (None, size) for one, each in wanted)

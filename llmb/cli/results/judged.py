@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects the results of runs and of logs, judges them, prints them in every format, and picks the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import click
+
+from llmb.cli.context import Context, say
+from llmb.cli.exit_codes import RUN_FAILED
+from llmb.cli.output import print_rows, print_runs
+from llmb.cli.results.last_seen import states_of
+from llmb.errors import LlmbError
+from llmb.logs.spec import ParseSpec
+from llmb.results import (
+    FAILED,
+    SUCCESS,
+    Result,
+    csv_columns,
+    csv_rows,
+    legend,
+    levels,
+    log_of,
+    report,
+    result_of_log,
+    result_of_run,
+    run_directory,
+)
+from llmb.results.configuration import of_job
+from llmb.results.foreign import NOTHING, Description
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, UNKNOWN, JobState
+from llmb.stats.measure import Window
+from llmb.system.shell import map_many
+from llmb.text.tables import escape, to_json
+from llmb.verdict import BAD, judge
+
+
+def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
+    """Print the results of ``runs`` as they stand, judged; the exit code."""
+    return print_report(judged(context, results_of(context, runs)), fmt, full_names=False)
+
+
+def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
+    """The results of ``runs`` as they stand, not judged."""
+    states = states_of(context, runs)
+    return [_result(context, run, states[run.id], window) for run in runs]
+
+
+def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
+    """``results`` against the published figures, those of the release ``reference`` where given.
+
+    Raises UsageError when that release is not known.
+    """
+    if reference is not None:
+        from llmb.workload.published import check_release
+
+        check_release(reference, context.figures())
+    keys = {result.configuration.workload for result in results if result.configuration is not None}
+    return judge(results, context.figures(keys), reference)
+
+
+def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
+    """Print ``results``; the exit code that they end a command with."""
+    if fmt == "json":
+        click.echo(to_json(report(results)), nl=False)
+    elif fmt == "junit":
+        from llmb.verdict import junit
+
+        click.echo(junit.to_xml(junit.cases(results)), nl=False)
+    elif fmt == "csv":
+        print_rows(csv_columns(), csv_rows(results), fmt)
+    else:
+        print_runs(levels(results), fmt, full_names=full_names)
+        from llmb.report.digest import digest
+
+        for line in (*legend(results), *(digest(results) if fmt == "table" else ())):
+            say(escape(line))
+    return exit_code(results)
+
+
+def exit_code(results: Iterable[Result]) -> int:
+    """3 when a run has failed or a verdict is FAIL or INVALID, else 0."""
+    return RUN_FAILED if any(result.status == FAILED or result.verdict in BAD for result in results) else 0
+
+
+def results_of_files(
+    context: Context, logs: Sequence[Path], window: Window | None, given: Description = NOTHING
+) -> list[Result]:
+    """The results of logs: with a run's record where it is that run's own and last one, else from the log alone.
+
+    ``given``: what the user says of logs without a record, which never say their GPU type.
+    """
+    recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
+    foreign = [log for log in logs if log not in recorded]
+    read = partial(
+        result_of_log,
+        spec=ParseSpec(),
+        window=window,
+        workloads=context.workloads,
+        given=given,
+    )
+    results = dict(zip(foreign, map_many(read, foreign), strict=True))
+    return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
+
+
+def _run_of(log: Path) -> RunRecord | None:
+    """The recorded run whose log of its last attempt ``log`` is; none where its record is damaged, said aloud."""
+    directory = run_directory(log)
+    try:
+        run = record.load(directory) if directory is not None else None
+    except LlmbError as error:
+        say(f"warning: {error.message}; its log is read without it")
+        return None
+    return run if run is not None and log_of(run).resolve() == log.resolve() else None
+
+
+def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None) -> Result:
+    """The result of a recorded run, no cluster asked: its state is what was seen last, or that of a whole log."""
+    from llmb.workload.gpus import known_types
+
+    seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="nobody has asked its cluster since")
+    if not seen.is_end and result_of_log(log, ParseSpec(), window).status == SUCCESS:
+        seen = JobState(state=COMPLETED)
+    peaks = known_types()[run.job.gpu_type].peak_tflops if run.job.gpu_type in known_types() else {}
+    return _known(run, result_of_run(run, seen, spec_of(context, run), peaks.get(run.job.dtype), window))
+
+
+def _result(context: Context, run: RunRecord, state: JobState, window: Window | None) -> Result:
+    peaks = context.config.gpu(run.job.gpu_type).peak_tflops
+    return _known(run, result_of_run(run, state, spec_of(context, run), peaks.get(run.job.dtype), window))
+
+
+def _known(run: RunRecord, result: Result) -> Result:
+    return replace(result, run=run.id, configuration=of_job(run.job))
+
+
+def spec_of(context: Context, run: RunRecord) -> ParseSpec:
+    """How the run's log is read; as NeMo 2's where its workload is no longer installed, or its plugin fails."""
+    workload = context.workloads.get(run.job.workload)
+    try:
+        return (context.plugins.parse(workload, run) if workload is not None else None) or ParseSpec()
+    except LlmbError as error:
+        context.warn(f"{error.message}: its logs are read as NeMo 2's")
+        return ParseSpec()

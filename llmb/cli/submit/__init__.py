@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that submit: `submit-all`, `bulk` and `single`, and their one path."""

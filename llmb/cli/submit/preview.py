@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a dry run shows: each job with all its numbers and the script that would be sent, and the totals."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from llmb.cli.context import Context, say
+from llmb.cli.output import print_json_list, print_runs
+from llmb.errors import LlmbError
+from llmb.frameworks.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
+from llmb.frameworks.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
+from llmb.frameworks.nemo.wrappers import NSIGHT
+from llmb.frameworks.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
+from llmb.runs import store
+from llmb.runs.job import Job
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED
+from llmb.submission.submit import Prepared, launch_of, preview
+from llmb.system.secrets import is_secret_name
+from llmb.text.narrow import Level
+from llmb.text.tables import Column, escape, shorten
+from llmb.workload.switches import said_of
+
+if TYPE_CHECKING:
+    from llmb.planning.estimate import Alike
+    from llmb.runs.launch import Launch
+
+_VALUE_WIDTH = 60  # characters of a variable's value; json, csv and md have all of them
+# What a narrow table leaves out: it follows from the rest, or is the workload's.
+_FOLLOWING = ("dp", "ga", "nodes", "time_limit")
+_OPTIONAL = ("vp", "profile", "changed")
+_HIDDEN = ("model", "learning_rate", "switches")
+FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
+
+
+def job_data(job: Job) -> dict[str, Any]:
+    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
+    data = {name: getattr(job, name) for name in FIELDS}
+    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
+
+
+def clock(seconds: float) -> str:
+    """Seconds as HH:MM:SS."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
+
+
+def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
+    """Print the jobs of a dry run."""
+    if fmt == "json":
+        cluster, config = context.cluster, context.config
+        print_json_list("jobs", (_with_script(item, preview(item, cluster, config)) for item in items))
+    else:
+        jobs = [item.job for item in items]
+        common = _common_env(jobs)
+        words = _common_words(jobs) if fmt == "table" else []
+        by_size = _env_by_size(jobs, common) if fmt == "table" else {}
+        known = [{**common, **by_size.get(_label(job), {})} for job in jobs]
+        rows = [
+            {**job_data(job), "changed": _changed(job, told, words, whole=fmt == "md")}
+            for job, told in zip(jobs, known, strict=True)
+        ]
+        levels = _levels(_columns(fmt, rows), rows)
+        print_runs(levels, fmt, name="workload", below="changed", full_names=True)
+        if words:
+            say(f"changed in every job: {' '.join(words)}")
+        if common and fmt != "csv":
+            say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
+        for label, env in by_size.items():
+            say(f"variables of every job of {label}: {_env_in_words(env)}")
+    for text in dict.fromkeys(_missing(context, items)):
+        say(f"note: {text}")
+    if fmt == "table":
+        _totals(context, items)
+
+
+def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
+    """A job's data with its script, and behind it the switches where any is on."""
+    said = said_of(item.job.switches)
+    return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
+
+
+def _changed(job: Job, common: Mapping[str, str], shared: Sequence[str] = (), *, whole: bool = False) -> str:
+    """What stands in the job's name behind its numbers: what makes it another than the published configuration.
+
+    And the variables that it has beside those ``common`` to all; without the words ``shared`` by all.
+    """
+    words = [word for word in _words(job) if word not in shared]
+    own = {name: value for name, value in job.env.items() if name not in common}
+    return " ".join(filter(None, [*words, _env_in_words(own, whole=whole)]))
+
+
+def _words(job: Job) -> list[str]:
+    return job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+
+
+def _common_words(jobs: Sequence[Job]) -> list[str]:
+    """What stands behind the numbers in the names of all of several jobs."""
+    if len(jobs) == 1:
+        return []
+    common = set.intersection(*(set(_words(job)) for job in jobs))
+    return [word for word in _words(jobs[0]) if word and word in common]
+
+
+def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
+    """The variables that all jobs have with the same value."""
+    return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
+
+
+def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The variables beside those ``common`` to all that all of several jobs of one workload and size have."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(_label(job), []).append(job)
+    shared = {label: _common_env(group) for label, group in groups.items() if len(group) > 1}
+    own = {label: {name: env[name] for name in env if name not in common} for label, env in shared.items()}
+    return {label: env for label, env in own.items() if env}
+
+
+def _label(job: Job) -> str:
+    return f"{job.workload} {job.model_size}"
+
+
+def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
+    """``A=1 B=2``, quoted as a shell needs it; of a secret its name alone."""
+    return " ".join(
+        f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name], whole=whole)}" for name in env
+    )
+
+
+def _quoted(value: str, *, whole: bool = False) -> str:
+    shown = escape(value)
+    return shlex.quote(shown if whole else shorten(shown, _VALUE_WIDTH)) if value else ""
+
+
+def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns; a table leaves out those of _OPTIONAL that are empty."""
+    if fmt == "csv":
+        return [Column(key=name, heading=name) for name in FIELDS]
+    left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
+    left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
+    numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
+    right = [Column(key=name, heading=_heading(name), right=True) for name in numbers]
+    more = [Column(key="time_limit", heading="Limit", right=True), Column(key="profile", heading="Profile", show=_mark)]
+    more += [Column(key="changed", heading="Changed")]
+    return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
+
+
+def _levels(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> Iterator[Level]:
+    """The table whole, without ``pretrain_``, and at last without the columns that follow from others."""
+    yield Level(columns, rows)
+    rows = [{**row, "workload": row["workload"].removeprefix("pretrain_")} for row in rows]
+    yield (level := Level(columns, rows))
+    if any(column.key == "changed" for column in columns):
+        rows = [{**row, "changed": f"{'profiled ' if row['profile'] else ''}{row['changed']}".strip()} for row in rows]
+        yield (level := Level(columns, rows).without("profile"))
+    yield level.without(*_FOLLOWING, said="DP, GA, nodes, limit")
+
+
+def _heading(name: str) -> str:
+    return name.capitalize() if len(name) > 3 else name.upper()
+
+
+def _mark(value: Any) -> str:
+    return "yes" if value else ""
+
+
+def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
+    """What a submission would ask for and not find: a program, secrets, and files that a job reads."""
+    from llmb.clusters import checks
+
+    config = context.config
+    launches: list[Launch] = []
+    for item in items:
+        try:
+            launches.append(launch_of(item, config))
+        except LlmbError as error:
+            yield f"a submission would fail: {error.message}"
+    if config.cluster_type == "runai" and config.runai is not None:
+        from llmb.clusters.runai import runai_checks  # its pods get secrets from Kubernetes, and none from this shell
+
+        faults = runai_checks.faults_of_secrets(launches, config, config.runai)
+    else:
+        faults = checks.faults_of_secrets(launches, os.environ)
+    for fault in faults:
+        yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
+    for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
+        if not checks.matches(pattern):
+            yield f"a submission would fail: no file {pattern} is there"
+
+
+def _totals(context: Context, items: Sequence[Prepared]) -> None:
+    """How much it is, and what is missing before it could be submitted."""
+    from llmb.planning.estimate import describe, estimate
+
+    jobs = [item.job for item in items]
+    unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
+    found = estimate(jobs, _past(context, jobs), lambda key: context.figures([key]))
+    say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {describe(found, unit)}")
+    if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
+        say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
+    for text in dict.fromkeys(filter(None, map(_profile_of, items))):
+        say(text)
+    workloads = context.config.workloads
+    missing = sorted({job.workload for job in jobs if not workloads.installed or not workloads.has(job.workload)})
+    if missing:
+        say(f"not installed here: {', '.join(missing)}")
+    say("nothing was submitted (--dry-run)")
+
+
+def _profile_of(item: Prepared) -> str | None:
+    """What profiles a job, and into which folder; None for one that is not, and for a plugin's own program."""
+    switches, launch = item.job.switches, item.launch
+    if not item.job.profile or launch is None:
+        return None
+    steps = f"steps {switches.profile_start}-{switches.profile_stop}"
+    if any(wrapper.name == NSIGHT for wrapper in launch.wrappers):
+        return f"profiled by Nsight Systems: {steps}, ranks {switches.profile_ranks}, into <name>/{NSIGHT_FOLDER}/"
+    if launch.program.module == TORCH_PROGRAM:
+        return f"profiled by torch: {steps}, every rank, into <name>/{TORCH_FOLDER}/"
+    return None
+
+
+def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
+    """How many seconds the runs of these experiments that ended well here took, on average."""
+    from llmb.planning.estimate import alike
+
+    took: dict[Alike, list[float]] = {}
+    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
+        for run in store.runs_of(context.config, workload, name):
+            if (seconds := _took(run)) is not None:
+                took.setdefault(alike(run.job), []).append(seconds)
+    return {key: sum(seconds) / len(seconds) for key, seconds in took.items()}
+
+
+def _took(run: RunRecord) -> float | None:
+    """How long a run took that ended well; one damaged file does not stand in the way of an estimate."""
+    try:
+        seen = store.seen_state(run)
+    except LlmbError:
+        return None
+    if seen is None or seen.state != COMPLETED or seen.started is None or seen.ended is None:
+        return None
+    return seen.ended - seen.started

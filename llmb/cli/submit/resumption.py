@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--resume`: of a list that was submitted before, submits what has not succeeded and is not under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from llmb.cli.context import Context, say
+from llmb.cli.submit.announce import resubmit
+from llmb.runs import store
+from llmb.runs.record import RunRecord
+from llmb.runs.state import NOT_SUBMITTED, JobState
+from llmb.submission.resume import Remaining, key_of, remaining
+from llmb.submission.submit import Prepared
+from llmb.system import locks
+from llmb.system.process import ProcessId
+
+_WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
+
+
+def alone(context: Context) -> AbstractContextManager[None]:
+    """Two that resume one list at a time would both submit what is left of it: the second waits here."""
+    folder = store.runs_root(context.config) / ".locks"
+    return locks.hold(folder, "resume", wait=_WAIT, on_wait=_tell_wait)
+
+
+def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Remaining:
+    """What is left of ``items`` on this install, and how much is not, said. Submits what an interruption has left."""
+    from llmb.submission.follow import poll
+
+    wanted = {key_of(item.job) for item in items}
+    runs = [run for run in context.runs() if key_of(run.job) in wanted]
+    states = poll(context.need_cluster(), runs) if runs else {}
+    unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
+    if unsent and not dry_run:
+        say(f"{len(unsent)} of them were left in the middle of a submission:")
+        resubmit(context, unsent)
+        states = poll(context.need_cluster(), runs)
+    live = [run for run in runs if not states[run.id].is_end]
+    found = remaining(items, _succeeded(context, runs, states), live)
+    under_way = f", {len(found.live)} running or waiting" if found.live else ""
+    say(f"{len(found.done)} of {len(items)} done already{under_way}")
+    return found
+
+
+def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
+    from llmb.cli.results.judged import results_of
+    from llmb.results import SUCCESS
+
+    ended = [run for run in runs if states[run.id].is_end]
+    return [run for run, result in zip(ended, results_of(context, ended), strict=True) if result.status == SUCCESS]
+
+
+def _tell_wait(owner: ProcessId) -> None:
+    say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This machine as a cluster: hands runs to the supervisor's queue and reads what became of them."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from llmb.clusters import checks
+from llmb.clusters.base import Pace
+from llmb.clusters.local import journal, local_checks, queue, run_script, states
+from llmb.clusters.local.ensure import ensure_supervisor
+from llmb.clusters.local.local_checks import Found
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, LlmbError
+from llmb.runs import programs
+from llmb.runs.launch import Launch, Stamp
+from llmb.runs.record import RunRecord
+from llmb.runs.state import CANCELLED, PENDING, JobState
+from llmb.system import secrets
+
+IDLE = 10.0  # seconds
+GRACE = 5.0  # seconds
+
+
+def create(config: ClusterConfig) -> LocalCluster:
+    """This machine, as it is now."""
+    return LocalCluster(config=config, environ=os.environ, found=local_checks.find(config), digest=programs.digest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCluster:
+    """The cluster type ``local``.
+
+    ``environ`` is the submitting environment, ``digest`` that of the installed programs; ``idle`` and ``grace`` in
+    seconds: how long a supervisor stays without work, and ranks after one of them has failed.
+    """
+
+    config: ClusterConfig
+    environ: Mapping[str, str]
+    found: Found
+    digest: str
+    idle: float = IDLE
+    grace: float = GRACE
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def folder(self) -> Path:
+        """Where the queue is."""
+        return queue.state_folder(self.environ)
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        """What stands in the way of these launches, all of it; empty when nothing does."""
+        faults = [fault for launch in launches for fault in local_checks.faults_of(launch, self.config, self.found)]
+        faults += checks.faults_of_secrets(launches, self.environ)
+        return list(dict.fromkeys([*faults, *checks.faults_of_place(self.config, self.digest, launches)]))
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        """The script of ``launch``: the runner executes what this text says. Pure."""
+        staged = programs.path(self.config.llmb_install, self.digest)
+        machine = run_script.Machine(cpus=self.found.cpus, programs=str(staged))
+        return run_script.to_text(run_script.make(launch, stamp, machine, grace=self.grace))
+
+    def submit(self, run: RunRecord) -> str:
+        """Put a recorded run into the queue, once however often it is asked; its attempt's id. Raises LlmbError."""
+        self._stage(run)
+        if journal.read(run.place) is None:
+            queue.make_folder(self.folder)
+            queue.add(self.folder, self._entry(run))
+            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+        return run.stamp.id
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The ids of those of these runs that are in the queue or have left it. Raises LlmbError for another host's."""
+        if elsewhere := next((run for run in runs if not run.submitter.is_here), None):
+            host = elsewhere.submitter.host
+            message = f"{elsewhere.id} was to be submitted on {host}, whose queue cannot be seen here"
+            raise LlmbError(message, hint=f"llmb-run jobs reconcile on {host}")
+        waiting = queue.ahead(self.folder)
+        return {run.id: run.stamp.id for run in runs if run.stamp.id in waiting or journal.read(run.place) is not None}
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
+        ahead = queue.ahead(self.folder)
+        found = {run.id: states.state_of(run, ahead) for run in runs}
+        again = [run for run in runs if found[run.id] == states.NEVER_CAME]
+        if again:  # it may have come between the two looks; now that its submitter is gone, nothing comes any more
+            ahead = queue.ahead(self.folder)
+            found |= {run.id: states.state_of(run, ahead) for run in again}
+        if trouble := self._keep_going():
+            waiting = {key: state for key, state in found.items() if state.state == PENDING}
+            found |= {key: replace(state, reason=trouble) for key, state in waiting.items()}
+        return found
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
+        for run in runs:
+            seen = journal.read(run.place)
+            if seen is not None and seen.end is not None:
+                continue
+            journal.ask_to_cancel(run.place, _user())
+            if seen is None:
+                self._withdraw(run)
+
+    def _stage(self, run: RunRecord) -> None:
+        staged = programs.stage(self.config.llmb_install)
+        wanted = Path(run_script.read(run.script).programs)
+        if wanted != staged and not wanted.is_dir():
+            raise LlmbError(f"{run.script} wants the programs {wanted}, which are gone", hint="submit the job again")
+
+    def _entry(self, run: RunRecord) -> queue.Entry:
+        kept = secrets.find(run.launch.secrets, self.environ)
+        passed = queue.base_environment(self.environ, self.config.pass_environment)
+        return queue.Entry(
+            id=run.stamp.id,
+            directory=run.place.absolute(),
+            argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
+            environment={**passed, **kept},
+        )
+
+    def _keep_going(self) -> str | None:
+        if not queue.has_work(self.folder):
+            return None
+        try:
+            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+        except LlmbError as error:
+            return f"{error.message}; {error.hint}"
+        return None
+
+    def _withdraw(self, run: RunRecord) -> None:
+        reason = journal.cancelled_by(run.place) or ""
+        # Whichever is first: this end, or the runner, which then finds the mark.
+        journal.create(run.place, journal.Journal(id=run.stamp.id, end=journal.end_now(CANCELLED, reason)))
+        queue.remove(self.folder, run.stamp.id)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may not know its user's name
+        return f"user {os.getuid()}"

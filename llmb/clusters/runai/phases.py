@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a run, by the phase of its workload and by what its own script has written. Pure but for its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from llmb.clusters import rundir
+from llmb.clusters.bashscript import clock
+from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
+from llmb.clusters.rundir import Told
+from llmb.runs.record import RunRecord
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
+
+# Any other phase is no end: Degraded may recover, and of one that we do not know we know nothing.
+PHASES: Mapping[str, str] = {
+    "Creating": PENDING, "Pending": PENDING, "Initializing": "CONFIGURING", "Resuming": PENDING,
+    "Running": RUNNING, "Updating": RUNNING, "Degraded": RUNNING,
+    "Stopping": "COMPLETING", "Terminating": "COMPLETING", "Deleting": "COMPLETING",
+    "Completed": COMPLETED, "Failed": FAILED, "Stopped": CANCELLED,
+}  # fmt: skip
+_SAID = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})  # phases that a reason must name
+_EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)
+OVERDUE = 600.0  # seconds after a run's own end in which Run:ai must have told of it
+
+
+def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
+    """The state of a run whose workload Run:ai knows as ``data``."""
+    told = rundir.read(run)
+    phase = str(data.get("phase") or "Unknown")
+    state = PHASES.get(phase, phase.upper())
+    if state in (COMPLETED, FAILED):
+        return _complete(run, told, data, state)
+    if state == CANCELLED:
+        return JobState(state=CANCELLED, reason="stopped in Run:ai", started=told.started, ended=_seconds(data) or now)
+    if told.ended is not None and now - told.ended > OVERDUE:
+        end = of_files(run)
+        if end is not None:
+            return replace(end, reason=_joined(end.reason, f"by its own files; Run:ai still says {phase}"))
+    started = told.started if state not in (PENDING, "CONFIGURING") else None
+    return JobState(state=state, reason=_reason(run, data, phase), started=started)
+
+
+def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
+    """The state of a run whose workload was deleted: as its own files say, else as Run:ai saw it last."""
+    if (end := of_files(run)) is not None:
+        return replace(end, reason=_joined(end.reason, "by its own files; its workload was deleted"))
+    state = PHASES.get(str(data.get("phase")), CANCELLED)
+    told = rundir.read(run)
+    if state not in (COMPLETED, FAILED):
+        state = CANCELLED
+    return JobState(state=state, reason="its workload was deleted", started=told.started, ended=_seconds(data) or now)
+
+
+def of_files(run: RunRecord) -> JobState | None:
+    """How the run ended, by its own files alone; None where they do not say."""
+    told = rundir.read(run)
+    if (run.place / RESTARTED).exists():
+        return _preempted(told)
+    if told.exit_code is None:
+        return None
+    state = COMPLETED if told.exit_code == 0 else FAILED
+    return _timed(run, JobState(state=state, exit_code=told.exit_code, started=told.started, ended=told.ended))
+
+
+def _complete(run: RunRecord, told: Told, data: Mapping[str, Any], state: str) -> JobState:
+    """An end with what the script knows better: the exit code, the limit, that pods were started twice."""
+    if state == FAILED and (run.place / RESTARTED).exists():
+        return _preempted(told)
+    ended = told.ended or _seconds(data)
+    code = told.exit_code if told.exit_code is not None or state == COMPLETED else _failed(run)
+    if code:  # a workload may be called completed whose script has failed
+        state = FAILED
+    reason = _message(data) if state == FAILED and not code else ""
+    if reason and _EVICTED.search(reason):
+        state = "PREEMPTED"
+    return _timed(run, JobState(state=state, reason=reason, exit_code=code, started=told.started, ended=ended))
+
+
+def _failed(run: RunRecord) -> int | None:
+    """The exit code of a pod that has failed, while the first has yet to say how all ended."""
+    codes = [line for path in run.place.glob(f"{FAILED_POD}*") for line in rundir.lines(path)[:1] if line.isdecimal()]
+    return int(codes[0]) if codes else None
+
+
+def _timed(run: RunRecord, state: JobState) -> JobState:
+    if state.exit_code != TIMED_OUT:
+        return state
+    return replace(state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}")
+
+
+def _preempted(told: Told) -> JobState:
+    reason = "Run:ai has evicted its pods and started them again; a run starts once"
+    return JobState(state="PREEMPTED", reason=reason, started=told.started, ended=told.ended)
+
+
+def _reason(run: RunRecord, data: Mapping[str, Any], phase: str) -> str:
+    """Why it waits, or what is unusual: the phase where its state does not tell it, the message, the pods."""
+    pods = data.get("requestedPods")
+    count = pods.get("number") if isinstance(pods, dict) else None
+    wrong = isinstance(count, int) and count != run.launch.nodes and count > 0
+    odd = f"Run:ai asks for {count} pods, and this run has {run.launch.nodes}" if wrong else ""
+    return _joined(phase if phase in _SAID else "", odd, _message(data))
+
+
+def _message(data: Mapping[str, Any]) -> str:
+    """What Run:ai says of the phase, its reason's name first where the text does not have it."""
+    text, name = (str(data.get(key) or "").strip() for key in ("phaseMessage", "phaseReason"))
+    return _joined(name if name not in text else "", text)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _seconds(data: Mapping[str, Any]) -> float | None:
+    """When it ended, in seconds since the epoch, as far as the API says."""
+    for key in ("completedAt", "deletedAt", "phaseUpdatedAt"):
+        try:
+            return datetime.fromisoformat(str(data.get(key)).replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The script of a run as text: the request at its head, and what each pod does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llmb.clusters import bashscript
+from llmb.clusters.bashscript import END, NO_IMAGE, THREADS
+from llmb.clusters.quote import bash
+from llmb.clusters.runai import request
+from llmb.clusters.runai.volume import in_pod, launch_in_pod
+from llmb.config import ClusterConfig
+from llmb.runs.launch import Launch, Stamp
+
+RESTARTED = "restarted"  # a file of the run, written by a pod that was started a second time
+FAILED_POD = ".failed."  # the beginning of such a file; a pod's number is its end
+TIMED_OUT = 124  # the exit code of a run that was ended at its limit
+_GRACE = 60  # seconds
+
+# Each pod of a run starts once: Run:ai starts pods again that it has evicted, and what they did is then half there.
+_FIRST_ACT = """\
+llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
+if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
+    if [[ -e $llmb_run/.started.$llmb_node ]]; then
+        : > "$llmb_run/restarted"
+        llmb_say "pod $llmb_node was started before: a run starts once"
+    else
+        echo "error: $llmb_run cannot be written from this pod" >&2
+    fi
+    exit 1
+fi
+"""
+_ID = """\
+if (( llmb_node == 0 )); then
+    printf '%s\\n' {name} "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+        mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
+fi
+"""
+# The operator counts pods: with another number the ranks would not find each other.
+_COUNT = """\
+if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
+    llmb_say "error: Run:ai has started ${{WORLD_SIZE-no}} pods, and this run has {nodes}"
+    echo 1 > "$llmb_run/.failed.$llmb_node"
+    (( llmb_node == 0 )) || exit 1
+    llmb_code=1
+{end}fi
+"""
+# Evaluated in each rank: the names that wrappers know on every cluster; the others are torchrun's own.
+_RANK = """\
+export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
+"""
+# As the first process of a container, bash would not hear that it shall end. What is shown here, Run:ai shows.
+_WAIT = """\
+llmb_main=$!
+trap 'kill "$llmb_main" 2> /dev/null' TERM INT
+tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
+"""
+# A pod whose ranks wait for those of another that has failed would hold its GPUs for long. The other one's file is
+# there, on a shared volume, a while before its code is in it.
+_WATCH = """\
+(
+    while sleep 2; do
+        for llmb_other in "$llmb_run"/.failed.*; do
+            [[ -s $llmb_other ]] || continue
+            echo "pod ${llmb_other##*.} has failed: this one ends" >> "$llmb_own"
+            kill "$llmb_main"
+            exit
+        done
+    done
+) &
+llmb_watch=$!
+"""
+# torchrun ends with 1 whatever the code of the rank that failed first: its report has that.
+_LAST_ACT = """\
+while :; do
+    wait "$llmb_main"
+    llmb_code=$?
+    kill -0 "$llmb_main" 2> /dev/null || break
+done
+{unwatch}if (( SECONDS >= {limit} && llmb_code != 0 )); then
+    llmb_code={timed_out}
+    llmb_say "pod $llmb_node ran longer than the limit of {limit} seconds"
+elif (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^Root Cause/,$s/^ *exitcode *: *(-?[0-9]+).*/\\1/p' "$llmb_own" | head -n 1)
+    (( ${{llmb_first:=$llmb_code}} < 0 )) && llmb_first=$(( 128 - llmb_first ))
+    llmb_code=$llmb_first
+fi
+"""
+_OF_SEVERAL = """\
+if (( llmb_code != 0 )); then
+    for llmb_other in "$llmb_run"/.failed.*; do
+        [[ ! -s $llmb_other ]] || read -r llmb_code < "$llmb_other"
+    done
+    echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
+fi
+(( llmb_node == 0 )) || exit "$llmb_code"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a script depends on beside its launch; ``programs``: the folder of the staged programs."""
+
+    config: ClusterConfig
+    programs: str
+
+
+def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
+    """The script of ``launch``, whose file is named ``script``. Raises UsageError for what bash cannot take."""
+    pvc = request.section(setting.config).pvc
+    content = request.body(launch, stamp, script, setting.config)
+    if launch.image is None:
+        content["spec"]["image"] = NO_IMAGE
+    launch, several = launch_in_pod(pvc, launch), launch.nodes > 1
+    variables = bashscript.environment(launch, stamp.id, in_pod(pvc, setting.programs))
+    count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in END.splitlines()))
+    parts = [
+        "#!/bin/bash",
+        *request.to_lines(request.kind_of(launch), content),
+        "",
+        # Quoted whatever they hold, so that a preview's placeholders stand where the values will.
+        f"llmb_run={bash(in_pod(pvc, stamp.place), always=True)}",
+        f"llmb_work={bash(in_pod(pvc, stamp.work(launch.name)), always=True)}",
+        f"llmb_node={'${RANK:?the operator of PyTorch jobs sets it}' if several else 0}",
+        f'llmb_batch="$llmb_work"/{bash(f"sbatch_{launch.name}.out")}',
+        f'llmb_own="$llmb_work"/{bash(f"log-{launch.name}.out")}',
+        # Several pods cannot append to one file of a shared volume.
+        *(['(( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"'] if several else []),
+        _FIRST_ACT + _ID.format(name=bash(request.workload_name(launch, stamp), always=True)),
+        *([count] if several else []),
+        'cd "$llmb_work" || exit 1',
+        *_files(launch),
+        "",
+        *(f"export {name}={value}" for name, value in variables.items()),
+        "",
+        "SECONDS=0",
+        " \\\n    ".join(_start(launch, several)) + ' >> "$llmb_own" 2>&1 &',
+    ]
+    last = _LAST_ACT.format(
+        limit=launch.time_limit, timed_out=TIMED_OUT, unwatch='kill "$llmb_watch" 2> /dev/null\n' if several else ""
+    )
+    acts = [_WAIT, *([_WATCH] if several else []), last, *([_OF_SEVERAL] if several else []), END]
+    return "\n".join(parts) + "\n" + "".join(acts)
+
+
+def python(launch: Launch) -> str:
+    """The Python of the ranks: the environment's on the volume, else the image's."""
+    return f"{launch.venv}/bin/python" if launch.venv is not None else "python3"
+
+
+def _files(launch: Launch) -> Iterator[str]:
+    """The files are the first pod's to write: the ranks of all others meet its own before they read any."""
+    if launch.files:
+        yield "if (( llmb_node == 0 )); then"
+        yield from (f"    {line}" for line in bashscript.write_files(launch))
+        yield "fi"
+
+
+def _start(launch: Launch, several: bool) -> Iterator[str]:
+    """The words of the command that starts this pod's ranks, those of one line together."""
+    yield f"timeout --kill-after={_GRACE} {launch.time_limit}"
+    where = f'--nnodes={launch.nodes} --node_rank="$llmb_node"' if several else "--standalone --nnodes=1"
+    yield f"{bash(python(launch))} -m torch.distributed.run {where} --nproc_per_node={launch.ranks_per_node}"
+    meet = ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT"' if several else ""
+    yield f"--max_restarts=0{meet} --no-python"
+    rank = _RANK + (THREADS if launch.venv is not None else "") + 'exec "$@"'
+    yield f"bash -c {bash(rank)} _"
+    for wrapper in launch.wrappers:
+        yield " ".join(map(bash, wrapper.argv))
+    yield bashscript.program(launch, python(launch))

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A project of Run:ai as its user sees it: makes workloads, asks for many at once, stops them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from llmb.clusters import rundir
+from llmb.clusters.base import Pace, UnclearError
+from llmb.clusters.runai import phases, pod_script, request, runai_checks, waiting
+from llmb.clusters.runai.faults import RefusedError
+from llmb.clusters.runai.pod_script import Setting
+from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.token import find_credentials
+from llmb.clusters.runai.workloads import Api
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, LlmbError
+from llmb.runs import programs, store
+from llmb.runs.launch import Launch, Stamp
+from llmb.runs.record import RunRecord
+from llmb.runs.state import LOST, UNKNOWN, WAITING, JobState
+
+PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, settle=10.0)
+YOUNG = 300.0  # seconds after its submission in which Run:ai may not know a workload yet
+_ASKED = 3  # runs of one poll whose events are asked for
+_once = threading.Lock()  # the first of the runs under way signs in and stages the programs for the others
+
+
+def create(config: ClusterConfig) -> RunaiCluster:
+    """The configured project; nothing is asked and no secret read before there is need."""
+    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunaiCluster:
+    """The cluster type ``runai``; ``digest`` is that of the installed programs, ``environ`` the submitting shell's.
+
+    ``apis`` keeps the API that was signed in to; ``first_pause``: seconds before a second attempt at it.
+    """
+
+    config: ClusterConfig
+    environ: Mapping[str, str]
+    digest: str
+    pace: Pace = PACE
+    first_pause: float = 0.5
+    apis: list[Api] = field(default_factory=list)
+
+    @property
+    def _setting(self) -> Setting:
+        return Setting(config=self.config, programs=str(programs.path(self.config.llmb_install, self.digest)))
+
+    @property
+    def api(self) -> Api:
+        """The API. Raises LlmbError without credentials."""
+        with _once:
+            if not self.apis:
+                runai = request.section(self.config)
+                credentials = find_credentials(runai, self.environ)
+                client = Client(runai.base_url, credentials, first_pause=self.first_pause)
+                self.apis.append(Api(client=client, runai=runai))
+            return self.apis[0]
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        """What stands in the way of these launches, all of it; empty when nothing does."""
+        try:
+            runai = request.section(self.config)
+        except LlmbError as error:
+            return [Fault(message=error.message, hint=error.hint)]
+        faults = runai_checks.check(launches, self._setting, runai, self.digest)
+        try:
+            faults += runai_checks.faults_of_api(self.api)
+        except LlmbError as error:
+            faults.append(Fault(message=error.message, hint=error.hint))
+        return list(dict.fromkeys(faults))
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        """The script of ``launch``, the request at its head. Pure. Raises UsageError for what bash cannot take."""
+        return pod_script.render(launch, stamp, self._setting, f"launch_{launch.name}")
+
+    def submit(self, run: RunRecord) -> str:
+        """Make the run's workload; its id. Raises LlmbError for a refusal, UnclearError where no answer came."""
+        self._stage()
+        kind, content = request.from_script(run.script.read_text(encoding="utf-8"))
+        variables = content["spec"]["environmentVariables"]
+        content["spec"]["environmentVariables"] = [one for one in map(self._filled, variables) if one is not None]
+        try:
+            return self.api.create(kind, content)
+        except UnclearError:
+            raise
+        except RefusedError:
+            # Perhaps because it has taken the run, and its answer to an earlier attempt was that it is busy.
+            if (known := self.find([run]).get(run.id)) is not None:
+                return known
+            raise
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The ids of those of these runs that Run:ai knows by their names, also deleted ones.
+
+        A run that was deleted for good, and has begun before, is known by its name alone. Raises LlmbError.
+        """
+        if not runs:
+            return {}
+        since = min(run.submitted_at for run in runs)
+        wanted = {name_of(run): run for run in runs}
+        found: dict[str, str] = {}
+        for deleted in (False, True):
+            left = [name for name, run in wanted.items() if run.id not in found]
+            listed = self.api.by_names(left, since, deleted=deleted) if left else {}
+            found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
+        for name, run in wanted.items():
+            if run.id not in found and rundir.read(run).job_id is not None:
+                found[run.id] = name
+        return found
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        """The state of each run by its id, in as few requests as there are pages. Raises LlmbError."""
+        api, now = self.api, time.time()
+        by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
+        known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
+        found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
+        found = {key: _with_cure(state) for key, state in self._explained(found, by_workload).items()}
+        missing = [run for run in runs if run.id not in found]
+        deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
+        for run in missing:
+            data = deleted.get(name_of(run))
+            found[run.id] = phases.of_deleted(run, data, now) if data is not None else _gone(run, now)
+        return found
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        """Stop these runs, waiting or running; their workloads stay in Run:ai, stopped. Raises LlmbError."""
+        ids = {run.id: run.scheduler_id for run in runs if run.scheduler_id is not None}
+        ids |= self.find([run for run in runs if run.scheduler_id is None])
+        for run in runs:
+            if run.id in ids:
+                self.api.suspend(request.kind_of(run.launch), str(ids[run.id]))
+
+    def _stage(self) -> None:
+        """Stage the programs, once: reading all of them for each job costs more than the job."""
+        with _once:
+            if not Path(self._setting.programs).is_dir():
+                programs.stage(self.config.llmb_install)
+
+    def _filled(self, variable: dict[str, object]) -> dict[str, object] | None:
+        """A variable of the request with the shell's value, None where the shell has none."""
+        name = str(variable["name"])
+        if variable.get("value") != request.placeholder(name):
+            return variable
+        return {"name": name, "value": self.environ[name]} if name in self.environ else None
+
+    def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
+        """``found``, with what Kubernetes says of a few that begin or have failed without a word."""
+        dumb = [
+            (key, run) for key, run in by_workload.items()
+            if run.id in found and not found[run.id].reason and _wants_word(found[run.id])
+        ]  # fmt: skip
+        for key, run in dumb[:_ASKED]:
+            try:
+                events = self.api.events(key)
+            except LlmbError:  # the state stands without it
+                continue
+            warned = next((one for one in events if one.get("type") == "Warning"), None)
+            if warned is not None:
+                said = ": ".join(str(warned[part]) for part in ("reason", "message") if warned.get(part))
+                found[run.id] = replace(found[run.id], reason=said)
+        return found
+
+
+def _with_cure(state: JobState) -> JobState:
+    return replace(state, cure=waiting.meaning(state.reason)) if state.state in WAITING else state
+
+
+def _wants_word(state: JobState) -> bool:
+    return state.state == "CONFIGURING" or (state.state == "FAILED" and state.exit_code is None)
+
+
+def name_of(run: RunRecord) -> str:
+    """The run's name in Run:ai."""
+    return request.workload_name(run.launch, run.stamp)
+
+
+def _since(runs: Sequence[RunRecord]) -> float:
+    return min(run.submitted_at for run in runs)
+
+
+def _gone(run: RunRecord, now: float) -> JobState:
+    """The state of a run that Run:ai was asked for and did not know."""
+    if (end := phases.of_files(run)) is not None:
+        return replace(end, reason=end.reason or "by its own files; Run:ai no longer has its workload")
+    seen = store.seen_state(run) or JobState(state=UNKNOWN)
+    if now - run.submitted_at < YOUNG:
+        return replace(seen, reason="Run:ai does not list its workload yet")
+    return JobState(state=LOST, reason=f"Run:ai no longer has its workload, and it left no end; last seen {seen.state}")

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch script of a run as text: what sbatch is asked for, and what the job does. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from llmb.clusters import bashscript
+from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS
+from llmb.clusters.quote import bash
+from llmb.clusters.slurm.quote import directive
+from llmb.clusters.slurm.request import sbatch_options
+from llmb.config import ClusterConfig
+from llmb.config.images import image_path
+from llmb.config.slurm import SlurmConfig
+from llmb.runs.launch import Launch, Stamp
+
+PYXIS, PMIX = "pyxis", "pmix"
+PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", "container-writable", "container-env")
+WRITABLE_FROM = (25, 8)  # year and month of an image's release
+
+# The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
+# was submitted twice is run once.
+_FIRST_ACT = """\
+llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
+printf '%s\\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \\
+    "started $(date +%s)" > "$llmb_part" || exit 1
+[[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
+    mv -n "$llmb_part" "$llmb_run/scheduler_id"
+rm -f "$llmb_part"
+read -r llmb_owner < "$llmb_run/scheduler_id" || exit 1
+if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
+    echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
+    exit 1
+fi
+"""
+
+# Evaluated in each rank: torchrun's names, and the names that wrappers know on every cluster.
+_RANK = """\
+export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+"""
+_EXEC = 'exec "$@"'
+_ENV = "container-env"
+_OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # no image has them, and only the batch script can tell them
+# srun ends the other ranks when one fails, and then gives their code and not that one's: its first line has that.
+_LAST_ACT = """\
+llmb_code=$?
+if (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
+    case $llmb_first in
+        'Exited with exit code '*) llmb_code=${llmb_first##* } ;;
+        Killed* | 'Out Of Memory'*) llmb_code=137 ;;
+        'Segmentation fault'*) llmb_code=139 ;;
+        Aborted*) llmb_code=134 ;;
+        'Bus error'*) llmb_code=135 ;;
+    esac
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a script depends on beside its launch.
+
+    ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``;
+    ``lacks``: those of PYXIS_OPTIONS and PMIX that its srun does not have, which are then left away.
+    """
+
+    config: ClusterConfig
+    programs: str
+    knows_segment: bool
+    lacks: frozenset[str] = frozenset()
+
+    @property
+    def slurm(self) -> SlurmConfig:
+        """The configuration's part on Slurm."""
+        return self.config.slurm or SlurmConfig()
+
+    @property
+    def container(self) -> bool:
+        """Whether ranks start inside an image."""
+        return self.slurm.container == PYXIS
+
+    @property
+    def mpi(self) -> str | None:
+        """What srun is told of MPI, None for nothing."""
+        return self.slurm.mpi or (PMIX if self.container and PMIX not in self.lacks else None)
+
+
+def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
+    """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
+    options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    variables = environment(launch, stamp, setting)
+    parts = [
+        "#!/bin/bash",
+        *(_option(name, value) for name, value in options.items()),
+        "",
+        # Quoted whatever they hold, so that a preview's placeholders stand where the values will.
+        f"llmb_run={bash(stamp.place, always=True)}",
+        f"llmb_work={bash(stamp.work(launch.name), always=True)}",
+        f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
+        _FIRST_ACT,
+        'cd "$llmb_work" || exit 1',
+        *bashscript.write_files(launch),
+        "",
+        *(f"export {name}={value}" for name, value in variables.items()),
+        "",
+        " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
+    ]
+    return "\n".join(parts) + "\n" + _LAST_ACT + END
+
+
+def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
+    """What the script exports: each variable with its value as a word of bash. Raises UsageError."""
+    return {
+        "MASTER_ADDR": '"$(hostname)"',
+        "MASTER_PORT": "$(( 20000 + SLURM_JOB_ID % 10000 ))",
+        "WORLD_SIZE": str(launch.nodes * launch.ranks_per_node),
+        "LOCAL_WORLD_SIZE": str(launch.ranks_per_node),
+        **bashscript.environment(launch, stamp.id, setting.programs),
+    }
+
+
+def mounts(launch: Launch, stamp: Stamp, setting: Setting) -> list[str]:
+    """What a container sees of the cluster's file systems: ``source:target`` each."""
+    folders = [stamp.directory, setting.programs]
+    return [*(f"{folder}:{folder}" for folder in folders), *launch.mounts]
+
+
+def python(launch: Launch, setting: Setting) -> str:
+    """The Python of the ranks."""
+    return "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
+
+
+def _option(name: str, value: str | None) -> str:
+    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={directive(value)}"
+
+
+def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
+    """The words of the command that starts the ranks, those of one line together."""
+    total = launch.nodes * launch.ranks_per_node
+    yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
+    if setting.mpi is not None:
+        yield f"--mpi={bash(setting.mpi)}"
+    if setting.container:
+        image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
+        yield f"--container-image={bash(image)}"
+        yield f"--container-mounts={bash(','.join(mounts(launch, stamp, setting)), always=True)}"
+        yield from _pyxis(launch, setting, variables)
+    yield f"bash -c {bash(_rank(setting, variables))} _"
+    for wrapper in launch.wrappers:
+        yield " ".join(map(bash, wrapper.argv))
+    yield bashscript.program(launch, python(launch, setting))
+
+
+def _pyxis(launch: Launch, setting: Setting, variables: Iterable[str]) -> Iterator[str]:
+    """What this pyxis knows of the options beside image and mounts."""
+    writable = launch.image is not None and _is_writable(launch.image)
+    options = {
+        "container-workdir": '="$llmb_work"', "no-container-mount-home": "",
+        **({"container-writable": ""} if writable else {}),
+    }  # fmt: skip
+    if known := [f"--{name}{value}" for name, value in options.items() if name not in setting.lacks]:
+        yield " ".join(known)
+    if _ENV not in setting.lacks:
+        named = dict.fromkeys([*variables, *launch.secrets, *setting.config.pass_environment])
+        yield f"--{_ENV}={','.join(named)}"  # else the image's own values would come over these
+
+
+def _rank(setting: Setting, variables: Mapping[str, str]) -> str:
+    """What bash does in each rank: its place, then the program."""
+    if not setting.container:
+        return _RANK + THREADS + _EXEC
+    own = [f"export {name}={value}\n" for name, value in variables.items() if name not in _OF_THE_JOB]
+    return _RANK + "".join(own if _ENV in setting.lacks else []) + _EXEC
+
+
+def _is_writable(image: str) -> bool:
+    """Whether ranks write into the image's own folders: NeMo's from release 25.08 on."""
+    match = re.search(r"nemo[:+](\d\d)\.(\d\d)", image)
+    return match is not None and (int(match[1]), int(match[2])) >= WRITABLE_FROM

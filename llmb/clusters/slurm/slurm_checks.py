@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in the way of runs on a Slurm cluster, all of it at once and with few calls to its controller."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from llmb.clusters import checks
+from llmb.clusters.slurm import fits, known, sbatch_script
+from llmb.clusters.slurm.commands import Client
+from llmb.clusters.slurm.partitions import partitions
+from llmb.clusters.slurm.refusals import refusals
+from llmb.clusters.slurm.request import sbatch_options
+from llmb.clusters.slurm.sbatch_script import Setting
+from llmb.config.images import image_path
+from llmb.errors import Fault, LlmbError
+from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+
+
+def check(launches: Sequence[Launch], setting: Setting, client: Client, digest: str) -> list[Fault]:
+    """Every fault of these launches and of this place."""
+    # Repeats of a job stand side by side and lack the same.
+    faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting)]
+    faults += checks.faults_of_secrets(launches, client.environ)
+    faults += checks.faults_of_place(setting.config, digest, launches)
+    faults += _slurm_faults(launches, setting, client)
+    return list(dict.fromkeys(faults))
+
+
+def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
+    """What a launch lacks, whatever the state of the cluster."""
+    try:
+        sbatch_script.render(launch, _stamp(launch, setting), setting)
+    except LlmbError as error:
+        yield Fault(message=f"{launch.name}: {error.message}", hint=error.hint)
+    yield from checks.faults_of_launch(launch, setting.config)
+    if not setting.container:
+        yield from checks.faults_of_venv(launch, setting.config)
+        return
+    hint = f"llmb-install add {checks.workload_of(launch, setting.config)}"
+    if launch.image is None:
+        yield Fault(message=f"{launch.name} has no image", hint="slurm.container: none runs it from an environment")
+    elif not (path := image_path(launch.image, setting.config)).exists():
+        by_itself = "" if str(path) == launch.image else f", or for it alone llmb-install image {launch.image}"
+        yield Fault(message=f"the image {path} is not there", hint=hint + by_itself)
+    for mount in sbatch_script.mounts(launch, _stamp(launch, setting), setting):
+        if "," in mount or mount.count(":") > 2:
+            message = f"{mount} cannot be mounted: pyxis takes commas and colons for its own"
+            yield Fault(message=message, hint="choose folders without them")
+
+
+def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client) -> Iterator[Fault]:
+    """What the cluster's present state and configuration stand against."""
+    yield from _plugin_faults(setting, client)
+    try:
+        found = partitions(client)
+    except LlmbError as error:
+        yield Fault(message=error.message, hint=error.hint)
+        return
+    jobs = []
+    for launch, _ in itertools.groupby(launches):
+        own = list(fits.faults_of(launch, setting.config, found))
+        yield from own
+        stamp, knows = _stamp(launch, setting), setting.knows_segment
+        jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
+    usable = frozenset(name for name, partition in found.items() if partition.available == "up")
+    yield from refusals(client, jobs, usable)
+
+
+def _plugin_faults(setting: Setting, client: Client) -> Iterator[Fault]:
+    mpi = setting.mpi
+    shown = known.help_of(client, "srun") if setting.container else None
+    if shown is not None and "--container-image" not in shown:
+        yield Fault(
+            message="this Slurm has no pyxis: srun knows no --container-image",
+            hint="slurm.container: none in cluster_config.yaml runs from an environment of Python",
+        )
+    if mpi is not None and (said := known.no_mpi(client, mpi)) is not None:
+        hint = "slurm.mpi in cluster_config.yaml; srun --mpi=list shows the kinds that there are, none among them"
+        yield Fault(message=f"this Slurm {said}", hint=hint)
+
+
+def _stamp(launch: Launch, setting: Setting) -> Stamp:
+    root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
+    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))

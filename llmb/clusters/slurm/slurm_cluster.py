@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Slurm cluster as its user sees it: hands scripts to sbatch, asks for many jobs at once, ends them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llmb.clusters.base import Pace, UnclearError
+from llmb.clusters.slurm import known, rundir, sbatch_script, slurm_checks
+from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError, is_silence, last_line
+from llmb.clusters.slurm.poll import Memory, Poller
+from llmb.clusters.slurm.refused import hint_for
+from llmb.clusters.slurm.sbatch_script import Setting
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, LlmbError
+from llmb.runs import programs
+from llmb.runs.launch import Launch, Stamp
+from llmb.runs.record import RunRecord
+from llmb.runs.state import JobState
+from llmb.system import secrets
+
+_NO_ROOM = "temporarily unable to accept job"
+_FAILED = "Batch job submission failed: "
+PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
+
+_staging = threading.Lock()  # the first of the jobs under way stages for the others
+
+
+def create(config: ClusterConfig) -> SlurmCluster:
+    """The cluster whose commands are on PATH; a preview needs none of them."""
+    client = Client(environ=os.environ, passed=config.pass_environment)
+    return SlurmCluster(
+        config=config, client=client, digest=programs.digest(), knows_segment=known.segment(client, config),
+        lacks=known.lacking(client, config),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmCluster:
+    """The cluster type ``slurm``; ``digest`` is that of the installed programs, the rest as in ``script.Setting``."""
+
+    config: ClusterConfig
+    client: Client
+    digest: str
+    knows_segment: bool = True
+    lacks: frozenset[str] = frozenset()
+    pace: Pace = PACE
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def _setting(self) -> Setting:
+        staged = programs.path(self.config.llmb_install, self.digest)
+        return Setting(
+            config=self.config, programs=str(staged), knows_segment=self.knows_segment, lacks=self.lacks
+        )  # fmt: skip
+
+    @property
+    def _poller(self) -> Poller:
+        return Poller(client=self.client, memory=self.memory)
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        """What stands in the way of these launches, all of it; empty when nothing does."""
+        return slurm_checks.check(launches, self._setting, self.client, self.digest)
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        """The batch script of ``launch``. Pure. Raises UsageError for what bash or Slurm cannot take."""
+        return sbatch_script.render(launch, stamp, self._setting)
+
+    def submit(self, run: RunRecord) -> str:
+        """Hand the run's script to sbatch; the job's id.
+
+        Raises LlmbError for a refusal, UnclearError where Slurm did not answer.
+        """
+        if (job_id := rundir.read(run).job_id) is not None:
+            return job_id
+        self._stage()
+        values = secrets.find(run.launch.secrets, self.client.environ)
+        argv = ["sbatch", "--parsable", str(run.script)]
+        try:
+            done = self.client.run(argv, timeout=SUBMIT_SECONDS, secrets=values)
+        except SilentError as error:
+            raise UnclearError(error.message, hint=error.hint) from error
+        job_id = done.out.strip().split(";")[0]
+        if done.code == 0 and job_id.isdecimal():
+            return job_id
+        if _NO_ROOM in done.err:  # sbatch has tried again for minutes, and this may have been its last word
+            message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
+            raise UnclearError(message, hint="llmb-run jobs reconcile, once jobs have ended")
+        said = last_line(done.err).removeprefix(_FAILED) or f"sbatch ended with exit code {done.code}"
+        if is_silence(done.err):
+            raise UnclearError(f"Slurm does not answer: {said}", hint="llmb-run jobs reconcile, once it does")
+        raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))
+
+    def _stage(self) -> None:
+        """Stage the programs, once: reading all of them for each job costs more than the job."""
+        with _staging:
+            if not Path(self._setting.programs).is_dir():
+                programs.stage(self.config.llmb_install)
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The ids of those of these runs that have come to Slurm. Raises LlmbError where it does not answer."""
+        return self._poller.find(runs)
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        """The state of each run by its id. Raises LlmbError where Slurm does not answer."""
+        return self._poller.states(runs)
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
+        recorded = [run for run in runs if run.scheduler_id is not None]
+        # Of one that was submitted twice, the job that runs it may be another than the recorded one.
+        known = (job_id for run in recorded for job_id in (run.scheduler_id, rundir.read(run).job_id))
+        found = self._poller.find([run for run in runs if run.scheduler_id is None])
+        if ids := dict.fromkeys(job_id for job_id in (*known, *found.values()) if job_id is not None):
+            self.client.ask(["scancel", *ids])

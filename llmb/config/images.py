@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container images by reference, and the files that they are installed as."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.system import files
+
+
+def file_name(reference: str) -> str:
+    """The file of an image: ``nvcr.io/nvidia/nemo:25.04.01`` is ``nvidia+nemo+25.04.01.sqsh``."""
+    plain = reference.removeprefix("docker://").replace("#", "/")
+    registry, slash, rest = plain.partition("/")
+    name = rest if slash and (re.search(r"[.:]", registry) or registry == "localhost") else plain
+    return re.sub(r"[/:@]", "+", name) + ".sqsh"
+
+
+def image_path(reference: str, config: ClusterConfig) -> Path:
+    """Where the image is on this cluster; a reference that is a path already stays."""
+    if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
+        return files.expand(reference)
+    return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
+
+
+def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
+    """The digest that the installer wrote beside the image; None where it did not, or what it wrote is damaged."""
+    path = image_path(reference, config)
+    try:
+        facts = files.read_json(path.with_name(f"{path.name}.json"))
+    except LlmbError:
+        return None
+    digest = facts.get("digest") if isinstance(facts, dict) else None
+    return digest if isinstance(digest, str) else None

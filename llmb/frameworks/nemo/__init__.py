@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for a workload whose plugin does not say otherwise: setup, launch and parse of NeMo 2's family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llmb.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from llmb.logs.spec import ParseSpec
+    from llmb.runs.job import Job
+    from llmb.runs.launch import Launch
+    from llmb.runs.record import RunRecord
+    from llmb.runs.site import Site
+    from llmb.workload.needs import Needs
+    from llmb.workload.spec import Workload
+
+
+@hookimpl(trylast=True)
+def llmb_setup(workload: Workload, site: Site) -> Needs | None:
+    """The image, or the environment that does without one."""
+    from llmb.frameworks.nemo.needs import needs
+
+    return needs(workload, site)
+
+
+@hookimpl(trylast=True)
+def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
+    """NeMo for the sizes that have its recipe, on GPUs; the torch program for others on this machine or in its venv."""
+    from llmb.frameworks.nemo import nemo_pretrain, torch_pretrain
+
+    if nemo_pretrain.applies(workload, job, site):
+        return nemo_pretrain.launch(workload, job, site)
+    if not torch_pretrain.applies(job, site):
+        return None
+    return torch_pretrain.launch(job, site, own_image=job.image != workload.image)
+
+
+@hookimpl(trylast=True)
+def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec:
+    """NeMo 2's step lines, which the torch program prints as well."""
+    from llmb.logs.spec import ParseSpec
+
+    return ParseSpec()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a NeMo workload needs installed: an image, or an environment with the same packages; versions in YAML."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from llmb.frameworks.nemo import torch_pretrain
+from llmb.runs.site import Site
+from llmb.text import typed, yamlfile
+from llmb.workload.gpus import CPU
+from llmb.workload.needs import HubAsset, Image, Need, Needs, Venv
+from llmb.workload.spec import Workload
+
+VENV = "nemo"
+VERSIONS = Path(__file__).with_name("versions.yaml")
+TOKENIZER, HUB = "tokenizer", "hub"  # a setting, and the value that asks for the model's own
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+OPTIONAL_FILES = ("special_tokens_map.json", "config.json")  # newer repositories have the first in tokenizer_config
+HF_TOKEN = "HF_TOKEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One package at ``version``: ``requirement`` is pip's line without it, ``source`` what is built on the spot.
+
+    ``along``: names (with ``*``) of constraints that fit no other version.
+    """
+
+    version: str
+    requirement: str | None = None
+    source: str | None = None
+    along: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """versions.yaml: ``packages`` by the setting that chooses another version, ``build``: what the sources need."""
+
+    python: str
+    packages: dict[str, Package]
+    build: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    constraints_file: str | None = None
+
+
+@cache
+def versions() -> Versions:
+    """The packages of the NeMo environment, and which versions."""
+    return typed.read(Versions, yamlfile.load(VERSIONS))
+
+
+def needs(workload: Workload, site: Site) -> Needs | None:
+    """What ``workload`` needs at ``site``; None where that cannot be said.
+
+    With containers its image, which a Slurm cluster has as a file and Run:ai pulls. Without, the environment of NeMo,
+    and for sizes without a NeMo recipe that of the torch program. That alone on this machine, and where there are no
+    GPUs, which NeMo's recipes need.
+    """
+    if site.cluster_type == "local":
+        return torch_pretrain.needs(site)
+    if site.container or site.cluster_type == "runai":
+        found: list[Need] = [Image(reference=workload.image)] if workload.image else []
+    elif site.gpu_type != CPU and any(size.nemo for size in workload.sizes.values()):
+        others = () if all(size.nemo for size in workload.sizes.values()) else torch_pretrain.needs(site).needs
+        found = [nemo_venv(site.settings), *others]
+    else:
+        return torch_pretrain.needs(site)
+    return Needs(needs=(*found, *_tokenizers(workload, site.settings))) if found else None
+
+
+def nemo_venv(settings: Mapping[str, str]) -> Venv:
+    """The environment of NeMo, the same for every workload; ``settings`` may name other versions of its packages."""
+    known = versions()
+    chosen = {name: settings.get(name) or own.version for name, own in known.packages.items()}
+    pins = [f"{own.requirement}=={chosen[name]}" for name, own in known.packages.items() if own.requirement]
+    return Venv(
+        name=VENV,
+        requirements=(*pins, *known.build),
+        constraints=(*known.constraints, *_still_fitting(_lines(), known.packages, settings)),
+        python=known.python,
+        from_source=tuple(f"{own.source}=={chosen[name]}" for name, own in known.packages.items() if own.source),
+    )
+
+
+@cache
+def _lines() -> tuple[str, ...]:
+    name = versions().constraints_file
+    text = VERSIONS.with_name(name).read_text("utf-8") if name else ""
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def _still_fitting(
+    lines: tuple[str, ...], packages: Mapping[str, Package], settings: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The constraints without those of packages that ``settings`` choose another version of."""
+    others = [own for name, own in packages.items() if (settings.get(name) or own.version) != own.version]
+    gone = [pattern for own in others for pattern in (_name(own.requirement or ""), *own.along)]
+    return tuple(line for line in lines if not any(fnmatch.fnmatch(_name(line), pattern) for pattern in gone))
+
+
+def _name(requirement: str) -> str:
+    """A package's name as indexes write it, of ``nemo_toolkit[nlp]`` or ``torch==2.7.0 ; python_version < '4'``."""
+    name = re.match(r"[\w.-]*\w", requirement)
+    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else requirement
+
+
+def _tokenizers(workload: Workload, settings: Mapping[str, str]) -> tuple[HubAsset, ...]:
+    """The models' own tokenizers, where the settings ask for them: NeMo's null tokenizer needs no file."""
+    if settings.get(TOKENIZER) != HUB:
+        return ()
+    recipes = [size.nemo for size in workload.sizes.values() if size.nemo is not None]
+    return tuple(
+        dict.fromkeys(
+            HubAsset(
+                repository=own.hub_tokenizer, files=TOKENIZER_FILES, optional=OPTIONAL_FILES,
+                secret=HF_TOKEN if own.gated else None,
+            )
+            for own in recipes if own.hub_tokenizer is not None
+        )
+    )  # fmt: skip

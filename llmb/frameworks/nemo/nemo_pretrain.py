@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How llmb_workloads.nemo_pretrain is launched: the NeMo 2 recipe of a size, with its published configuration."""
+
+from __future__ import annotations
+
+from llmb.errors import UsageError
+from llmb.frameworks.nemo import wrappers
+from llmb.frameworks.nemo.environment import environment_of
+from llmb.frameworks.nemo.needs import VENV
+from llmb.frameworks.nemo.recipe import recipe_of, to_text
+from llmb.frameworks.nemo.tokenizer import Tokenizer, tokenizer_of
+from llmb.planning.configure import find_row
+from llmb.runs.job import Job
+from llmb.runs.launch import Launch, Program, StagedFile, Wrapper
+from llmb.runs.site import Site
+from llmb.workload.gpus import CPU
+from llmb.workload.spec import Size, Workload
+from llmb.workload.switches import PROFILE_RANKS
+
+RECIPE = "recipe.json"
+
+
+def applies(workload: Workload, job: Job, site: Site) -> bool:
+    """Whether ``job`` is for this program: a size that NeMo has a recipe for, on GPUs."""
+    return workload.sizes[job.model_size].nemo is not None and site.gpu_type != CPU
+
+
+def launch(workload: Workload, job: Job, site: Site) -> Launch:
+    """``job`` as one process for each GPU, in the image or in the installed environment. Raises UsageError."""
+    size = workload.sizes[job.model_size]
+    row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=bool(job.switches.strong_scaling))
+    if size.nemo is None or row is None:
+        raise UsageError(
+            f"{job.experiment_name}: NeMo has no configuration for it on {site.gpu_type}",
+            hint=f"llmb-run list -w {job.workload}",
+        )
+    loaded = job.switches.load_checkpoint
+    venv = None if site.container else site.venvs.get(VENV, site.venv)
+    tokenizer = tokenizer_of(job, size.nemo, site)
+    environment = environment_of(job, size.nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
+    recipe = recipe_of(job, size, size.nemo, row, tokenizer.name)
+    return Launch(
+        name=job.experiment_name,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
+        time_limit=job.time_limit,
+        program=Program(module="llmb_workloads.nemo_pretrain"),
+        args=(RECIPE,),
+        image=job.image,
+        venv=str(venv) if venv is not None else None,
+        packages=() if site.container else ("nemo", "megatron", "nemo_run"),
+        mounts=_mounts(job, tokenizer) if site.container else (),
+        environment={**environment, **job.env},
+        secrets=tokenizer.secrets,
+        wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
+        files=(StagedFile(name=RECIPE, text=to_text(recipe)),),
+        inputs=(*((f"{loaded}/weights/*.distcp",) if loaded is not None else ()), *tokenizer.inputs),
+        cures={**tokenizer.cures, **_cure_of_checkpoint(loaded)},
+        gpu_memory_gb=row.memory_gb,
+        disk_gb=_disk_gb(job, size),
+    )
+
+
+def _disk_gb(job: Job, size: Size) -> float:
+    """What the job leaves beside its logs; a proxy's checkpoint has no published size."""
+    return size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0
+
+
+def _mounts(job: Job, tokenizer: Tokenizer) -> tuple[str, ...]:
+    folders = (job.switches.load_checkpoint, tokenizer.folder)
+    return (*(job.switches.mounts or ()), *(f"{folder}:{folder}:ro" for folder in folders if folder is not None))
+
+
+def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
+    bound = wrappers.numa(site.gpu_type)
+    if not job.profile:
+        return (bound,)
+    ranks = job.switches.profile_ranks or PROFILE_RANKS
+    profiled = wrappers.profiled_ranks(ranks, job.scale)
+    sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
+    return bound, wrappers.nsight(ranks, sampling, slurm=site.cluster_type == "slurm")
+
+
+def _cure_of_checkpoint(loaded: str | None) -> dict[str, str]:
+    if loaded is None:
+        return {}
+    cure = "name the folder that holds 'weights', as --save-checkpoint writes it:"
+    where = "nemo_experiments/default/checkpoints/<...>"
+    return {f"{loaded}/weights/*.distcp": f"{cure} {where}"}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recipe.json of llmb_workloads.nemo_pretrain: the whole configuration of a NeMo 2 run as plain data. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from llmb.frameworks.nemo.wrappers import profiled_ranks
+from llmb.runs.job import Job
+from llmb.workload.model import model_flops
+from llmb.workload.spec import NemoRecipe, Row, Size
+from llmb.workload.switches import PROFILE_RANKS
+
+SCHEMA = 1
+_PLUGINS = {"bf16": "bf16_mixed"}
+_FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_current_scaling_mixed"}
+_CROSS_ENTROPY = "te"
+
+
+def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str | None = None) -> dict[str, Any]:
+    """All that the program is told; nothing is looked up when it runs.
+
+    ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer.
+    """
+    switches = job.switches
+    writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
+    return {
+        "program": "nemo_pretrain",
+        "schema": SCHEMA,
+        "name": job.experiment_name,
+        "recipe": nemo.recipe,
+        "flops_model_name": nemo.flops_name,
+        "nodes": job.nodes,
+        "gpus_per_node": job.gpus_per_node,
+        "model": _model(job),
+        "parallelism": {
+            "tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp if job.vp != 1 else None, "ep": job.ep,
+            "sequence_parallel": job.tp > 1, "embedding_in_pipeline_split": size.pipeline_extra > 0,
+            "loss_in_pipeline_split": size.pipeline_extra > 0,
+        },
+        "micro_batch": job.mbs,
+        "global_batch": job.gbs,
+        "max_steps": job.max_steps,
+        "precision": {
+            "plugin": _plugin(job, nemo), "grad_reduce_in_fp32": False if job.dtype == "fp8" else None,
+        },
+        "optimizer": {"use_precision_aware_optimizer": _precision_aware(job)},
+        "cuda_graphs": row.cuda_graphs,
+        "comm_overlap": {
+            "overlap_param_gather_with_optimizer_step": _overlaps_step(job) and not writes_or_reads,
+            "userbuffers": _userbuffers(job, row),
+        },
+        "tokenizer": _tokenizer(tokenizer, nemo),
+        "profile": _profile(job),
+        "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
+        "load_checkpoint": switches.load_checkpoint,
+        "model_flops": model_flops(job.model),
+    }  # fmt: skip
+
+
+def to_text(recipe: Mapping[str, Any]) -> str:
+    """The recipe as JSON in a line for each group: people read it in the run's folder and in a dry run's script."""
+    lines: list[str] = []
+    plain: dict[str, Any] = {}
+    for key, value in recipe.items():
+        if isinstance(value, dict):
+            lines += [_inside(plain)] if plain else []
+            lines.append(_inside({key: value}))
+            plain = {}
+        else:
+            plain[key] = value
+    lines += [_inside(plain)] if plain else []
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+
+
+def _inside(values: dict[str, Any]) -> str:
+    return json.dumps(values)[1:-1]
+
+
+def _model(job: Job) -> dict[str, Any]:
+    model = job.model
+    return {
+        "num_layers": model.layers, "hidden_size": model.hidden, "ffn_hidden_size": model.ffn,
+        "num_attention_heads": model.heads, "num_query_groups": model.kv_groups, "seq_length": model.seq_length,
+        "cross_entropy_fusion_impl": _CROSS_ENTROPY, "hybrid_override_pattern": model.pattern,
+    }  # fmt: skip
+
+
+def _plugin(job: Job, nemo: NemoRecipe) -> str:
+    if job.dtype != "fp8":
+        return _PLUGINS.get(job.dtype, f"{job.dtype}_mixed")
+    return nemo.fp8_plugin if job.switches.fp8 is None else _FP8_PLUGINS[job.switches.fp8]
+
+
+def _precision_aware(job: Job) -> bool | None:
+    """Master weights and moments in lower precision; their states do not fit those of a checkpoint."""
+    if job.switches.load_checkpoint is not None:
+        return False
+    return True if job.dtype == "bf16" else None
+
+
+def _overlaps_step(job: Job) -> bool:
+    return job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1
+
+
+def _userbuffers(job: Job, row: Row) -> str | None:
+    """The row's configuration, which is for its own shapes of tensors: what ``--set`` has changed leaves it out."""
+    alike = (job.tp, job.cp, job.mbs) == (row.tp, row.cp, row.mbs)
+    return row.userbuffers.get(job.dtype) if alike else None
+
+
+def _tokenizer(name: str | None, nemo: NemoRecipe) -> dict[str, Any]:
+    if name is not None:
+        return {"kind": "hub", "name": name}
+    return {"kind": "null", "vocab_size": nemo.vocab}
+
+
+def _profile(job: Job) -> dict[str, Any] | None:
+    if not job.profile:
+        return None
+    switches = job.switches
+    return {
+        "start_step": switches.profile_start, "stop_step": switches.profile_stop,
+        "ranks": profiled_ranks(switches.profile_ranks or PROFILE_RANKS, job.scale),
+    }  # fmt: skip

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank's command goes through before it starts: a NUMA node, Nsight Systems, an environment's libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmb.runs.launch import Wrapper
+from llmb.workload.switches import rank_ranges
+
+NSIGHT, PROFILE_FOLDER = "nsight", "nsys_profile"
+
+# Evaluated in the rank. A rank that cannot be bound trains all the same, and the log says that it was not: numactl may
+# be missing, a virtual machine may show one node alone, a container may forbid it.
+_BIND = """\
+llmb_numa=$((LLMB_LOCAL_RANK / {ranks}))
+if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
+fi
+(( LLMB_LOCAL_RANK % {ranks} )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+exec "$@\""""
+
+# Transformer Engine 2.2 loads cuDNN's parts by their names alone; and NVRTC from CUDA's folder, else by ldconfig, which
+# must know one. Its source: transformer_engine/common/__init__.py.
+_LIBRARIES = """\
+llmb_venv=$1
+shift
+for llmb_nvidia in "$llmb_venv"/lib/python3*/site-packages/nvidia; do
+    llmb_found=
+    for llmb_folder in "$llmb_nvidia"/*/lib; do
+        [[ ! -d $llmb_folder ]] || llmb_found+=${llmb_found:+:}$llmb_folder
+    done
+    [[ -n $llmb_found ]] || continue
+    export LD_LIBRARY_PATH=$llmb_found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    [[ -n ${CUDA_HOME:-}${CUDA_PATH:-} || -d /usr/local/cuda ]] || export CUDA_HOME=$llmb_nvidia
+done
+exec "$@\""""
+
+_PROFILE = """\
+{others}if ! command -v nsys > /dev/null; then
+    echo "error: a profile was asked for, and nsys is not here" >&2
+    exit 127
+fi
+{metrics}mkdir -p {folder}
+exec {command} "$@\""""
+_NOT_ALL = """\
+{test} || exec "$@"
+"""
+_METRICS = """\
+{test} && llmb_metrics=--gpu-metrics-devices=all
+"""
+
+
+def numa(gpu: str) -> Wrapper:
+    """Bind a rank to the NUMA node of its GPU, its memory too: two ranks share one on gb200, else four."""
+    ranks = 2 if gpu == "gb200" else 4
+    return Wrapper(name="numa", argv=("bash", "-c", _BIND.format(ranks=ranks), "_"))
+
+
+def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
+    """Profile the ``ranks`` (``0-7``, ``0,8``, ``all``) into nsys_profile/, between the program's own two marks.
+
+    ``sampling``: those of them that sample the GPUs of their node as well.
+    """
+    test = _test(ranks)
+    command = " ".join(nsys_command(slurm=slurm)) + (" ${llmb_metrics-}" if sampling else "")
+    script = _PROFILE.format(
+        others=_NOT_ALL.format(test=test) if test else "",
+        metrics=_METRICS.format(test=_test(",".join(map(str, sampling)))) if sampling else "",
+        folder=PROFILE_FOLDER, command=command,
+    )  # fmt: skip
+    return Wrapper(name=NSIGHT, argv=("bash", "-c", script, "_"))
+
+
+def libraries(venv: str) -> Wrapper:
+    """Have the CUDA libraries that pip put into ``venv`` found before all others, where there are any."""
+    return Wrapper(name="libraries", argv=("bash", "-c", _LIBRARIES, "_", venv))
+
+
+def sampling_ranks(profiled: Sequence[int], ranks_per_node: int) -> list[int]:
+    """The first of the ``profiled`` ranks of each node: Nsight can sample a node's GPUs from one process at a time."""
+    return list({rank // ranks_per_node: rank for rank in reversed(profiled)}.values())[::-1]
+
+
+def nsys_command(*, slurm: bool) -> tuple[str, ...]:
+    """The words of nsys up to the program; files are named by job, node and rank, as those of the releases."""
+    names = (
+        ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_PROCID") if slurm else ("LLMB_RUN_ID", "LLMB_NODE_RANK", "LLMB_RANK")
+    )
+    file = "_".join(["profile", *(f"%q{{{name}}}" for name in names)])
+    return (
+        "nsys", "profile", "-s", "none", "-t", "nvtx,cuda", "-o", f"{PROFILE_FOLDER}/{file}", "--force-overwrite=true",
+        "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node",
+        "--cuda-event-trace=false", "--nvtx-domain-include=NCCL",
+    )  # fmt: skip
+
+
+def profiled_ranks(ranks: str, total: int) -> list[int]:
+    """The ranks below ``total`` that ``ranks`` names, ascending."""
+    found: set[int] = set()
+    for first, last in rank_ranges(ranks):
+        found.update(range(first, total if last is None else min(last + 1, total)))
+    return sorted(found)
+
+
+def _test(ranks: str) -> str:
+    """A test of bash that holds in these ranks, empty for all of them."""
+    ranges = rank_ranges(ranks)
+    if any(last is None for _, last in ranges):
+        return ""
+    tests = [
+        f"LLMB_RANK == {first}" if first == last else f"LLMB_RANK >= {first} && LLMB_RANK <= {last}"
+        for first, last in ranges
+    ]
+    return f"(( {tests[0] if len(tests) == 1 else ' || '.join(f'({test})' for test in tests)} ))"

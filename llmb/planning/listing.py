@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads and published figures as rows for people and programs: what `list` prints and docs/workloads.md shows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llmb.text.tables import Column
+from llmb.workload.spec import Row, Workload
+
+if TYPE_CHECKING:
+    from llmb.planning.recompute import Disagreement
+    from llmb.workload.published import Figure
+
+
+def span(counts: Sequence[int]) -> str:
+    """``16..2048`` for the powers of two between, else the counts themselves."""
+    counts = sorted(set(counts))
+    doubling = all(later == 2 * earlier for earlier, later in itertools.pairwise(counts))
+    return f"{counts[0]}..{counts[-1]}" if doubling and len(counts) > 2 else ", ".join(map(str, counts))
+
+
+def first_to_last(numbers: Sequence[int]) -> str:
+    """``4`` where all are, else ``128..16``."""
+    return str(numbers[0]) if len(set(numbers)) == 1 else f"{numbers[0]}..{numbers[-1]}"
+
+
+SIZES = (
+    Column(key="workload", heading="Workload"),
+    Column(key="size", heading="Size"),
+    Column(key="gpu_types", heading="GPU types", show=", ".join),
+    Column(key="dtypes", heading="Dtypes", show=", ".join),
+    Column(key="scales", heading="Scales", show=span),
+)
+INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
+
+ROWS = (
+    Column(key="size", heading="Size"),
+    Column(key="gpu", heading="GPU", show=", ".join),
+    Column(key="dtype", heading="Dtype", show=", ".join),
+    Column(key="scales", heading="GPUs", show=span),
+    Column(key="layers", heading="Layers", right=True),
+    *(Column(key=key, heading=key.upper(), right=True) for key in ("tp", "pp", "cp", "vp", "mbs", "gbs", "dp")),
+    Column(key="ga", heading="GA", show=first_to_last, right=True),
+    Column(key="scaling", heading="Scaling"),
+    Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True),
+)
+
+
+def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
+    """A row of SIZES for each size of each workload."""
+    return [
+        {
+            "workload": workload.key,
+            "size": name,
+            "gpu_types": size.gpu_types(),
+            "dtypes": list(dict.fromkeys(dtype for row in size.rows for dtype in row.dtype)),
+            "scales": sorted({count for row in size.rows for count in row.scales.counts}),
+        }
+        for workload in workloads
+        for name, size in workload.sizes.items()
+    ]
+
+
+def configurations(workload: Workload) -> list[dict[str, Any]]:
+    """A row of ROWS, and what is told to programs alone, for each row of a workload's table.
+
+    ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
+    """
+    return [
+        {"size": name, **_configuration(row, row.layers or size.model.layers)}
+        for name, size in workload.sizes.items()
+        for row in size.rows
+    ]
+
+
+def _configuration(row: Row, layers: int) -> dict[str, Any]:
+    ways = row.tp * row.pp * row.cp
+    batches = [(row.gbs.batch(count) or 0) // (row.mbs * (count // ways or 1)) for count in row.scales.counts]
+    return {
+        "gpu": list(row.gpu), "dtype": list(row.dtype), "scales": list(row.scales.counts), "layers": layers,
+        "tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, "ep": row.ep, "mbs": row.mbs, "gbs": row.gbs.text,
+        "dp": "N" if ways == 1 else f"N/{ways}", "ga": batches,
+        "scaling": "strong" if row.strong_scaling else "weak", "memory_gb": row.memory_gb,
+        "cuda_graphs": row.cuda_graphs, "userbuffers": row.userbuffers, "time_limit_minutes": row.time_limit_minutes,
+    }  # fmt: skip
+
+
+FIGURES = (
+    Column(key="workload", heading="Workload"),
+    Column(key="release", heading="Release"),
+    Column(key="model_size", heading="Size"),
+    Column(key="gpu_type", heading="GPU"),
+    Column(key="dtype", heading="Dtype"),
+    Column(key="scale", heading="GPUs", right=True),
+    Column(key="gbs", heading="GBS", right=True),
+    Column(key="window", heading="Window"),
+    Column(key="steps", heading="Steps", right=True),
+    Column(key="step_time_s", heading="Step time (s)", show="{:g}".format, right=True),
+    Column(key="tokens_per_second", heading="Tokens/s", show="{:.0f}".format, right=True),
+    Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
+    Column(key="flops_convention", heading="FLOPs formula"),
+    Column(key="days_per_1t_tokens", heading="Days for 1T", show="{:g}".format, right=True),
+)
+
+
+def figures(found: Iterable[Figure]) -> list[dict[str, Any]]:
+    """A row of FIGURES, and what is told to programs alone, for each published figure, as printed."""
+    from llmb.text import typed
+
+    return [{**typed.to_data(figure), "window": str(figure.window)} for figure in found]
+
+
+CHECKED = (
+    *FIGURES[:6],
+    Column(key="quantity", heading="Quantity"),
+    Column(key="printed", heading="Printed", show="{:.6g}".format, right=True),
+    Column(key="recomputed", heading="Recomputed", show="{:.6g}".format, right=True),
+    Column(key="note", heading="Note"),
+)
+
+
+def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
+    """A row of CHECKED for each printed value that does not follow."""
+    return [
+        {
+            **figures([one.figure])[0],
+            "quantity": one.quantity, "printed": one.printed, "recomputed": one.recomputed,
+            "tolerance": one.tolerance, "note": one.note,
+        }
+        for one in found
+    ]  # fmt: skip
+
+
+def everything(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """``columns``, and one for each further key of the rows: for formats that programs read."""
+    shown = {column.key for column in columns}
+    further = dict.fromkeys(key for row in rows for key in row if key not in shown)
+    return [*columns, *(Column(key=key) for key in further)]

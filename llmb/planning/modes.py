@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job's switches do to its steps, its time and its name, and which of them go together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from llmb.errors import UsageError
+from llmb.workload.spec import Checkpoint, Size
+from llmb.workload.switches import PROFILE_DETAILS, PROFILE_RANKS, Switches, rank_ranges
+
+PROFILE_STEPS = 5
+PROFILE_START = 45  # of the releases' 50 steps
+TRACE_STEPS = 5
+TRACE_LIMIT = 15 * 60  # seconds
+TRACE_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """What follows from the switches: steps, limit in seconds (None: the workload's), words for the name, the rest."""
+
+    max_steps: int
+    time_limit: int | None
+    words: tuple[str, ...]
+    switches: Switches
+
+
+def mode_of(switches: Switches, *, profile: bool, given_steps: int | None, default_steps: int) -> Mode:
+    """The mode of a job; ``given_steps`` None where nobody named them. Raises UsageError for what does not go together.
+
+    A job that is not profiled drops what is said of profiles: a list may profile some of its jobs alone.
+    """
+    traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
+    if traced and profile:
+        raise UsageError("a profile and an NCCL trace at once would each slow the other", hint="one run for each")
+    if loads and profile:
+        raise UsageError("a run that loads a checkpoint has one step, too few for a profile", hint="one run for each")
+    if loads and given_steps not in (None, 1):
+        hint = "leave max_steps out"
+        raise UsageError(f"a run that loads a checkpoint has one step, not {given_steps}", hint=hint)
+    steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
+    if profile:
+        switches = _with_profile(switches, given_steps, default_steps)
+        steps = switches.profile_stop or steps
+    elif switches.names_profile:
+        switches = replace(switches, **dict.fromkeys(PROFILE_DETAILS))
+    limit = switches.time_limit or (TRACE_LIMIT if traced else None)
+    named = given_steps is not None or (profile and steps != default_steps)
+    words = _words(switches, steps=steps if named else 0)
+    if (switches.image, switches.time_limit, switches.gpus_per_node) != (None, None, None):
+        switches = replace(switches, image=None, time_limit=None, gpus_per_node=None)  # fields of the job itself
+    return Mode(max_steps=steps, time_limit=limit, words=words, switches=switches)
+
+
+def _with_profile(switches: Switches, given_steps: int | None, default_steps: int) -> Switches:
+    """The switches with the window filled in: up to the last step, unless another is named; the run ends there."""
+    stop = switches.profile_stop or given_steps or default_steps
+    if given_steps is not None and stop != given_steps:
+        message = f"a profiled run ends at its last profiled step {stop}, not at step {given_steps}"
+        raise UsageError(message, hint=f"leave max_steps out, or profile to step {given_steps}")
+    usual = (
+        PROFILE_START if switches.profile_stop is not None and stop > PROFILE_START else max(0, stop - PROFILE_STEPS)
+    )
+    start = usual if switches.profile_start is None else switches.profile_start
+    if start >= stop:
+        raise UsageError(f"a profile from step {start} to step {stop} sees nothing", hint="start before the stop")
+    try:
+        rank_ranges(switches.profile_ranks or PROFILE_RANKS)
+    except ValueError as error:
+        raise UsageError(f"profile_ranks: {error}") from error
+    ranks = switches.profile_ranks or PROFILE_RANKS
+    return replace(switches, profile_start=start, profile_stop=stop, profile_ranks=ranks)
+
+
+def _words(switches: Switches, *, steps: int) -> tuple[str, ...]:
+    """What goes into the experiment's name: that the steps are not the published ones.
+
+    Profiling and saving are not among them, as in the releases: the run's record tells.
+    """
+    flags = (
+        (f"steps{steps}", bool(steps) and switches.load_checkpoint is None),
+        (f"fp8{switches.fp8}", switches.fp8 == "current"),
+        ("hub", switches.tokenizer == "hub"),
+        ("nccltrace", bool(switches.nccl_trace)),
+        ("load", switches.load_checkpoint is not None),
+    )
+    return tuple(word for word, is_set in flags if is_set)
+
+
+def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
+    """Raise UsageError for what this size or dtype does not have."""
+    if switches.fp8 is not None and dtype != "fp8":
+        raise UsageError(f"{label} {dtype}: 'fp8' says how dtype fp8 scales", hint="--dtype fp8, or leave it out")
+    if switches.fp8 is not None and size.nemo is None:
+        raise UsageError(f"{label} does not train with NeMo, which scales fp8", hint="leave 'fp8' out")
+    if switches.tokenizer == "hub" and (size.nemo is None or size.nemo.hub_tokenizer is None):
+        raise UsageError(f"{label} has no tokenizer on the model hub", hint="leave 'tokenizer' out")
+
+
+def check_ranks(switches: Switches, scale: int, label: str) -> None:
+    """Raise UsageError for a profile of ranks that a job of ``scale`` GPUs does not have."""
+    if switches.profile_ranks is None:
+        return
+    last = max(last or 0 for _, last in rank_ranges(switches.profile_ranks))
+    if last >= scale:
+        message = f"{label}: profile_ranks '{switches.profile_ranks}': a job of {scale} GPUs has no rank {last}"
+        raise UsageError(message, hint=f"its last rank is {scale - 1}; all means every one")
+
+
+def check_container(switches: Switches, label: str, *, container: bool) -> None:
+    """Raise UsageError for an image or mounts where ranks start outside of containers."""
+    for name, value in (("image", switches.image), ("mounts", switches.mounts)):
+        if value is not None and not container:
+            hint = "leave it out; slurm.container: pyxis in cluster_config.yaml starts ranks in images"
+            raise UsageError(f"{label}: '{name}' is for containers, and here ranks start without one", hint=hint)
+
+
+def check_checkpoint(switches: Switches, size: Size, gpu: str, scale: int, label: str, *, force: bool) -> list[str]:
+    """Warnings about a checkpoint at this scale. Raises UsageError below the tested ones, but with ``force``."""
+    said = []
+    for verb, wanted in (("save", bool(switches.save_checkpoint)), ("load", switches.load_checkpoint is not None)):
+        if not wanted or (size.nemo is None and size.checkpoint is None):
+            continue
+        least = _least(size.checkpoint, verb, gpu)
+        if least is not None and scale >= least:
+            continue
+        tested = f"tested from {least} GPUs on" if least is not None else f"not tested on {gpu}"
+        message = f"{label}: to {verb} a checkpoint is {tested}, this is {scale} GPUs"
+        if not force:
+            why = " A load at fewer may run out of GPU memory." if verb == "load" and least is not None else ""
+            raise UsageError(message, hint=f"--force does it all the same.{why}")
+        said.append(message)
+    return said
+
+
+def _least(checkpoint: Checkpoint | None, verb: str, gpu: str) -> int | None:
+    if checkpoint is None:
+        return None
+    if verb == "load":
+        return checkpoint.load.get(gpu)
+    return checkpoint.save[gpu].counts[0] if gpu in checkpoint.save else None

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a job's numbers split: what the framework would refuse only after the job has waited for its nodes."""
+
+from __future__ import annotations
+
+from llmb.errors import UsageError
+from llmb.runs.job import Job
+from llmb.workload.spec import Size
+
+
+def divide(number: int, by: int, what: str, divisor: str) -> int:
+    """``number`` / ``by``. Raises UsageError unless it is whole; ``what`` and ``divisor`` are for its message."""
+    if number % by:
+        hint = "change the scale or one of them: --set NAME=N, in a list params"
+        raise UsageError(f"{what} is not a multiple of {divisor} = {by}", hint=hint)
+    return number // by
+
+
+def check_splits(job: Job, size: Size) -> None:
+    """Raise UsageError for layers, heads, states or a sequence that the job's parallelism does not split evenly."""
+    label = f"{job.workload} {job.model_size}"
+    _check_layers(job, size, label)
+    _check_widths(job, label)
+    if job.model.pattern is not None:
+        _check_hybrid(job, label)
+
+
+def _check_layers(job: Job, size: Size, label: str) -> None:
+    vp = job.vp or 1
+    counted = job.num_layers + size.pipeline_extra
+    extra = f" (with {size.pipeline_extra} for embedding and loss)" if size.pipeline_extra else ""
+    divide(counted, job.pp * vp, f"{label}: {counted} layers{extra}", f"pp·vp = {job.pp}·{vp}")
+    if vp > 1 and job.pp == 1:
+        raise UsageError(f"{label}: vp {vp} needs a pipeline, pp is 1", hint="--set vp=1")
+    if vp > 1:
+        divide(job.ga, job.pp, f"{label}: with vp > 1 the gradient accumulation {job.ga}", "pp")
+
+
+def _check_widths(job: Job, label: str) -> None:
+    """Tensor parallelism splits heads and MLP, with it the sequence; context parallelism halves each rank's part."""
+    model, length = job.model, f"{label}: the sequence length {job.seq_length}"
+    widths = (("attention heads", model.heads), ("query groups", model.kv_groups), ("units of the MLP", model.ffn))
+    for what, count in widths:
+        divide(count, job.tp, f"{label}: {count} {what}", "tp")
+    if job.cp > 1:  # each rank takes a piece from the front and one from the back, so that all have equal work
+        divide(job.seq_length, 2 * job.cp, length, f"2·cp = 2·{job.cp}")
+    if job.tp > 1:
+        divide(job.seq_length, job.tp * job.cp, length, f"tp·cp = {job.tp}·{job.cp}")
+
+
+def _check_hybrid(job: Job, label: str) -> None:
+    for name, ways in (("cp", job.cp), ("vp", job.vp or 1)):
+        if ways > 1:
+            message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
+            raise UsageError(message, hint=f"--set {name}=1")
+    if job.model.mamba is not None:
+        mamba = job.model.mamba
+        for what, count in (("Mamba heads", mamba.heads), ("Mamba groups", mamba.groups)):
+            divide(count, job.tp, f"{label}: {count} {what}", "tp")

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads plugins; one that fails is named with its reason, and nothing else suffers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from llmb import hookspecs
+from llmb.errors import Fault, LlmbError
+
+if TYPE_CHECKING:
+    import click
+
+    from llmb.clusters.base import ClusterType
+    from llmb.logs.spec import ParseSpec
+    from llmb.runs.job import Job
+    from llmb.runs.launch import Launch
+    from llmb.runs.record import RunRecord
+    from llmb.runs.site import Site
+    from llmb.workload.needs import Needs
+    from llmb.workload.spec import Workload
+
+GROUP = "llmb"
+HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
+_ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
+
+
+class PluginError(LlmbError):
+    """A hook of a plugin has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why.
+
+    ``faults``: the same fault by fault, with file, line and cure, where the reason is a file of the plugin's.
+    """
+
+    source: str
+    reason: str
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A workload and the plugin that offers it."""
+
+    source: str
+    workload: Workload
+
+
+@dataclass(eq=False, kw_only=True)
+class Plugins:
+    """The loaded plugins. Commands and cluster types are read at once, workloads when first asked for."""
+
+    manager: pluggy.PluginManager
+    default: str
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str]:
+        """``distribution:entry`` of each loaded plugin but llmb's own."""
+        return [name for name, _ in self.manager.list_name_plugin() if ":" in name]
+
+    def commands(self) -> list[click.Command]:
+        """Every command of llmb and its plugins; of two with one name the later plugin's is refused."""
+        return self._named("llmb_commands")
+
+    def cluster_types(self) -> dict[str, ClusterType]:
+        """Every cluster type by its name."""
+        return {kind.name: kind for kind in self._named("llmb_clusters")}
+
+    @cached_property
+    def offers(self) -> dict[str, Offer]:
+        """The workloads by their keys. A key, or a spelling of it, that two plugins claim is refused to both."""
+        from llmb.text.names import squash_workload
+
+        offers = [offer for source in self.sources if (offer := self._offer(source)) is not None]
+        by_name: dict[str, list[Offer]] = {}
+        for offer in offers:
+            by_name.setdefault(squash_workload(offer.workload.key), []).append(offer)
+        for rivals in by_name.values():
+            for offer in rivals if len(rivals) > 1 else []:
+                others = ", ".join(rival.source for rival in rivals if rival is not offer)
+                self._refuse(offer.source, f"its workload key '{offer.workload.key}' is claimed by {others} too")
+        return {rivals[0].workload.key: rivals[0] for rivals in by_name.values() if len(rivals) == 1}
+
+    def workloads(self) -> dict[str, Workload]:
+        """The workloads by their keys, in alphabetical order."""
+        return {key: self.offers[key].workload for key in sorted(self.offers)}
+
+    def setup(self, workload: Workload, site: Site) -> Needs | None:
+        """What ``workload`` needs at ``site``: its plugin's answer, else llmb's own, else None."""
+        from llmb.workload.needs import Needs
+
+        answer: Needs | None = self._ask("llmb_setup", (Needs,), {"workload": workload, "site": site})
+        return answer
+
+    def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
+        """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
+        from llmb.runs.launch import Launch
+
+        answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
+        return replace(answer, workload=job.workload, gpu_type=job.gpu_type) if answer is not None else None
+
+    def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
+        """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
+        from llmb.logs.samples import Samples
+        from llmb.logs.spec import ParseSpec
+
+        answer: ParseSpec | Samples | None = self._ask(
+            "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}
+        )
+        return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
+
+    def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
+        """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing.
+
+        Raises PluginError where it fails or gives none of the ``kinds``; an error for the user passes as it is.
+        """
+        source = self.offers[arguments["workload"].key].source
+        asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
+        caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
+        try:
+            answer = caller(**arguments)
+            if answer is not None and not isinstance(answer, kinds):
+                raise TypeError(f"it gives {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
+        except LlmbError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+        return answer
+
+    def _offer(self, source: str) -> Offer | None:
+        hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
+        if hook is None:
+            return None
+        from llmb.workload.spec import Workload
+
+        try:
+            workload = hook()
+            if not isinstance(workload, Workload):
+                raise TypeError(f"llmb_workload gives {workload!r}, not a Workload")
+            return Offer(source=source, workload=workload)
+        except (Exception, SystemExit) as error:
+            self._refuse(source, _reason(error), tuple(getattr(error, "faults", ())))
+            return None
+
+    def _named(self, hook: str) -> list[Any]:
+        """What all plugins give for ``hook``, llmb's own first; of two things with one name the first."""
+        found: dict[str, Any] = {}
+        for source, plugin in self.manager.list_name_plugin():
+            implementation = getattr(plugin, hook, None)
+            try:
+                given = list(implementation()) if implementation is not None else []
+                for item in given:
+                    if not isinstance(getattr(item, "name", None), str):
+                        raise TypeError(f"{item!r} has no name")
+            except (Exception, SystemExit) as error:
+                self._refuse(source, f"{hook}: {_reason(error)}")
+                continue
+            for item in given:
+                if item.name in found:
+                    self._refuse(source, f"{hook}: the name '{item.name}' is taken")
+                else:
+                    found[item.name] = item
+        return list(found.values())
+
+    def _refuse(self, source: str, reason: str, faults: tuple[Fault, ...] = ()) -> None:
+        problem = Problem(source=source, reason=reason, faults=faults)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def load_plugins(builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryPoint] | None = None) -> Plugins:
+    """llmb's own plugins (``builtin``, the last of them the default) and those of the entry-point group ``llmb``."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    own = list(builtin)
+    for name, plugin in own:
+        manager.register(plugin, name)
+    plugins = Plugins(manager=manager, default=own[-1][0])
+    found = entry_points(group=GROUP) if entries is None else entries
+    for entry in sorted(found, key=_source):
+        _register(plugins, entry)
+    return plugins
+
+
+def _source(entry: EntryPoint) -> str:
+    return f"{entry.dist.name if entry.dist is not None else 'unknown'}:{entry.name}"
+
+
+def _register(plugins: Plugins, entry: EntryPoint) -> None:
+    source = _source(entry)
+    try:
+        plugin = entry.load()
+        fault = _misspelt(plugin)
+        if fault is None:
+            plugins.manager.register(plugin, source)
+            return
+    except (Exception, SystemExit) as error:  # told by `llmb-run plugins`
+        if plugins.manager.has_plugin(source):
+            plugins.manager.unregister(name=source)
+        fault = _reason(error)
+    plugins.problems.append(Problem(source=source, reason=fault))
+
+
+def _misspelt(plugin: Any) -> str | None:
+    """What is wrong with the names of a plugin's hooks and their arguments; None when nothing is."""
+    from llmb.text.names import suggest
+
+    marked = []
+    for name, member in vars(plugin).items() if inspect.ismodule(plugin) else inspect.getmembers(plugin):
+        is_marked = hasattr(member, f"{hookspecs.PROJECT}_impl")
+        if not inspect.isroutine(member) or not (is_marked or name.startswith("llmb_")):
+            continue
+        if name not in HOOKS:
+            return f"{name} is not a hook; {suggest(name, HOOKS)}"
+        if not is_marked:
+            return f"{name} lacks the mark @hookimpl"
+        wanted = inspect.signature(member).parameters.values()
+        for word in (one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD):
+            if word not in _ARGUMENTS[name]:
+                return f"{name} is given no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
+        marked.append(name)
+    return None if marked else "it implements no hook; " + "one of " + ", ".join(HOOKS)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, and where in the plugin; of what was written for users each fault with its cure."""
+    if isinstance(error, LlmbError):
+        faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
+        return "; ".join(f"{fault} ({fault.hint})" if fault.hint else str(fault) for fault in faults)
+    import traceback
+
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    text = str(error).strip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the result of a run from its record, its scheduler's state and its log, or from a log alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmb.errors import LlmbError
+from llmb.failures import root_cause
+from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.reader import read_log
+from llmb.logs.samples import Samples
+from llmb.logs.spec import ParseSpec
+from llmb.results import reason
+from llmb.results.checkpoints import checkpoints_of
+from llmb.results.facts import facts_of, invalid_because
+from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of
+from llmb.results.foreign import NOTHING, Description, describe_log
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.runs.job import Job
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, TIMEOUT, JobState
+from llmb.stats.measure import (
+    Window,
+    days_to_train,
+    default_window,
+    measure,
+    mfu,
+    model_tflops_per_gpu,
+    tokens_per_second,
+)
+from llmb.stats.summary import summarize
+from llmb.workload.gpus import CPU, known_types
+from llmb.workload.model import flops_convention, model_flops
+from llmb.workload.spec import Workload
+
+HYBRID_NOTE = "TFLOPS_per_GPU is left out: NeMo 2 counts a hybrid's layers wrongly"
+
+
+def result_of_run(
+    record: RunRecord, state: JobState, spec: ParseSpec, peak_tflops: float | None, window: Window | None = None
+) -> Result:
+    """The result of a recorded run; ``peak_tflops`` is the peak of one GPU at the job's dtype, None if not known.
+
+    A log that is there and cannot be read counts as empty, and the reason says so.
+    """
+    job, path = record.job, log_of(record)
+    samples, trouble = _read(path, spec) if path.exists() else (spec.samples or Samples(), "")
+    result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
+    found = _of_job(job)
+    result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
+    checkpoints = checkpoints_of(
+        samples.checkpoints, path.parent, save=bool(job.switches.save_checkpoint), load=job.switches.load_checkpoint,
+        ended=state.is_end,
+    )  # fmt: skip
+    result = replace(result, checkpoints=checkpoints)
+    status = _status(state, complete=result.time_mean_seconds is not None)
+    cause = root_cause(logs_of(record), state) if status == FAILED else None
+    why = reason.of_run(status, state, samples, result, spec, cause)
+    return replace(
+        result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None, state=state.state,
+        cause=cause or (reason.cause_of_end(state) if status == FAILED else None),
+    )  # fmt: skip
+
+
+def result_of_log(
+    path: Path,
+    spec: ParseSpec,
+    window: Window | None = None,
+    *,
+    workloads: Mapping[str, Workload] | None = None,
+    given: Description = NOTHING,
+) -> Result:
+    """The result of a log that has no record, with all that follows from what it is of, as far as that is known.
+
+    ``workloads``: what it may be of, by key; without them its name and lines are not asked. ``given`` is what the user
+    says of it, before all else; a GPU type is never to be had from the log. One that cannot be read has failed, with
+    the reason: it may be one of thousands.
+    """
+    samples, trouble = _read(path, spec)
+    if trouble:
+        return Result(experiment=experiment_of(path), path=str(path), status=FAILED, reason=trouble)
+    found = given if workloads is None else describe_log(path, samples, workloads, given)
+    hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
+    if hybrid and spec.tflops_valid:
+        spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
+    steps = None if samples.last is None else samples.last + 1
+    result = _measured(experiment_of(path), path, samples, spec, steps, window)
+    result = _with_details(_with_throughput(result, found, _peak(found)), samples, found, nodes=_nodes(found))
+    reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
+    status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
+    result = replace(result, checkpoints=checkpoints, not_said=found.not_said())
+    cause = root_cause(logs_beside(path)) if status == FAILED else None
+    return replace(result, status=status, reason=reason.of_log(status, samples, result, spec, cause), cause=cause)
+
+
+def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
+    """The samples of a log, and why it cannot be read where it cannot."""
+    try:
+        return read_log(path, spec), ""
+    except LlmbError as error:
+        return Samples(), error.message
+
+
+def _nodes(found: Description) -> int | None:
+    """How many nodes a job had at least: those of its GPU type, of the largest that we know where it is not known."""
+    if found.gpus is None or found.gpu_type == CPU:
+        return None
+    types = known_types()
+    own = types.get(found.gpu_type or "")
+    return math.ceil(found.gpus / (own.gpus_per_node if own else max(known.gpus_per_node for known in types.values())))
+
+
+def _of_job(job: Job) -> Description:
+    traced = bool(job.switches.nccl_trace) or None
+    return Description(gpus=job.scale, gbs=job.gbs, seq_length=job.seq_length, model=job.model, traced=traced)
+
+
+def _peak(found: Description) -> float | None:
+    known = known_types().get(found.gpu_type or "")
+    return known.peak_tflops.get(found.dtype or "") if known else None
+
+
+def experiment_of(path: Path) -> str:
+    """The experiment's name in a log's: without ``log-``, the account before it and the attempt behind the job's id."""
+    stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
+    name = re.sub(rf"(_\d+){ATTEMPT}$", r"\1", stem)
+    return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
+
+
+def _status(state: JobState, *, complete: bool) -> str:
+    if not state.is_end:
+        return RUNNING
+    return SUCCESS if complete and state.state in (COMPLETED, TIMEOUT) else FAILED
+
+
+def _counted(window: Window | None, steps: int | None) -> Window | None:
+    if not steps:
+        return None if window is None or window.first < 0 else window
+    return default_window(steps) if window is None else window.of(steps)
+
+
+def _measured(
+    experiment: str, path: Path, samples: Samples, spec: ParseSpec, steps: int | None, window: Window | None
+) -> Result:
+    counted = _counted(window, steps)
+    figures = measure(samples, counted) if counted else None
+    result = Result(
+        experiment=experiment, path=str(path), status=RUNNING, window=counted, max_iteration=samples.max_iteration,
+        steps=steps,
+    )  # fmt: skip
+    if figures is None:
+        return result
+    return replace(
+        result,
+        time_mean_seconds=figures.time_mean,
+        time_std_dev_seconds=figures.time_std_dev,
+        tflops_per_gpu_mean=figures.tflops_mean if spec.tflops_valid else None,
+        tflops_per_gpu_std_dev=figures.tflops_std_dev if spec.tflops_valid else None,
+    )
+
+
+def _with_throughput(result: Result, found: Description, peak_tflops: float | None) -> Result:
+    if found.model is None:
+        return result
+    flops, step_time = model_flops(found.model), result.time_mean_seconds
+    figures: dict[str, Any] = {"model_flops": flops, "flops_convention": flops_convention(found.model)}
+    if step_time is not None and found.gbs is not None and found.seq_length is not None:
+        rate = tokens_per_second(found.seq_length, found.gbs, step_time)
+        figures |= {"tokens_per_second": rate, "days_per_1t_tokens": days_to_train(1e12, rate)}
+    if step_time is not None and found.gbs is not None and found.gpus is not None:
+        tflops = model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
+        figures |= {"model_tflops_per_gpu": tflops, "mfu": mfu(tflops, peak_tflops) if peak_tflops else None}
+    if (whole := figures.get("tokens_per_second")) is not None and found.gpus is not None:
+        figures["tokens_per_second_per_gpu"] = whole / found.gpus
+    return replace(result, **figures)
+
+
+def _with_details(result: Result, samples: Samples, found: Description, nodes: int | None = None) -> Result:
+    """With what lies behind the means, and what keeps them from counting."""
+    invalid = invalid_because(samples, result.window, nodes)
+    measured = result.window if result.time_mean_seconds is not None else None
+    return replace(
+        result,
+        invalid=(*invalid, "ran with an NCCL trace, which costs time") if found.traced else invalid,
+        statistics=summarize(samples, measured, tflops=result.model_tflops_per_gpu) if measured else None,
+        log=facts_of(samples),
+        configuration=found.configuration(),
+    )

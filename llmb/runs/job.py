@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked for (JobRequest) and what follows from it (Job): one job with every number settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmb.errors import Fault
+from llmb.workload.model import ModelShape
+from llmb.workload.switches import NOTHING, Switches
+
+STRONG = "strong_scaling"  # the key of its place in JobRequest.places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """One line of a job list or one set of flags, names as written: dtypes × scales × param values × repeats jobs.
+
+    ``params`` maps a name of params.PARAMS to the values to sweep. ``add_profile`` adds one profiled job to each
+    configuration. ``place`` is where it stands (``jobs.txt:4``) and ``header`` where its workload does, for messages;
+    ``places`` has where a dtype or a scale stands, by it, and strong scaling. ``size`` None takes the
+    default. ``faulty`` was read in part: it is checked further, and never becomes a job.
+    """
+
+    workload: str
+    size: str | None = None
+    dtypes: tuple[str, ...] = ()
+    scales: tuple[int, ...] = ()
+    repeats: int = 1
+    profile: bool = False
+    add_profile: bool = False
+    proxy: bool = False
+    strong_scaling: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    switches: Switches = NOTHING
+    place: str = ""
+    header: str = ""
+    places: Mapping[str | int, str] = field(default_factory=dict)
+    faulty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """A job list as read: what could be understood, and every fault of the rest."""
+
+    requests: tuple[JobRequest, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job, complete. Batches in samples, ``time_limit`` in seconds, ``scale`` in GPUs.
+
+    ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp). ``gpu_type`` is the cluster's
+    name for it; ``model`` has the job's own layer count. ``switches`` has what none of the other fields says.
+    """
+
+    workload: str
+    model_size: str
+    dtype: str
+    gpu_type: str
+    scale: int
+    repeat: int
+    profile: bool
+    env: Mapping[str, str]
+    tp: int
+    pp: int
+    cp: int
+    vp: int | None
+    ep: int
+    dp: int
+    mbs: int
+    gbs: int
+    ga: int
+    seq_length: int
+    num_layers: int
+    max_steps: int
+    nodes: int
+    gpus_per_node: int
+    time_limit: int
+    image: str | None
+    experiment_name: str
+    model: ModelShape
+    learning_rate: float
+    switches: Switches = NOTHING

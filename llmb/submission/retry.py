@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Submits runs that have failed once more: a new attempt of the same run, its files beside those before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from llmb.clusters.base import Cluster
+from llmb.errors import LlmbError
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
+from llmb.system.process import ProcessId
+
+NO_ARGS: Mapping[str, str | bool] = {}
+
+
+def retry(
+    cluster: Cluster,
+    runs: Sequence[RunRecord],
+    *,
+    time_limit: int | None = None,
+    slurm_args: Mapping[str, str | bool] = NO_ARGS,
+    keep_going: bool = True,
+    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> tuple[list[Handed], bool]:
+    """Submit the next attempt of each of these runs, all of which have ended; and whether Ctrl-C came.
+
+    ``time_limit``: of the new attempts in seconds, None for that of the one before; ``slurm_args``: as ``--slurm-arg``
+    gives them, over those that a run has.
+    """
+    return hand_over_all(
+        iter(runs), lambda run: _attempt(run, cluster, time_limit, slurm_args), cluster,
+        keep_going=keep_going, on_handed=on_handed, on_interrupt=on_interrupt,
+    )  # fmt: skip
+
+
+def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str | bool] = NO_ARGS) -> RunRecord:
+    """The run with another time limit and further options of sbatch; the limit comes over any that it was given."""
+    kept = {name: value for name, value in run.launch.slurm_args.items() if time_limit is None or name != "time"}
+    launch = replace(run.launch, slurm_args={**kept, **slurm_args})
+    if time_limit is None:
+        return replace(run, launch=launch)
+    return replace(run, job=replace(run.job, time_limit=time_limit), launch=replace(launch, time_limit=time_limit))
+
+
+def _attempt(run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]) -> Handed:
+    try:
+        with owned(run):
+            now = record.load(run.directory)
+            end = store.seen_state(now)
+            if now.attempt != run.attempt or end is None or not end.is_end:
+                raise LlmbError(f"{run.id} is being retried already", hint="llmb-run jobs list shows it")
+            again = now.again(end, ProcessId.current(), time.time())
+            return begin(changed(again, time_limit, slurm_args), cluster)
+    except LlmbError as error:
+        return Handed(run=run, error=error)

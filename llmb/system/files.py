@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one module that writes files: whole or not at all, never half."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmb.errors import LlmbError, UsageError
+from llmb.system.parallel import run_bounded
+
+MODE = 0o666  # less the user's umask: an installation of several people is one for their group
+_WRITERS = 8
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def expand(path: str | Path) -> Path:
+    """``path`` with the home folder for ``~``; as it is where nobody knows that home, so that it is not found."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def at_home(path: str) -> Path:
+    """``path`` with the home folder for ``~``. Raises LlmbError where nobody knows that home."""
+    if (found := expand(path)).parts[:1] == ("~",):
+        raise LlmbError("your home folder is not known, and HOME is not set", hint="export HOME=DIR, a folder of yours")
+    return found
+
+
+def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
+    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
+
+    Where it need not be ``durable``, such a crash may leave it empty. Raises LlmbError when the folder is not writable
+    or the disk is full; then ``path`` is as it was.
+    """
+    part = _part(path)
+    try:
+        _write_new(part, text, mode, durable=durable)
+        part.replace(path)
+    except BaseException as error:
+        _discard(part)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
+
+
+def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
+    """Write ``text`` to ``path`` if nothing is there yet, ``durable`` as above; False when another was first.
+
+    Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
+    """
+    part = _part(path)
+    try:
+        _write_new(part, text, mode, durable=durable)
+        return _put_in_place(part, path, text, mode)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        _discard(part)
+
+
+def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) -> bool:
+    """Write a few characters into ``path`` from byte ``at``, in one go and in place; False where it is gone.
+
+    Also False, with nothing written, where the file does not hold ``over`` there, or that is not as long as ``text``.
+    """
+    new, old = text.encode(), None if over is None else over.encode()
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        try:
+            if old is not None and (len(old) != len(new) or os.pread(descriptor, len(old), at) != old):
+                return False
+            return os.pwrite(descriptor, new, at) == len(new)
+        finally:
+            os.close(descriptor)  # where NFS tells of a full disk
+    except OSError:
+        return False
+
+
+def write_folder(path: Path, texts: Mapping[str, str]) -> None:
+    """Write a folder of text files, whole or not at all; one that is there is left as it is. Raises LlmbError."""
+    if path.is_dir():
+        return
+    part = _part(path)
+    try:
+        # Several at a time: a disk makes many files durable in hardly more time than one.
+        run_bounded(
+            iter(texts.items()), lambda item: _write_new(part / item[0], item[1], MODE), lambda _: True,
+            workers=_WRITERS, stop=lambda: False,
+        )  # fmt: skip
+        part.rename(path)
+    except OSError as error:
+        if not path.is_dir():  # else another has written it meanwhile
+            raise _cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_json(path: Path, data: Any, *, mode: int = MODE) -> None:
+    """Write plain data as indented JSON, by ``write_text``."""
+    write_text(path, to_json(data), mode=mode)
+
+
+def to_json(data: Any) -> str:
+    """Plain data as the indented JSON text that our files hold."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_json(path: Path) -> Any | None:
+    """The data in a JSON file, None when there is no such file. Raises LlmbError when it is not JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
+    except (OSError, ValueError) as error:
+        raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
+
+
+def read_text(path: Path, *, name: str | None = None) -> str:
+    """The text of a file that a user wrote, without a byte order mark; ``name`` is what the error calls it.
+
+    Raises UsageError when it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{name or path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"
+        raise UsageError(message, hint="save it as UTF-8") from error
+
+
+def rotate(path: Path, *, limit: int) -> None:
+    """Rename a log of more than ``limit`` bytes to ``<name>.1``, over the one before. Nobody may be writing to it."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > limit:
+            path.replace(path.with_name(f"{path.name}.1"))
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(path, flags, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, flags, mode)
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        left = memoryview(text.encode())
+        while left:
+            left = left[stream.write(left) :]
+        if durable:
+            os.fsync(descriptor)
+
+
+def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
+    try:
+        path.hardlink_to(part)
+    except FileExistsError:
+        return part.stat().st_nlink == 2  # our own link, where an NFS server's first answer was lost
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _create_in_place(path, text, mode)
+    return True
+
+
+def _create_in_place(path: Path, text: str, mode: int) -> bool:
+    """The second best, for file systems without hard links: a reader may see the file empty for a moment."""
+    try:
+        _write_new(path, text, mode)
+    except FileExistsError:
+        return False
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _discard(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        part.unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> LlmbError:
+    return LlmbError(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lock on a folder that may be on NFS or Lustre: exclusive create only, and a dead holder's lock is taken over.
+
+The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. It is taken by creating the next
+one exclusively, when the present one is marked released or its holder is gone. So two that both find a dead holder
+cannot both win: they create the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from llmb.errors import LlmbError
+from llmb.system import files
+from llmb.system.process import ProcessId
+
+STALE_AFTER = 300.0  # seconds without a heartbeat from another host
+HEARTBEAT = 30.0
+_RELEASED = "released"
+
+
+class LockHeldError(LlmbError):
+    """Another process holds the lock."""
+
+
+def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
+    prefix = f"{name}.lock."
+    try:
+        found = [path.name.removeprefix(prefix) for path in folder.iterdir() if path.name.startswith(prefix)]
+    except FileNotFoundError:
+        return []
+    return sorted((int(number), folder / f"{prefix}{number}") for number in found if number.isdigit())
+
+
+def holder(folder: Path, name: str) -> ProcessId | None:
+    """Who holds the lock now; None when nobody does."""
+    generations = _generations(folder, name)
+    return _holder_of(generations[-1][1]) if generations else None
+
+
+def _holder_of(path: Path) -> ProcessId | None:
+    try:
+        text = path.read_text()
+        age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    try:
+        owner = ProcessId.from_data(json.loads(text))
+    except (ValueError, KeyError, TypeError):  # released, or, without hard links, not written yet
+        return None if text.startswith(_RELEASED) or age > HEARTBEAT else _unknown()
+    if owner.is_here:
+        return owner if owner.is_alive() else None
+    return owner if age < STALE_AFTER else None
+
+
+def _unknown() -> ProcessId:
+    return ProcessId(host="another host", pid=0, start=0.0, boot="")
+
+
+def _try_acquire(folder: Path, name: str) -> Path | None:
+    generations = _generations(folder, name)
+    last = generations[-1] if generations else (0, None)
+    if last[1] is not None and _holder_of(last[1]) is not None:
+        return None
+    mine = folder / f"{name}.lock.{last[0] + 1}"
+    # Not durable: after a crash of the machine nobody holds it, whatever the file says.
+    if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current())), durable=False):
+        return None
+    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had come and gone already
+        mine.unlink(missing_ok=True)
+        return None
+    for _, older in generations:
+        older.unlink(missing_ok=True)
+    return mine
+
+
+def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
+    """The error that names the lock's file and its holder, and what is to be done about either."""
+    generations = _generations(folder, name)
+    file = generations[-1][1] if generations else folder / f"{name}.lock"
+    if owner is None or not owner.pid:
+        message = f"{folder / name} is in use by another process"
+        return LockHeldError(f"{message} (lock file {file})", hint="wait until it has finished")
+    message = f"{folder / name} is in use by process {owner.pid} on {owner.host} (lock file {file})"
+    if owner.is_here:
+        return LockHeldError(message, hint=f"wait until it has finished; ps -fp {owner.pid} says what it is")
+    gone = f"if it has died, it counts no more after {STALE_AFTER / 60:.0f} minutes, or after: rm {file}"
+    return LockHeldError(message, hint=f"wait until it has finished; {gone}")
+
+
+@contextlib.contextmanager
+def hold(
+    folder: Path, name: str, *, wait: float = 0.0, on_wait: Callable[[ProcessId], None] | None = None
+) -> Iterator[None]:
+    """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds for it. Raises LockHeldError.
+
+    ``on_wait`` is called once with the holder when it has to wait. While held, a heartbeat tells other hosts so.
+    """
+    deadline = time.monotonic() + wait
+    told = False
+    while (mine := _try_acquire(folder, name)) is None:
+        owner = holder(folder, name)
+        if time.monotonic() >= deadline:
+            raise _held(folder, name, owner)
+        if owner is not None and on_wait is not None and not told:
+            told = True
+            on_wait(owner)
+        time.sleep(0.05)
+    _heart.add(mine)
+    try:
+        yield
+    finally:
+        _heart.discard(mine)
+        # Its folder may have been removed, or another host may have taken a stale lock over.
+        files.overwrite(mine, _RELEASED)
+
+
+class _Heart:
+    """One thread, started with the first lock, that beats for all locks of this process."""
+
+    def __init__(self) -> None:
+        self.held: set[Path] = set()
+        self.changing = threading.Lock()
+        self.thread: threading.Thread | None = None
+
+    def add(self, path: Path) -> None:
+        with self.changing:
+            self.held.add(path)
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.beat, daemon=True)
+                self.thread.start()
+
+    def discard(self, path: Path) -> None:
+        with self.changing:
+            self.held.discard(path)
+
+    def beat(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(HEARTBEAT):
+            with self.changing:
+                held = [*self.held]
+            for path in held:
+                with contextlib.suppress(OSError):  # its folder was removed, or the lock taken over
+                    os.utime(path)
+
+
+_heart = _Heart()

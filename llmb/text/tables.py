@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes rows as a table, Markdown, CSV or JSON: what every command with ``--format`` prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from llmb.text.names import shorter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FORMATS = ("table", "json", "csv", "md")
+ANY_WIDTH = 1 << 14
+# Characters that take one place each: Latin, and the dashes, quotes, arrows and signs of mathematics in messages.
+_ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
+_NARROWEST = 12  # characters that text keeps in a line; numbers are never broken
+_WORDS = (32, 20, _NARROWEST)  # no word up to so many characters is broken, as far as the width allows
+GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: the ``key`` of its values in a row and in CSV and JSON, the ``heading`` that people read (None: the
+    key with blanks), and how a value that is not None is shown to them; ``right`` aligns numbers."""
+
+    key: str
+    heading: str | None = None
+    show: Callable[[Any], str] = str
+    right: bool = False
+
+    def title(self) -> str:
+        """The heading that people read."""
+        return self.key.replace("_", " ") if self.heading is None else self.heading
+
+    def cell(self, row: Row) -> str:
+        """The row's value as people read it, empty where there is none."""
+        value = row.get(self.key)
+        return "" if value is None else escape(self.show(value))
+
+
+def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: int | None = None) -> str:
+    """The rows in one of FORMATS, with a newline at the end: nothing but data in JSON and CSV.
+
+    JSON and CSV hold the values themselves, table and Markdown what the columns show. A table is as wide as the
+    terminal (``width`` characters if given), else COLUMNS or as wide as it needs: text that does not fit goes on below.
+    """
+    if fmt == "json":
+        return to_json([{column.key: row.get(column.key) for column in columns} for row in rows])
+    if fmt == "csv":
+        return _csv(columns, rows)
+    if fmt == "md":
+        return _markdown(columns, rows)
+    width = width or output_width()
+    for gap in GAPS:
+        if plain := plain_table(columns, rows, width, gap):
+            return plain
+    extents = [_extent(column, rows) for column in columns]
+    for word, gap in itertools.product(_WORDS, GAPS):
+        least = [extent.least(word) for extent in extents]
+        total = 1 + sum(least) + gap * len(least)
+        if total <= width:
+            break
+    width = max(width, total)
+    return _print(_table(columns, rows, gap, _widened(least, extents, width - total)), width)
+
+
+def to_json(data: Any) -> str:
+    """Plain data as JSON that any parser takes: nan and inf become null, other than ASCII is escaped."""
+    return json.dumps(_finite(data), indent=2) + "\n"
+
+
+def escape(text: str) -> str:
+    """``text`` with each character that is not printable, a terminal's escape above all, written as its code."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` in at most ``width`` characters (5 or more), the middle left out.
+
+    An experiment's name first loses what tells least (``names.shorter``).
+    """
+    for less in shorter(text):
+        if len(less) <= width:
+            return less
+    text = less
+    end = (width - 3) // 2
+    return f"{text[: width - 3 - end]}...{text[len(text) - end :]}"
+
+
+def output_width() -> int:
+    """How many characters a line on standard output may have."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isascii() and columns.isdigit() and int(columns) else ANY_WIDTH
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    writer.writerows([[_csv_value(row.get(column.key)) for column in columns] for row in rows])
+    return stream.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, (list, tuple, Mapping)):
+        return json.dumps(_finite(value))
+    return escape(value) if isinstance(value, str) else value
+
+
+def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap: int) -> str | None:
+    """The table with ``gap`` blanks between columns, as rich draws it, 50 times as fast.
+
+    None where text must be folded or is wider than its characters.
+    """
+    titles = [column.title() for column in columns]
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    if not all(_ONE_PLACE.fullmatch(text) and text == text.strip() for line in (titles, *cells) for text in line):
+        return None
+    widths = [max(map(len, texts)) for texts in zip(titles, *cells, strict=True)]
+    total = sum(widths) + gap * (len(widths) - 1)
+    if not titles or total + 2 > width or 0 in widths:
+        return None
+    pads = [f"{{:{'>' if column.right else '<'}{wide}}}" for column, wide in zip(columns, widths, strict=True)]
+    line = " " + (" " * gap).join(pads)
+    drawn = [line.format(*texts).rstrip() for texts in cells]
+    return "\n".join([line.format(*titles).rstrip(), " " + "─" * total, *drawn]).rstrip("\n") + "\n"
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Row], gap: int = GAPS[0], widths: Sequence[int] | None = None
+) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    # One blank of a gap is the box's own. The widths are given: rich narrows columns without regard to words.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, int(gap > 1), 0, int(gap > 2)))
+    for column, wide in zip(columns, widths or itertools.repeat(None, len(columns)), strict=True):
+        # Text, not str: brackets in a str are rich's markup.
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold", width=wide)
+    for row in rows:
+        table.add_row(*(Text(column.cell(row)) for column in columns))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The characters of a column's longest cell, and of its longest word; a number counts as one word."""
+
+    cell: int
+    word: int | None
+
+    def least(self, word: int) -> int:
+        """The width at which no word of up to ``word`` characters is broken."""
+        return self.cell if self.word is None else min(self.cell, max(_NARROWEST, min(self.word, word)))
+
+
+def _extent(column: Column, rows: Sequence[Row]) -> _Extent:
+    from rich.cells import cell_len
+
+    texts = [column.title(), *(column.cell(row) for row in rows)]
+    words = (cell_len(word) for text in texts for word in text.split())
+    return _Extent(max(map(cell_len, texts)), None if column.right else max(words, default=0))
+
+
+def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> list[int]:
+    """The ``least`` widths, and of the ``spare`` characters as many as each needs, the narrowest first."""
+    widths = list(least)
+    for _ in range(spare):
+        wanting = [place for place, extent in enumerate(extents) if widths[place] < extent.cell]
+        if not wanting:
+            break
+        widths[min(wanting, key=lambda place: widths[place])] += 1
+    return widths
+
+
+def _markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    from rich import box
+
+    shown = [replace(column, heading=_piped(column.title()), show=_pipes_shown(column)) for column in columns]
+    table = _table(shown, rows)
+    table.box, table.pad_edge = box.MARKDOWN, True
+    head, rule, *body = _print(table, ANY_WIDTH).splitlines(keepends=True)
+    marks = [
+        mark[:-1] + ":" if column.right else mark for mark, column in zip(rule.split("|")[1:-1], columns, strict=True)
+    ]
+    return "".join([head, "|" + "|".join(marks) + "|\n", *body])
+
+
+def _pipes_shown(column: Column) -> Callable[[Any], str]:
+    return lambda value: _piped(column.show(value))
+
+
+def _piped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _print(table: Table, width: int) -> str:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    return "\n".join(lines).strip("\n") + "\n"

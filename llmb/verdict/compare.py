@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares a set of results with another set, or with what was published: a row for each configuration. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from llmb.results.configuration import Configuration
+from llmb.results.facts import LogFacts
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
+from llmb.stats.measure import Window
+from llmb.text import typed
+from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
+from llmb.verdict.pooling import pooled
+from llmb.verdict.reference import SAME, comparable
+from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times
+
+_Pool = Sequence[Result]  # the repeats of one configuration
+_MOST = 2  # runs without a figure that are named
+_SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log does not say them
+# What a run does beside training, in words.
+_DOES = {
+    "saves": "saves checkpoints", "loads": "loads a checkpoint", "nccl_trace": "traces NCCL", "profile": "is profiled",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The repeats of one configuration against what they compare with; a run that failed has a row of its own.
+
+    ``runs``: ids, or the logs of runs without one; ``step_time_s``: of all of them together, as on the other side, so
+    that ``ratio`` is the one by the other; ``reference``: the other side's, whose ``release`` is its
+    name; ``differences``: settings that differ and still let both be compared.
+    """
+
+    experiment: str
+    runs: tuple[str, ...]
+    status: str
+    window: Window | None = None
+    step_time_s: float | None = None
+    reference: Reference | None = None
+    ratio: float | None = None
+    ratio_interval: tuple[float, float] | None = None
+    repeats: int | None = None
+    same_window: bool | None = None
+    differences: tuple[str, ...] = ()
+    verdict: str | None = None
+    verdict_reason: str | None = None
+    configuration: Configuration | None = None
+
+
+def is_bad(row: Comparison) -> bool:
+    """Whether it ends a command with exit code 3."""
+    return row.status == FAILED or row.verdict in BAD
+
+
+def summary(rows: Iterable[Comparison]) -> dict[str, int]:
+    """How many configurations have each verdict; those of runs that failed or go on count under their status."""
+    return dict(sorted(Counter(row.verdict or row.status for row in rows).items()))
+
+
+def to_data(rows: Sequence[Comparison], against: str) -> dict[str, Any]:
+    """Plain data: what ``compare --format json`` prints."""
+    return {"against": against, "comparisons": [typed.to_data(row) for row in rows], "summary": summary(rows)}
+
+
+def with_published(judged: Sequence[Result]) -> list[Comparison]:
+    """The rows of results that are judged by what was published."""
+    rows = []
+    for pool in _pools(judged):
+        first = pool[0]
+        rows.append(
+            _row(
+                pool, reference=first.reference, ratio=first.pooled_ratio,
+                ratio_interval=first.ratio_interval, repeats=first.repeats, same_window=first.same_window,
+                verdict=first.verdict, verdict_reason=first.verdict_reason or first.reason,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Comparison]:
+    """The rows of ``ours`` against the valid runs among ``theirs``, which are called ``name``."""
+    others = [pool for pool in _pools(theirs) if measures(pool[0])]
+    without = [[result] for result in theirs if not measures(result)]
+    return [_against(pool, others, without, name) for pool in _pools(ours)]
+
+
+def measures(result: Result) -> bool:
+    """Whether it has a step time that others can be compared with."""
+    loads = result.configuration is not None and result.configuration.loads
+    return (
+        result.status == SUCCESS and result.time_mean_seconds is not None and why_invalid(result) is None and not loads
+    )
+
+
+def _pools(results: Iterable[Result]) -> list[list[Result]]:
+    """The repeats of each configuration that count; any other run by itself."""
+    found: dict[Hashable, list[Result]] = {}
+    for number, result in enumerate(results):
+        found.setdefault(pool_key(result) if measures(result) else number, []).append(result)
+    return list(found.values())
+
+
+def _row(pool: Sequence[Result], **values: Any) -> Comparison:
+    first, together = pool[0], pooled(pool)
+    return Comparison(
+        experiment=first.experiment, runs=tuple(result.run or result.path for result in pool), status=first.status,
+        window=first.window, step_time_s=together and together.mean, configuration=first.configuration,
+        **values,
+    )  # fmt: skip
+
+
+def _times(pool: Iterable[Result]) -> list[float]:
+    return [result.time_mean_seconds for result in pool if result.time_mean_seconds is not None]
+
+
+def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
+    first = pool[0]
+    if first.status != SUCCESS or first.time_mean_seconds is None:
+        return _row(pool, verdict_reason=first.reason)
+    if (why := why_invalid(first)) is not None:
+        return _row(pool, verdict=INVALID, verdict_reason=why)
+    if first.configuration is None:
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=not_described(first))
+    if first.configuration.loads:
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=LOADS)
+    found, _ = _alike(first.configuration, others)
+    if not found:
+        why = _why_nothing(first.configuration, others, without, name)
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=why)
+    if len(nearest := _nearest(first.configuration, first.window, found)) > 1:
+        several = f"{name} has {len(nearest)} settings of it; name the runs"
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
+    return _compared(pool, nearest[0], name)
+
+
+def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
+    """Those that compare with it; where there are none, what is missing."""
+    known = [pool for pool in others if pool[0].configuration is not None]
+    return comparable(configuration, known, lambda pool, field: getattr(pool[0].configuration, field))
+
+
+def _nearest(configuration: Configuration, window: Window | None, found: Sequence[_Pool]) -> list[_Pool]:
+    """Those whose settings differ least."""
+    distances = [_distance(configuration, window, pool[0]) for pool in found]
+    return [pool for pool, distance in zip(found, distances, strict=True) if distance == min(distances)]
+
+
+def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> str:
+    """Why the other side has nothing that compares: what is missing, or why the runs ``without`` a figure have none."""
+    found, _ = _alike(configuration, without)
+    if found:
+        said = [f"{result.run or result.path} {_state(result)}" for (result,) in sorted(found, key=_settled)]
+        return "; ".join([*said[:_MOST], *([f"and {len(said) - _MOST} more"] if len(said) > _MOST else [])])
+    _, missing = _alike(configuration, others or without)
+    return f"{name} has nothing {missing}"
+
+
+def _settled(pool: _Pool) -> bool:
+    return pool[0].status != RUNNING
+
+
+def _state(result: Result) -> str:
+    reason = f" ({result.reason})" if result.reason else ""
+    if result.status == RUNNING:
+        return f"has not ended{reason}: compare again when it has"
+    if result.status == FAILED:
+        return f"failed{reason}: take a run that succeeded"
+    return f"does not count ({why_invalid(result) or LOADS}): take another run"
+
+
+def _distance(configuration: Configuration, window: Window | None, other: Result) -> int:
+    assert other.configuration is not None
+    return len(differences(configuration, other.configuration)) + (window != other.window)
+
+
+def differences(ours: Configuration, theirs: Configuration) -> list[str]:
+    """The settings beside those of SAME that differ, as ``tp 4, not 2``; a split that is not known does not differ."""
+    names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env"))
+    found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
+    variables = sorted({*ours.env, *theirs.env})
+    found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
+    found = [(name, own, other) for name, own, other in found if own != other]
+    unknown = {name for name, own, other in found if name in _SPLIT and None in (own, other)}
+    if "tp" in unknown:
+        unknown.add("vp")  # of which None means none, where the rest is known
+    return [_differs(*one) for one in found if one[0] not in unknown]
+
+
+def _differs(name: str, own: Any, other: Any) -> str:
+    if name in _DOES:
+        return f"{_DOES[name]}, the other does not" if own else f"the other {_DOES[name]}"
+    return f"{name} {_word(own)}, not {_word(other)}"
+
+
+def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
+    """What both logs say of where they ran, and not the same."""
+    if ours is None or theirs is None:
+        return []
+    said = (
+        ("NCCL", ours.nccl_version, theirs.nccl_version),
+        ("network", ", ".join(ours.networks), ", ".join(theirs.networks)),
+        ("driver", ", ".join(ours.drivers), ", ".join(theirs.drivers)),
+        ("GPU", ", ".join(ours.gpu_models), ", ".join(theirs.gpu_models)),
+        ("SM clock in MHz", ours.max_sm_clock_mhz, theirs.max_sm_clock_mhz),
+        ("power limit in W", ours.power_limit_w, theirs.power_limit_w),
+        ("framework", ours.framework, theirs.framework),
+    )
+    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in said if own and other and own != other]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "unset" if value is None else str(value)
+
+
+def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Comparison:
+    first, theirs = pool[0], other[0]
+    assert first.configuration is not None
+    assert theirs.configuration is not None
+    reached = pooled(other)
+    assert reached is not None
+    judgement = judge_times(_times(pool), reached)
+    reference = Reference(
+        release=name, window="" if theirs.window is None else str(theirs.window),
+        step_time_s=reached.mean, source=", ".join(result.run or result.path for result in other),
+    )  # fmt: skip
+    same = first.window == theirs.window
+    changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))
+    return _row(
+        pool, reference=reference, ratio=judgement.ratio, ratio_interval=judgement.interval,
+        repeats=judgement.repeats, same_window=same, differences=changed,
+        verdict=judgement.verdict, verdict_reason=_reason(judgement, same=same),
+    )  # fmt: skip
+
+
+def _reason(judgement: Judgement, *, same: bool) -> str:
+    return judgement.reason + ("" if same else "; the two were measured over different windows")

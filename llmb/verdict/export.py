@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads results that `results --format json` wrote, here or on another cluster, and keeps accepted ones: baselines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from llmb.errors import UsageError
+from llmb.results.configuration import Configuration
+from llmb.results.facts import LogFacts
+from llmb.results.report import report
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.stats.measure import Window
+from llmb.system import files
+from llmb.text import typed, yamlfile
+from llmb.text.names import suggest
+from llmb.verdict.rules import INVALID
+
+_FOLDER = Path(".llmb") / "baselines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exported:
+    """What a comparison needs of an exported result; further keys, of a newer llmb, are passed over."""
+
+    experiment: str
+    status: Literal["Success", "Failed", "Running"]
+    path: str = ""
+    reason: str | None = None
+    window: tuple[int, ...] | None = None
+    steps: int | None = None
+    time_mean_seconds: float | None = None
+    time_std_dev_seconds: float | None = None
+    tokens_per_second: float | None = None
+    run: str | None = None
+    state: str | None = None
+    configuration: Configuration | None = None
+    invalid: tuple[str, ...] = ()
+    log: LogFacts | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and len(self.window) != 2:
+            raise typed.KeyFaultError("must be the first and the last iteration", "window")
+
+    def result(self) -> Result:
+        """As a result."""
+        values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
+        return Result(**{**values, "window": None if self.window is None else Window(*self.window)})
+
+
+def read_export(path: Path) -> list[Result]:
+    """The results in a JSON file. Raises UsageError or InputFaults when it holds none, LlmbError when it is damaged."""
+    data = files.read_json(path)
+    rows = data.get("results") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        hint = "write one: llmb-run results --format json > results.json"
+        raise UsageError(f"{path} holds no results", hint=hint)
+    document = yamlfile.Document(name=str(path), data={"results": [_known(row) for row in rows]})
+    return [typed.read(_Exported, document, ("results", number)).result() for number in range(len(rows))]
+
+
+_PARTS = {
+    "configuration": tuple(own.name for own in fields(Configuration)),
+    "log": (
+        "framework",
+        "nccl_version",
+        "networks",
+        "nodes",
+        "hosts",
+        "drivers",
+        "gpu_models",
+        "max_sm_clock_mhz",
+        "power_limit_w",
+    ),
+}
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without keys that this version does not know."""
+    kept = {own.name: row[own.name] for own in fields(_Exported) if own.name in row}
+    for key, names in _PARTS.items():
+        if isinstance(part := kept.get(key), dict):
+            kept[key] = {name: part[name] for name in names if name in part}
+    return kept
+
+
+def why_left_out(result: Result) -> str | None:
+    """Why a judged result cannot be kept to compare others with; None where it can."""
+    if result.status != SUCCESS or result.time_mean_seconds is None:
+        words = {FAILED: "failed", RUNNING: "has not ended"}
+        return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
+    if result.verdict == INVALID:
+        return f"INVALID: {result.verdict_reason}"
+    loads = result.configuration is not None and result.configuration.loads
+    return result.verdict_reason if loads else None
+
+
+def accept_baseline(install: Path, name: str, results: Sequence[Result], now: float, *, replace: bool) -> Path:
+    """Keep ``results`` as the baseline ``name``, accepted at ``now``. Raises UsageError for a name that is taken."""
+    path = _path(install, name)
+    text = files.to_json({"schema_version": 1, "baseline": name, "accepted": int(now), **report(results)})
+    if replace:
+        files.write_text(path, text)
+    elif not files.create_text(path, text):
+        raise UsageError(f"there is a baseline '{name}' already", hint="--replace puts the new one in its place")
+    return path
+
+
+def read_baseline(install: Path, name: str) -> list[Result]:
+    """The results of the baseline ``name``. Raises UsageError with the nearest one when there is none."""
+    path = _path(install, name)
+    if not path.is_file():
+        known = baselines(install)
+        hint = suggest(name, known) if known else "accept one: llmb-run baseline accept NAME"
+        raise UsageError(f"there is no baseline '{name}'", hint=hint)
+    return read_export(path)
+
+
+def baselines(install: Path) -> list[str]:
+    """The names of the baselines of an install directory."""
+    return sorted(path.stem for path in (install / _FOLDER).glob("*.json"))
+
+
+def baseline_facts(install: Path, name: str) -> dict[str, Any]:
+    """When a baseline was accepted (seconds since the epoch), and how many runs it has."""
+    path = _path(install, name)
+    data = files.read_json(path) or {}
+    return {"name": name, "accepted": data.get("accepted"), "runs": len(read_export(path)), "file": str(path)}
+
+
+def _path(install: Path, name: str) -> Path:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
+        raise UsageError(f"'{name}' is not a name for a baseline", hint="use letters, digits, -, _ and .")
+    return install / _FOLDER / f"{name}.json"

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPU types that llmb knows by itself: peaks, memory, GPUs per node; kept in gpus.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from llmb.text import typed, yamlfile
+from llmb.text.names import nearest
+
+CPU = "cpu"
+_LIKENESS = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuType:
+    """One type: ``peak_tflops`` dense TFLOPS of one GPU by dtype, ``memory_gb`` of one GPU (None: not known)."""
+
+    gpus_per_node: int
+    peak_tflops: dict[str, float] = field(default_factory=dict)
+    memory_gb: float | None = None
+
+
+@lru_cache(maxsize=1)
+def known_types() -> dict[str, GpuType]:
+    """Every GPU type of gpus.yaml by its name. Names match whole, never by a part (b200 is not gb200)."""
+    document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
+    return {name: typed.read(GpuType, document, (name,)) for name in document.data}
+
+
+def nearest_type(name: str, known: Iterable[str]) -> str | None:
+    """The GPU type that ``name`` was most likely meant to be: h10 is near to h100, while b200 and h200 are others."""
+    return nearest(name, known, likeness=_LIKENESS)
+
+
+def gpus_in_words(count: int) -> str:
+    """``1 GPU``, ``8 GPUs``."""
+    return f"{count} GPU{'' if count == 1 else 's'}"

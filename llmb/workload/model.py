@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a model, and the floating-point operations that one training sample costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from llmb.text.typed import KeyFaultError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def require_positive(value: DataclassInstance) -> None:
+    """Raise KeyFaultError that names the first whole number of a dataclass that is not 1 or more."""
+    for field in fields(value):
+        number = getattr(value, field.name)
+        if type(number) is int and number < 1:
+            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MambaShape:
+    """A Mamba-2 layer: ``heads`` of ``head_dim``, inner width ``expand``·hidden, scan ``chunk``, SSM ``state``."""
+
+    heads: int
+    head_dim: int
+    expand: int
+    chunk: int
+    state: int
+    groups: int
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What a model is made of; widths in elements, ``seq_length`` in tokens.
+
+    ``pattern`` gives a hybrid's layers one letter each: ``M`` Mamba-2, ``-`` MLP, ``*`` attention. ``gated`` says that
+    the MLP has a gate beside its two matrices (SwiGLU). ``head_dim`` is hidden / heads where it is not given.
+    """
+
+    architecture: str
+    layers: int
+    hidden: int
+    ffn: int
+    heads: int
+    kv_groups: int
+    vocab: int
+    seq_length: int
+    gated: bool = False
+    head_dim: int | None = None
+    pattern: str | None = None
+    mamba: MambaShape | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+        if self.heads % self.kv_groups:
+            raise ValueError(f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'")
+        if self.pattern is None:
+            return
+        if self.mamba is None:
+            raise ValueError("a model with a layer pattern needs its 'mamba' shape")
+        if len(self.pattern) != self.layers or set(self.pattern) - set("M-*"):
+            raise ValueError(f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}")
+
+
+GQA = "gqa"
+HYBRID = "hybrid-mamba2"
+OLD = "mha-4h"
+
+
+def flops_convention(shape: ModelShape) -> str:
+    """The name of the formula that ``model_flops`` uses for this shape; an MFU compares only within one formula."""
+    return GQA if shape.pattern is None else HYBRID
+
+
+def model_flops(shape: ModelShape) -> float:
+    """Operations of forward and backward for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``."""
+    return _dense_flops(shape) if shape.pattern is None else _hybrid_flops(shape)
+
+
+def model_flops_old(shape: ModelShape) -> float:
+    """The formula of releases 24.11 and 25.04 (``mha-4h``): as many query groups as heads, and ffn = 4·hidden."""
+    attention = 24 * shape.layers * shape.hidden**2 + 12 * shape.layers * shape.hidden * shape.seq_length
+    mlp = 48 * shape.layers * shape.hidden**2
+    return float(shape.seq_length * (attention + mlp + 6 * shape.vocab * shape.hidden))
+
+
+def _dense_flops(shape: ModelShape) -> float:
+    """Published with release 25.05: attention with query groups, counted over the full (not the causal) square."""
+    attention, mlp, embedding = _dense_terms(shape)
+    return shape.seq_length * (attention + mlp + embedding)
+
+
+def _dense_terms(shape: ModelShape) -> tuple[float, int, int]:
+    layers, hidden = shape.layers, shape.hidden
+    attention = 12 * layers * hidden**2 * (1 + shape.kv_groups / shape.heads + shape.seq_length / hidden)
+    mlp = (18 if shape.gated else 12) * layers * hidden * shape.ffn
+    return attention, mlp, 6 * shape.vocab * hidden
+
+
+def _hybrid_flops(shape: ModelShape) -> float:
+    """Published for Nemotron-H: multiply-accumulates of each kind of layer and the head, six operations each."""
+    return 6.0 * sum(_hybrid_terms(shape))
+
+
+def _hybrid_terms(shape: ModelShape) -> tuple[int, int, int, int]:
+    assert shape.pattern is not None
+    assert shape.mamba is not None
+    seq, hidden, mamba = shape.seq_length, shape.hidden, shape.mamba
+    head_dim = shape.head_dim or hidden // shape.heads
+    mlp = 2 * seq * hidden * shape.ffn
+    attention = 2 * seq * hidden * (shape.heads * head_dim + shape.kv_groups * head_dim + seq)
+    projections = mamba.heads * mamba.head_dim * 3 + mamba.groups * mamba.state * 2 + mamba.heads
+    scan = mamba.expand * mamba.chunk + 2 * mamba.expand * mamba.state
+    block = seq * hidden * (projections + scan) + seq * mamba.chunk * mamba.state * mamba.groups
+    count = shape.pattern.count
+    return mlp * count("-"), attention * count("*"), block * count("M"), seq * hidden * shape.vocab
+
+
+def flops_terms(shape: ModelShape) -> dict[str, float]:
+    """What ``model_flops`` adds up, by the part of the model: operations of one sample."""
+    if shape.pattern is None:
+        parts = ("attention", "MLP", "embedding")
+        return {part: shape.seq_length * term for part, term in zip(parts, _dense_terms(shape), strict=True)}
+    parts_of_hybrid = ("MLP", "attention", "Mamba-2", "head")
+    return {part: 6.0 * term for part, term in zip(parts_of_hybrid, _hybrid_terms(shape), strict=True)}
+
+
+def flops_formulas(shape: ModelShape) -> dict[str, str]:
+    """How each of ``flops_terms`` is computed, its numbers filled in but for those of Mamba layers."""
+    layers, hidden, seq = shape.layers, shape.hidden, shape.seq_length
+    if shape.pattern is None:
+        groups = f"{shape.kv_groups}/{shape.heads}"
+        return {
+            "attention": f"{seq}·12·{layers}·{hidden}²·(1 + {groups} + {seq}/{hidden})",
+            "MLP": f"{seq}·{18 if shape.gated else 12}·{layers}·{hidden}·{shape.ffn}",
+            "embedding": f"{seq}·6·{shape.vocab}·{hidden}",
+        }
+    count, dim = shape.pattern.count, shape.head_dim or hidden // shape.heads
+    width = f"{shape.heads}·{dim} + {shape.kv_groups}·{dim} + {seq}"
+    return {
+        "MLP": f"6·{count('-')} layers·2·{seq}·{hidden}·{shape.ffn}",
+        "attention": f"6·{count('*')} layers·2·{seq}·{hidden}·({width})",
+        "Mamba-2": f"6·{count('M')} layers·(projections, scan and state of {seq} tokens)",
+        "head": f"6·{seq}·{hidden}·{shape.vocab}",
+    }

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published step times: what runs are compared with; each figure keeps its release, its window and its formula."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from llmb.errors import Fault, InputFaults, UsageError
+from llmb.stats.measure import Window, parse_window
+from llmb.text import typed, yamlfile
+from llmb.text.names import nearest, suggest
+from llmb.workload.model import require_positive
+from llmb.workload.spec import BatchRule, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One published step time, in seconds, and all that it holds for.
+
+    Fields that a job has too are named as there. ``window``: the iterations of ``steps`` that it was taken over;
+    ``tokens_per_second`` and ``days_per_1t_tokens`` (with ``days_digits`` behind the point): as printed; ``mfu``: as
+    printed, a fraction, computed from ``model_flops`` of one sample by the formula that ``flops_convention`` names, and
+    from ``peak_tflops`` where it took another peak than gpus.yaml has. None: not printed.
+    """
+
+    release: str
+    source: str
+    window: Window
+    steps: int
+    workload: str
+    model_size: str
+    dtype: str
+    gpu_type: str
+    scale: int
+    gbs: int
+    seq_length: int
+    num_layers: int
+    step_time_s: float
+    tokens_per_second: float | None = None
+    days_per_1t_tokens: float | None = None
+    days_digits: int = 2
+    mfu: float | None = None
+    model_flops: float | None = None
+    flops_convention: str | None = None
+    peak_tflops: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowText:
+    """A window as a table writes it: ``11-44``, or ``last``."""
+
+    window: Window
+
+    @classmethod
+    def parse(cls, value: Any) -> _WindowText:
+        """Read it. Raises ValueError."""
+        try:
+            return cls(parse_window(str(value)))
+        except UsageError as error:
+            raise typed.KeyFaultError(error.message, hint=error.hint) from error
+
+
+def _by_scale(values: dict[str, float]) -> None:
+    for scale, value in values.items():
+        if not re.fullmatch(r"[1-9]\d*", scale):
+            raise ValueError(f"'{scale}' is not a GPU count")
+        if not 0 < value < float("inf"):
+            raise ValueError(f"must be more than 0, not {value} at {scale}")
+
+
+ByScale = Annotated[dict[str, float], _by_scale]
+_BESIDE = ("tokens_per_second", "mfu_percent", "days_per_1t_tokens")  # what a table may print beside its step times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table of a release: its figures by GPU count; ``gbs`` as in a workload's row, the rest as printed."""
+
+    release: str
+    source: str
+    window: _WindowText
+    steps: int
+    size: str
+    dtype: str
+    gpu: str
+    gbs: BatchRule
+    seq_length: int
+    layers: int
+    step_time_s: ByScale
+    tokens_per_second: ByScale = field(default_factory=dict)
+    mfu_percent: ByScale = field(default_factory=dict)
+    days_per_1t_tokens: ByScale = field(default_factory=dict)
+    model_flops: float | None = None
+    flops_convention: str | None = None
+    peak_tflops: float | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+        for scale in self.step_time_s:
+            if self.gbs.batch(int(scale)) is None:
+                raise typed.KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
+        for name in _BESIDE:
+            for scale in getattr(self, name):
+                if scale not in self.step_time_s:
+                    raise typed.KeyFaultError("has no step time", name, int(scale))
+        if self.mfu_percent and (self.model_flops is None or self.flops_convention is None):
+            raise ValueError("a printed MFU needs its 'model_flops' and 'flops_convention'")
+
+    def figures(self, workload: str) -> list[Figure]:
+        """Its figures, by ascending scale."""
+        whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
+        found = []
+        for text, seconds in sorted(self.step_time_s.items(), key=lambda item: int(item[0])):
+            scale, percent = int(text), self.mfu_percent.get(text)
+            batch = self.gbs.batch(scale)
+            assert batch is not None
+            found.append(
+                Figure(
+                    release=self.release, source=self.source, window=self.window.window, steps=self.steps,
+                    workload=workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu, scale=scale,
+                    gbs=batch, seq_length=self.seq_length, num_layers=self.layers, step_time_s=seconds,
+                    tokens_per_second=self.tokens_per_second.get(text),
+                    days_per_1t_tokens=self.days_per_1t_tokens.get(text), days_digits=0 if whole_days else 2,
+                    mfu=None if percent is None else round(percent / 100, 9),
+                    model_flops=None if percent is None else self.model_flops,
+                    flops_convention=None if percent is None else self.flops_convention,
+                    peak_tflops=None if percent is None else self.peak_tflops,
+                )
+            )  # fmt: skip
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    tables: tuple[Table, ...]
+
+
+def read_published(workload: Workload) -> tuple[Figure, ...]:
+    """Every published figure of ``workload``, none where it names no file of them.
+
+    Raises InputFaults that name file, line and the nearest valid word.
+    """
+    if workload.published is None:
+        return ()
+    document = yamlfile.load(workload.published)
+    tables = typed.read(_File, document).tables
+    _refuse(_unknown_sizes(tables, workload, document))
+    figures = tuple(figure for table in tables for figure in table.figures(workload.key))
+    _refuse(_twice(figures, document))
+    return figures
+
+
+def release_order(release: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts releases from old to new: their numbers as numbers, so that 25.10 comes after 25.9."""
+    parts = re.findall(r"\d+|[^\W\d_]+", release.lower())
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+
+
+def releases(figures: Iterable[Figure]) -> list[str]:
+    """The releases that have figures, from old to new."""
+    return sorted({figure.release for figure in figures}, key=release_order)
+
+
+def check_release(release: str, figures: Iterable[Figure]) -> None:
+    """Raise UsageError, with the known ones, when no figure is of ``release``."""
+    known = releases(figures)
+    if release not in known:
+        close = nearest(release, known)
+        meant = f"did you mean '{close}'?  " if close is not None else ""
+        hint = f"{meant}known: {', '.join(known)}" if known else "no plugin brings any"
+        raise UsageError(f"no figure was published with release '{release}'", hint=hint)
+
+
+def _unknown_sizes(tables: Iterable[Table], workload: Workload, document: yamlfile.Document) -> list[Fault]:
+    return [
+        Fault(
+            place=document.place(("tables", number, "size")),
+            message=f"{workload.key} has no size '{table.size}'", hint=suggest(table.size, list(workload.sizes)),
+        )
+        for number, table in enumerate(tables) if table.size not in workload.sizes
+    ]  # fmt: skip
+
+
+def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault]:
+    """A configuration has one figure in a release; of two it would be chance which one counts."""
+    cases = Counter(
+        (f.release, f.model_size, f.dtype, f.scale, f.gpu_type, f.gbs, f.seq_length, f.num_layers) for f in figures
+    )
+    return [
+        Fault(
+            place=document.name,
+            message="release {} has {} figures for {} {} on {} {}, batch {}".format(case[0], count, *case[1:6]),
+            hint="keep one of them",
+        )
+        for case, count in cases.items() if count > 1
+    ]  # fmt: skip
+
+
+def _refuse(faults: list[Fault]) -> None:
+    if faults:
+        raise InputFaults(faults)

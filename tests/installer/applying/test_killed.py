@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that an installer that is killed at any moment, or twice at once, leaves nothing that the next one minds."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from llmb.workload.needs import HubAsset, Task, Venv
+from llmb_installer.testing.hub import SmallHub
+
+pytestmark = pytest.mark.slow
+
+MOMENTS = int(os.environ.get("LLMB_TEST_KILLS", "4"))
+LONG_AGO = 946684800  # seconds: what was left then is nobody's any more
+
+
+@pytest.fixture
+def made(site: Any, hub: SmallHub) -> Any:
+    """Two environments and two downloads for two workloads, installed nowhere yet."""
+    for number, package in enumerate(("small", "other")):
+        hub.add(f"team/model{number}", "weights.bin", random.Random(number).randbytes(3_000_000))
+        need = HubAsset(repository=f"team/model{number}", files=("weights.bin",))
+        site.workload(f"pretrain_{package}", Venv(name=package, requirements=(f"{package}==1",)), need)
+    site.environ["HF_ENDPOINT"] = hub.url
+    return site
+
+
+def assert_whole(site: Any) -> None:
+    keys = {"venv small", "venv other", "asset team/model0@main", "asset team/model1@main", "programs of compute nodes"}
+    assert set(site.record()["steps"]) == keys
+    assert site.leftovers() == []
+    checked = site.run("verify", "--deep", "--install", site.install)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_killed_at_random_moments(made: Any) -> None:
+    """Each installation is killed after a random part of the time that a whole one takes, and then given again."""
+    site, moments = made, random.Random(MOMENTS)
+    whole, installs = 1.0, site.install
+    for number in range(MOMENTS):
+        site.install = installs.with_name(f"install{number}")
+        argv = site.argv()
+        with subprocess.Popen(argv, env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+            try:
+                first.wait(whole * (0.2 + moments.random()))
+            except subprocess.TimeoutExpired:
+                first.kill()
+        for path in [*site.install.rglob(".*.part")]:
+            os.utime(path, (LONG_AGO, LONG_AGO))
+        again = site.run()
+        assert again.returncode == 0, again.stderr
+        assert_whole(site)
+
+
+def test_killed_in_the_middle_of_a_download(made: Any, hub: SmallHub) -> None:
+    """What was fetched before is not fetched again."""
+    site, hub.gate = made, threading.Event()
+    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        wait_for_bytes(site.install)
+        first.kill()
+    hub.gate.set()
+    hub.asked.clear()
+    assert site.run().returncode == 0
+    assert_whole(site)
+    ranges = [asked for method, _, asked in hub.asked if method == "GET"]
+    assert any(asked is not None for asked in ranges)
+
+
+def wait_for_bytes(install: Path) -> None:
+    """Wait until something of a download is on the disk."""
+    wait_until(lambda: any(path.stat().st_size for path in install.glob("datasets/hub/*/.*.part/*")))
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_at_once(made: Any, hub: SmallHub) -> None:
+    """The second one is told of the first, and nothing is spoiled."""
+    site, hub.gate = made, threading.Event()
+    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        assert hub.reached.wait(120)
+        second = site.run()
+        hub.gate.set()
+    assert first.returncode == 0
+    assert second.returncode == 1
+    assert f"is in use by process {first.pid} on " in second.stderr
+    assert_whole(site)
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(site: Any, number: int) -> None:
+    """By Ctrl-C, a batch system, a lost connection: with 130, the programs of its steps have ended, what was finished
+    is not done again."""
+    note = site.folder / "pid"
+    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(f"echo $$ > {note}; sleep 600"))
+    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as first:
+        wait_until(lambda: note.exists() and note.read_text().strip())
+        child = psutil.Process(int(note.read_text()))
+        below = [child, *child.children(recursive=True)]
+        first.send_signal(number)
+        _, said = first.communicate(timeout=120)
+    assert first.returncode == 130, said
+    assert said.endswith(b"interrupted; what is finished stays: the same command goes on from here\n")
+    wait_until(lambda: not any(map(is_alive, below)))
+    assert {*site.record()["steps"]} == {"programs of compute nodes", "venv small"}
+    built = (site.install / "venvs" / "small").readlink()
+
+    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting("true"))
+    assert site.run().returncode == 0
+    assert (site.install / "venvs" / "small").readlink() == built
+    assert site.leftovers() == []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it has ended between the two questions
+        return False
+
+
+def waiting(command: str) -> Task:
+    return Task(name="wait", argv=("sh", "-c", command))

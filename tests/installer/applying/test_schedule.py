@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the order of steps: several at a time, each after those it needs, a failure only for what needs it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from llmb.errors import LlmbError
+from llmb_installer.applying.schedule import Results, carry_out
+from llmb_installer.steps import Context, Estimate, Facts, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain(Step):
+    """A step that is a name alone."""
+
+    kind: ClassVar[str] = "plain"
+    of: str
+
+    @property
+    def name(self) -> str:
+        return self.of
+
+    @property
+    def title(self) -> str:
+        return self.of
+
+    @property
+    def path(self) -> Path | None:
+        return None
+
+    def check(self, context: Context) -> Estimate:
+        return Estimate()
+
+    def build(self, context: Context) -> Facts:
+        return {}
+
+
+def step(name: str, *after: str) -> Plain:
+    return Plain(of=name, after=tuple(f"plain {other}" for other in after))
+
+
+def do(
+    steps: Sequence[Step], work: Callable[[Step], Facts], done: Sequence[str] = (), workers: int = 4
+) -> tuple[Results, list[str]]:
+    noted: list[str] = []
+    results = carry_out(
+        steps, done, work, lambda step, facts: noted.append(step.name), workers=workers, stop=threading.Event()
+    )
+    return results, noted
+
+
+def test_each_after_what_it_needs() -> None:
+    begun: list[str] = []
+
+    def work(one: Step) -> Facts:
+        begun.append(one.name)
+        return {"of": one.name}
+
+    results, noted = do([step("c", "b"), step("b", "a"), step("a"), step("d", "there")], work, ["plain there"])
+    assert sorted(noted) == ["a", "b", "c", "d"]
+    assert [name for name in begun if name != "d"] == ["a", "b", "c"]
+    assert results.built["plain c"] == {"of": "c"}
+
+
+def test_several_at_a_time_and_no_more() -> None:
+    """Two are under way at once, or the barrier would break; never three."""
+    meeting, lock, now, most = threading.Barrier(2, timeout=60), threading.Lock(), 0, 0
+
+    def work(one: Step) -> Facts:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        meeting.wait()
+        with lock:
+            now -= 1
+        return {}
+
+    do([step(str(number)) for number in range(6)], work, workers=2)
+    assert most == 2
+
+
+def test_a_failure_stops_what_needs_it() -> None:
+    def work(one: Step) -> Facts:
+        if one.name == "bad":
+            raise LlmbError("it broke")
+        return {}
+
+    results, noted = do([step("last", "next"), step("next", "bad"), step("bad"), step("good")], work)
+    assert noted == ["good"]
+    assert [*results.failed] == ["plain bad"]
+    assert results.skipped == {"plain next": "plain bad", "plain last": "plain bad"}
+
+
+def test_steps_that_wait_for_each_other() -> None:
+    results, noted = do([step("a", "b"), step("b", "a"), step("c")], lambda one: {})
+    assert noted == ["c"]
+    assert {*results.failed} == {"plain a", "plain b"}
+
+
+def test_what_cannot_be_recorded_has_failed() -> None:
+    def note(one: Step, facts: Facts) -> None:
+        raise LlmbError("the disk is full")
+
+    results = carry_out([step("a")], (), lambda one: {}, note, workers=1, stop=threading.Event())
+    assert results.built == {}
+    assert results.failed["plain a"].message == "the disk is full"
+
+
+def test_a_bug_is_raised_when_all_is_at_rest() -> None:
+    stop = threading.Event()
+
+    def work(one: Step) -> Facts:
+        if one.name == "bug":
+            raise ZeroDivisionError
+        assert stop.wait(60), "the others are told to stop"
+        return {}
+
+    with pytest.raises(ZeroDivisionError):
+        carry_out(
+            [step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop
+        )  # fmt: skip
+
+
+def test_an_interrupt_waits_for_what_is_under_way() -> None:
+    stop, ended = threading.Event(), []
+
+    def work(one: Step) -> Facts:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.wait(60)
+        ended.append(one.name)
+        raise LlmbError("stopped")
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out([step("a"), step("b", "a")], (), work, lambda *_: None, workers=2, stop=stop)
+    assert ended == ["a"]

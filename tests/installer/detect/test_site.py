@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of finding out what the machine is."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import stat
+from pathlib import Path
+
+import pytest
+
+from llmb.clusters.slurm.partitions import read
+from llmb.errors import InputFaults
+from llmb.frameworks.nemo.needs import versions
+from llmb.text import yamlfile
+from llmb.workload.spec import Workload
+from llmb_installer.answers import Answers, Versions, read_answers
+from llmb_installer.detect import scheduler, slurm_fit
+from llmb_installer.detect.scheduler import NodeFound, SlurmFound
+from llmb_installer.detect.site import find_gpu, settle, site_of, type_of
+
+
+@pytest.mark.parametrize(
+    ("names", "gpu_type"),
+    [
+        ("NVIDIA H100 80GB HBM3\nNVIDIA H100 80GB HBM3\n", "h100"),
+        ("NVIDIA A100-SXM4-80GB\n", "a100"),
+        ("NVIDIA GB200\n", "gb200"),
+        ("NVIDIA B200\n", "b200"),
+        ("\n", "cpu"),
+    ],
+)
+def test_the_type_of_a_product_name(names: str, gpu_type: str) -> None:
+    found = type_of(names)
+    assert (found.gpu_type, found.note) == (gpu_type, "")
+
+
+def test_an_unknown_gpu_is_said() -> None:
+    found = type_of("Quadro RTX 6000\n")
+    assert found.gpu_type == "cpu"
+    assert "Quadro RTX 6000" in found.note
+
+
+def nvidia_smi(folder: Path, text: str) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def test_auto_asks_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_gpu("auto").gpu_type == "cpu"
+    nvidia_smi(tmp_path, "echo 'NVIDIA H100 PCIe'")
+    assert find_gpu("auto").gpu_type == "h100"
+    assert find_gpu("cpu").gpu_type == "cpu"
+
+
+def test_a_driver_without_a_gpu_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nvidia_smi(tmp_path, "echo 'No devices were found'; exit 6")
+    found = find_gpu("auto")
+    assert found.gpu_type == "cpu"
+    assert "No devices were found" in found.note
+
+
+def asked(text: str, workloads: dict[str, Workload]) -> Answers:
+    return read_answers(yamlfile.parse(f"install: /x\n{text}", name="a.yaml"), known=workloads)
+
+
+BIG = SlurmFound(
+    partitions=read(
+        "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"
+        "arm|up|infinite|1-infinite|4|idle|gpu:gb200:4|g[1-4]|none\n"
+        "all|up|infinite|1-infinite|8|idle|gpu:gb200:4|g[1-4]|none\n"
+        "all|up|infinite|1-infinite|8|idle|gpu:h100:8|n[1-4]|none\n"
+    ),
+    nodes=(
+        NodeFound(name="n1", architecture="x86_64", partitions=("batch", "all")),
+        NodeFound(name="g1", architecture="aarch64", partitions=("arm", "all")),
+    ),
+)
+
+
+def test_this_machine_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answers, notes = settle(asked("cluster_type: local\n", workloads))
+    assert (answers.gpu_type, answers.venv_type, answers.node_architecture) == ("cpu", "venv", platform.machine())
+    assert notes == []
+    (tmp_path / "uv").touch(mode=0o755)
+    assert settle(asked("cluster_type: local\n", workloads))[0].venv_type == "uv"
+
+
+@pytest.mark.parametrize(
+    ("section", "gpu_type", "machine"),
+    [("", "h100", "x86_64"), ("slurm: {gpu: {partition: arm}}\n", "gb200", "aarch64")],
+)
+def test_slurm_is_asked_about_its_nodes(
+    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], section: str, gpu_type: str, machine: str
+) -> None:
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: BIG)
+    answers, _ = settle(asked(f"cluster_type: slurm\n{section}", workloads))
+    assert (answers.gpu_type, answers.node_architecture) == (gpu_type, machine)
+
+
+def test_what_slurm_cannot_tell_is_asked_for_by_key(
+    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: BIG)
+    with pytest.raises(InputFaults) as caught:
+        settle(asked("cluster_type: slurm\nslurm: {partition: all}\n", workloads))
+    assert [fault.place for fault in caught.value.faults] == ["gpu_type", "node_architecture"]
+    assert "Slurm shows gb200, h100" in str(caught.value)
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: SlurmFound(fault="Slurm does not answer"))
+    with pytest.raises(InputFaults, match="Slurm does not answer") as silent:
+        settle(asked("cluster_type: slurm\n", workloads))
+    assert "llmb-install doctor tells why" in str(silent.value.faults[0].hint)
+
+
+def test_slurm_is_not_asked_for_what_is_given(monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]) -> None:
+    monkeypatch.setattr(scheduler, "find_slurm", None)
+    text = "cluster_type: slurm\ngpu_type: gb200\nnode_architecture: aarch64\n"
+    assert settle(asked(text, workloads))[0].node_architecture == "aarch64"
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "told"),
+    [(None, "there is no sinfo here"), ("echo 'no controller' >&2; exit 1", "sinfo: no controller"), ("true", None)],
+)
+def test_a_silent_slurm_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], sinfo: str | None, told: str | None
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if sinfo is not None:
+        for name in ("sinfo", "scontrol"):
+            (tmp_path / name).write_text(f"#!/bin/sh\n{sinfo}\n")
+            (tmp_path / name).chmod(0o755)
+    notes = slurm_fit.check(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
+    said = f"Slurm does not answer here, so no job can be submitted: {told} (llmb-install doctor tells more)"
+    assert notes == ([] if told is None else [said])
+
+
+def test_a_gpu_type_without_a_gpu_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, notes = settle(asked("cluster_type: local\ngpu_type: h100\n", workloads))
+    assert notes == ["gpu_type h100: this machine shows no GPU (there is no nvidia-smi)"]
+
+
+def test_a_gpu_type_of_slurms_that_llmb_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    new = SlurmFound(
+        partitions=read("new*|up|infinite|1-infinite|4|idle|gpu:h200:8|n[1-4]|none\n"),
+        nodes=(NodeFound(name="n1", architecture="x86_64", partitions=("new",)),),
+    )
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: new)
+    with pytest.raises(InputFaults) as caught:
+        settle(asked("cluster_type: slurm\n", workloads))
+    assert caught.value.faults[0].hint == "gpu_types: {h200: {like: h100}}"
+    answers, _ = settle(asked("cluster_type: slurm\ngpu_types: {h200: {like: h100}}\n", workloads))
+    assert answers.gpu_type == "h200"
+
+
+def test_the_site_of_a_gpu_type_of_its_own(workloads: dict[str, Workload]) -> None:
+    text = (
+        "cluster_type: slurm\ngpu_type: h200\ngpu_types: {h200: {like: h100, gpus_per_node: 4}}\n"
+        "node_architecture: aarch64\nversions: {nemo_run: 0.7.0}\ntokenizer: hub\n"
+    )
+    answers = asked(text, workloads)
+    site = site_of(answers, answers.gpu_type)
+    assert (site.gpu_type, site.gpus_per_node, site.node_architecture, site.container) == ("h100", 4, "aarch64", True)
+    assert (site.settings["nemo_run"], site.settings["tokenizer"]) == ("0.7.0", "hub")
+    assert "megatron_core" not in site.settings, "llmb's own version stands"
+
+
+def test_runai_takes_the_usual_architecture(workloads: dict[str, Workload]) -> None:
+    text = (
+        "cluster_type: runai\ngpu_type: gb200\n"
+        "runai: {base_url: https://h/api/v1, project: p, pvc: {name: n, path: /p, claim: c}}\n"
+    )
+    answers, notes = settle(asked(text, workloads))
+    assert answers.node_architecture == "aarch64"
+    assert notes == ["node_architecture: aarch64, as usual for gb200"]
+
+
+def test_every_version_of_nemos_environment_is_a_setting() -> None:
+    assert {*versions().packages} <= {field.name for field in dataclasses.fields(Versions)}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what an error shows of a failed program's output, and of its cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmb_installer.execution.fixes import TAIL, cure_for, end_of
+
+NOTICE = """\
+  /cache/setuptools/dist.py:759: SetuptoolsDeprecationWarning: License classifiers are deprecated.
+  !!
+
+          ****************************************
+          Please consider removing the following classifiers:
+
+          License :: OSI Approved :: BSD License
+          ****************************************
+
+  !!
+    self._finalize_license_expression()
+"""
+UV = f"""\
+  × Failed to build `mamba-ssm==2.2.4`
+  ├─▶ The build backend returned an error
+  ╰─▶ Call to `setuptools.build_meta.build_wheel` failed (exit status: 1)
+
+      [stderr]
+{NOTICE}
+      error: <urlopen error [Errno -2] Name or service not known>
+"""
+PIP = f"""\
+Building wheels for collected packages: causal-conv1d
+  Building wheel for causal-conv1d (setup.py): started
+{NOTICE * 3}
+  a line
+  another
+  error: <urlopen error [Errno -2] Name or service not known>
+{chr(10).join(map("  line {}".format, range(TAIL)))}
+"""
+
+
+@pytest.mark.parametrize(("output", "package"), [(UV, "mamba-ssm==2.2.4"), (PIP, "causal-conv1d")])
+def test_a_build_names_its_package_and_no_warning(output: str, package: str) -> None:
+    told = end_of(output)
+    assert package in told
+    assert "License" not in told
+    assert "!!" not in told
+    assert len(told.splitlines()) <= TAIL + 1
+
+
+def test_the_package_that_fell_out_of_the_end_stands_above_it() -> None:
+    assert end_of(PIP).splitlines()[0] == "  building causal-conv1d:"
+
+
+def test_a_build_without_a_network() -> None:
+    assert "urlopen error" in end_of(UV)
+    assert cure_for(end_of(UV)).startswith("no network while building")
+
+
+def test_of_trials_to_connect_only_the_last_is_told() -> None:
+    trials = "".join(f"WARNING: Retrying (Retry(total={left}))\n" for left in (2, 1, 0))
+    assert end_of(f"{trials}ERROR: no\n") == "  WARNING: Retrying (Retry(total=0))\n  ERROR: no"

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of images as steps of an installation, from a real registry: built for Slurm, only looked up for Run:ai."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.config.images import file_name
+from llmb.workload.needs import Image
+from llmb_installer.images.cache import cache_folder
+from llmb_installer.images.settings import BuildSettings
+from llmb_installer.testing.images import Layer, SampleImage, file, make
+from llmb_installer.testing.registry import RealRegistry, missing_packages
+
+pytestmark = pytest.mark.slow
+
+SLURM = {
+    "cluster_type": "slurm", "gpu_type": "h100", "node_architecture": "x86_64", "slurm": {"container": "pyxis"},
+}  # fmt: skip
+RUNAI = {
+    "cluster_type": "runai", "gpu_type": "h100", "node_architecture": "x86_64",
+    "runai": {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
+    """A real registry on loopback with one image for x86_64."""
+    missing = [*missing_packages(), *([] if shutil.which("mksquashfs") else ["squashfs-tools"])]
+    if missing:
+        pytest.skip(f"no real registry here: apt-get install {' '.join(missing)}")
+    with RealRegistry(tmp_path_factory.mktemp("registry")) as started:
+        started.push("team/tool", "1", make(SampleImage(layers=(Layer(entries=(file("hello", b"there\n"),)),))))
+        yield started
+
+
+def test_an_image_is_built(site: Any, registry: RealRegistry) -> None:
+    """Once for two workloads; verify finds it cut; the last user's removal takes it away."""
+    reference = registry.reference("team/tool", "1")
+    site.settings = SLURM
+    site.workload("pretrain_a", Image(reference=reference))
+    site.workload("pretrain_b", Image(reference=reference))
+    plan = json.loads(site.run("--config", site.answers(), "--dry-run", "--format", "json").stdout)
+    (step,) = [step for step in plan["steps"] if step["step"] == f"image {reference}"]
+    assert step["workloads"] == ["pretrain_a", "pretrain_b"]
+    assert 0 < step["fetch_bytes"] < step["disk_bytes"]
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    target = site.install / "images" / file_name(reference)
+    assert target.read_bytes().startswith(b"hsqs")
+    assert target.with_name(f"{target.name}.json").is_file()
+    assert site.leftovers() == []
+    assert site.run().stdout.startswith("Nothing to do: ")
+
+    with target.open("r+b") as stream:
+        stream.truncate(100)
+    checked = site.run("verify", "--install", site.install)
+    assert checked.returncode == 1
+    assert f"error: image {reference}: {target}: it is cut: " in checked.stderr
+    mended = site.run("verify", "--repair", "--yes", "--install", site.install)
+    assert mended.returncode == 0, mended.stderr
+    assert site.run("verify", "--deep", "--install", site.install).returncode == 0
+
+    assert site.run("remove", "pretrain_a", "--yes", "--install", site.install).returncode == 0
+    assert target.is_file()
+    assert site.run("remove", "pretrain_b", "--yes", "--install", site.install).returncode == 0
+    assert not target.exists()
+
+
+def test_an_image_that_was_cut_is_not_skipped(site: Any, registry: RealRegistry) -> None:
+    """Though there is a file of that name: the same command builds it again, and status does not call it there."""
+    reference = registry.reference("team/tool", "1")
+    site.settings = SLURM
+    site.workload("pretrain_a", Image(reference=reference))
+    assert site.run().returncode == 0
+    target = site.install / "images" / file_name(reference)
+    length = target.stat().st_size
+    with target.open("r+b") as stream:
+        stream.truncate(length - 1)
+    status = json.loads(site.run("status", "--install", site.install, "--format", "json").stdout)
+    assert {row["step"]: row["there"] for row in status["steps"]}[f"image {reference}"] is False
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert target.stat().st_size == length
+    assert site.run("verify", "--deep", "--install", site.install).returncode == 0
+
+
+def test_what_an_attempt_has_left_is_not_fetched_again(site: Any, registry: RealRegistry) -> None:
+    """Nor counted for the disk, which may be full of it."""
+    made = make(SampleImage(layers=(Layer(entries=(file("big", bytes(range(256)) * 4000),)),)))
+    registry.push("team/left", "1", made)
+    reference = registry.reference("team/left", "1")
+    site.settings = SLURM
+    site.workload("pretrain_a", Image(reference=reference))
+
+    def costs() -> tuple[int, int]:
+        plan = json.loads(site.run("--config", site.answers(), "--dry-run", "--format", "json").stdout)
+        (row,) = [row for row in plan["steps"] if row["step"].startswith("image ")]
+        return row["fetch_bytes"], row["disk_bytes"]
+
+    target = site.install / "images" / file_name(reference)
+    folder, before = cache_folder(target, BuildSettings()), costs()
+    folder.mkdir(parents=True)
+    (layer,) = made.layers
+    part = folder / f"{layer['digest'].replace(':', '-')}.part"
+    part.write_bytes(b"x" * 100)
+    assert costs() == (before[0] - 100, before[1] - 100)
+    part.with_suffix("").write_bytes(b"")
+    assert costs() == (before[0] - layer["size"], before[1] - layer["size"])
+
+
+def test_an_image_folder_of_its_own(site: Any, registry: RealRegistry, tmp_path: Path) -> None:
+    reference = registry.reference("team/tool", "1")
+    site.settings = {**SLURM, "image_folder": str(tmp_path / "elsewhere")}
+    site.workload("pretrain_a", Image(reference=reference))
+    assert site.run().returncode == 0
+    assert (tmp_path / "elsewhere" / file_name(reference)).is_file()
+
+
+def test_every_image_is_looked_up_before_anything_starts(site: Any, registry: RealRegistry) -> None:
+    site.settings = SLURM
+    site.workload("pretrain_a", Image(reference=registry.reference("team/tool", "2")))
+    site.workload("pretrain_b", Image(reference=registry.reference("team/none", "1")))
+    done = site.run()
+    assert done.returncode == 1
+    assert "team/tool" in done.stderr
+    assert "team/none" in done.stderr
+    assert not site.install.exists()
+
+
+def test_on_runai_nothing_is_built(site: Any, registry: RealRegistry) -> None:
+    reference = registry.reference("team/tool", "1")
+    site.settings = RUNAI
+    site.workload("pretrain_a", Image(reference=reference))
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert f"image {reference}: by reference, sha256:" in done.stdout
+    assert not (site.install / "images").exists()
+
+
+def test_on_runai_a_registry_that_is_silent_here_stops_nothing(site: Any) -> None:
+    """Pods pull the image, not this machine: it is said, in the plan and at the end, and all is ready."""
+    with socket.socket() as closed:  # bound and not listening: whoever connects is refused
+        closed.bind(("127.0.0.1", 0))
+        reference = f"127.0.0.1:{closed.getsockname()[1]}/team/tool:1"
+        site.settings = RUNAI
+        site.workload("pretrain_a", Image(reference=reference))
+        plan = site.run("--config", site.answers(), "--dry-run", "--format", "json")
+        assert plan.returncode == 0, plan.stderr
+        doubt, why = json.loads(plan.stdout)["notes"]
+        assert "cannot be reached" in doubt
+        assert "pulled by pods" in why
+        done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert f"note: image {reference}: " in done.stderr
+    assert "1 workload: pretrain_a" in done.stdout
+    assert "which its registry did not show" in site.run("status", "--install", site.install).stdout
+    assert site.run("verify", "--install", site.install).returncode == 0
+
+
+def test_a_newer_image_takes_the_place_of_the_older(site: Any, registry: RealRegistry) -> None:
+    """As after an update of the plugin: it is told, fetched, and the older one goes on demand."""
+    for tag in ("old", "new"):
+        layer = Layer(entries=(file("hello", f"{tag}\n".encode()),))
+        registry.push("team/moving", tag, make(SampleImage(layers=(layer,))))
+    old, new = (registry.reference("team/moving", tag) for tag in ("old", "new"))
+    site.settings = SLURM
+    site.workload("pretrain_a", Image(reference=old))
+    assert site.run().returncode == 0
+    site.workload("pretrain_a", Image(reference=new))
+    status = site.run("status", "--install", site.install)
+    assert f"  image {new}: it takes the place of {old}\n" in status.stdout
+    assert site.run("verify", "--install", site.install).returncode == 1
+    done = site.run("verify", "--repair", "--yes", "--install", site.install)
+    assert done.returncode == 0, done.stderr
+    images = site.install / "images"
+    assert {path.name for path in images.glob("*.sqsh")} == {file_name(old), file_name(new)}
+    assert site.run("remove", "--unused", "--yes", "--install", site.install).returncode == 0
+    assert {path.name for path in images.glob("[!.]*")} == {file_name(new), f"{file_name(new)}.json"}
+    assert site.run("verify", "--deep", "--install", site.install).returncode == 0

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is added to, and taken out of, an installation whose cluster_config.yaml somebody wrote or copied."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.workload.needs import Venv
+from llmb_installer.applying import show
+from llmb_installer.record.record import InstallRecord
+
+SMALL = Venv(name="small", requirements=("small==1",))
+
+
+def by_hand(site: Any, **keys: Any) -> Path:
+    """The configuration of somebody who never called the installer."""
+    site.install.mkdir()
+    path: Path = site.install / "cluster_config.yaml"
+    path.write_text(yaml.safe_dump({"cluster_type": "local", "gpu_type": "cpu", **keys}))
+    return path
+
+
+def run(site: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    done: subprocess.CompletedProcess[str] = site.run(*words, "--yes", "--install", site.install)
+    return done
+
+
+def test_what_is_added_asks_for_nothing(site: Any) -> None:
+    """Every answer stands in the configuration, or can be found out; other workloads stay as they are there."""
+    site.workload("pretrain_a", SMALL)
+    site.workload("pretrain_b", Venv(name="huge", requirements=("nowhere==1",)))
+    mine = {"venv_path": str(site.folder), "environment": {"MINE": "1"}}
+    path = by_hand(
+        site, environment={"NCCL_DEBUG": "WARN"}, workloads={"installed": ["b"], "config": {"pretrain_b": mine}}
+    )  # fmt: skip
+    done = run(site, "add", "pretrain_a")
+    assert (done.returncode, "nowhere" in done.stdout) == (0, False), done.stderr
+    config = yaml.safe_load(path.read_text())
+    assert config["environment"] == {"NCCL_DEBUG": "WARN"}
+    assert config["workloads"]["installed"] == ["b", "pretrain_a"]
+    assert config["workloads"]["config"]["pretrain_b"] == mine
+    assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(site.install / "venvs" / "small")
+    assert "keeps" not in done.stdout + done.stderr
+    again = run(site, "add", "pretrain_a")
+    assert again.stdout.startswith("Nothing to do: all is as the answers say.\n"), again.stdout
+    assert run(site, "add", "pretrain_b").returncode == 1, "now it is asked for"
+
+
+def test_a_copied_configuration_leads_to_what_was_built(site: Any) -> None:
+    """That of the other folder is not used for the workload; its variables stay."""
+    site.workload("pretrain_a", SMALL)
+    old = {"venv_path": "/old/venvs/small", "venv_type": "uv", "environment": {"MINE": "1"}}
+    path = by_hand(
+        site, llmb_install="/old", workloads={"installed": ["pretrain_a"], "config": {"pretrain_a": old}}
+    )  # fmt: skip
+    done = run(site, "add", "pretrain_a")
+    assert done.returncode == 0, done.stderr
+    config = yaml.safe_load(path.read_text())
+    assert config["llmb_install"] == str(site.install)
+    assert config["workloads"]["installed"] == ["pretrain_a"]
+    own = config["workloads"]["config"]["pretrain_a"]
+    assert (own["venv_path"], own["environment"]) == (str(site.install / "venvs/small"), {"MINE": "1"})
+    assert site.run("verify", "--install", site.install).returncode == 0
+
+
+def test_what_cannot_be_known_is_named(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    path.write_text("cluster_type: runai\ngpu_type: h100\nrunai: null\n")
+    done = run(site, "add", "pretrain_a")
+    assert done.returncode == 2
+    keys = ("runai.base_url", "runai.project", "runai.pvc")
+    assert done.stderr.splitlines() == [
+        *(f"error: {path}: '{key}' is missing" for key in keys), f"hint: write what is missing into {path}",
+    ]  # fmt: skip
+
+
+def test_a_configuration_that_names_no_workloads(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    assert run(site, "add", "pretrain_a").returncode == 0
+    assert yaml.safe_load(path.read_text())["workloads"]["installed"] == ["pretrain_a"]
+    assert site.run("verify", "--install", site.install).returncode == 0
+
+
+def test_taken_out_of_it(site: Any) -> None:
+    """Only what is named, with all that is said of it."""
+    site.workload("pretrain_a", SMALL)
+    site.workload("pretrain_b", SMALL)
+    said = {"pretrain_a": {"venv_path": "/a"}, "pretrain_b": {"venv_path": "/b"}}
+    path = by_hand(site, workloads={"installed": ["pretrain_a", "pretrain_b"], "config": said})
+    done = run(site, "remove", "pretrain_a")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Installed now: pretrain_b"), done.stderr
+    config = yaml.safe_load(path.read_text())["workloads"]
+    assert config == {"installed": ["pretrain_b"], "config": {"pretrain_b": {"venv_path": "/b"}}}
+
+
+def test_one_with_an_environment_of_its_own_is_whole_and_found_in_any_spelling(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    site.workload("pretrain_b", SMALL)
+    mine = {"pretrain_b": {"venv_path": str(site.folder)}}
+    path = by_hand(site, workloads={"installed": ["B"], "config": mine})
+    assert run(site, "add", "pretrain_a").returncode == 0
+    done = site.run("verify", "--install", site.install)
+    assert done.returncode == 0, done.stderr
+    assert "Installed now: pretrain_a\n" in run(site, "remove", "pretrain_b").stdout
+    left = yaml.safe_load(path.read_text())["workloads"]
+    assert (left["installed"], [*left["config"]]) == (["pretrain_a"], ["pretrain_a"])
+
+
+def test_one_that_was_only_written_down_is_named_with_the_way_to_install_it(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    run(site, "add", "pretrain_a")
+    config = yaml.safe_load(path.read_text())
+    config["workloads"]["installed"].append("pretrain_b")
+    path.write_text(yaml.safe_dump(config))
+    done = site.run("verify", "--install", site.install)
+    assert done.returncode == 1
+    assert "pretrain_b is named as installed, and nothing was installed for it\n" in done.stderr
+    assert f"hint: llmb-install add pretrain_b --install {site.install}, or take it out" in done.stderr
+
+
+def test_another_spelling_without_the_answers_is_still_what_was_built(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    run(site, "add", "pretrain_a")
+    (site.install / ".llmb" / "answers.yaml").unlink()
+    path.write_text(path.read_text().replace("- pretrain_a", "- A"))
+    done = site.run("verify", "--install", site.install)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_where_nothing_is_left_the_next_thing_is_to_add_something(tmp_path: Path) -> None:
+    text = show.summary(tmp_path, InstallRecord(), ())
+    assert text == f"Installed in {tmp_path}: no workload\nNext: llmb-install add WORKLOAD --install {tmp_path}"
+
+
+@pytest.mark.parametrize("key", ["node_architecture", "gpu_type"])
+def test_what_was_found_out_once_is_not_asked_again(site: Any, key: str) -> None:
+    """A cluster that is silent today, as here, where there is none, keeps nobody from taking workloads out."""
+    site.settings = {"cluster_type": "slurm", "slurm": {"container": "none"}, "gpu_type": "cpu", "venv_type": "uv",
+                     "node_architecture": "x86_64"}  # fmt: skip
+    site.workload("pretrain_a", SMALL)
+    assert site.run().returncode == 0
+    answers = site.install / ".llmb" / "answers.yaml"
+    lines = answers.read_text().splitlines(keepends=True)
+    answers.write_text("".join(line for line in lines if not line.startswith(f"{key}:")))
+    for words in (("verify",), ("status",), ("remove", "pretrain_a", "--yes")):
+        done = site.run(*words, "--install", site.install)
+        assert done.returncode == 0, done.stderr
+        assert "cannot be found out" not in done.stderr
+
+
+def test_what_slurm_does_not_tell_is_named_by_its_place(site: Any) -> None:
+    """That is in the configuration; here no Slurm is on PATH that could be asked."""
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    path.write_text("cluster_type: slurm\ngpu_type: h100\nslurm: {container: none}\n")
+    python_alone = site.folder / "bin"
+    python_alone.mkdir()
+    done = site.run("add", "pretrain_a", "--yes", "--install", site.install, PATH=str(python_alone))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: install.node_architecture: cannot be found out: ")
+    assert "hint: install: {node_architecture: x86_64} or aarch64\n" in done.stderr

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the record of an install directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import LlmbError
+from llmb_installer.record.record import InstallRecord, StepRecord, load, record_path, save
+
+
+def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
+    step = StepRecord(digest="d", facts={"folder": ".t.1", "packages": {"torch": "2"}, "freeze": ["torch==2"]})
+    record = InstallRecord(config={"gpu_type": "cpu"}).finished("venv t", step)
+    save(tmp_path, record)
+    assert load(tmp_path) == record
+
+
+def test_none_is_empty(tmp_path: Path) -> None:
+    assert load(tmp_path) == InstallRecord()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"steps": ', "cannot be read"),
+        ('{"schema_version": 99}', "another version of llmb"),
+        ("[]", "another version of llmb"),
+        ('{"schema_version": 1, "steps": {"venv t": {"digest": 1.5}}}', "'facts' is missing"),
+    ],
+)
+def test_a_damaged_one_is_told(tmp_path: Path, text: str, message: str) -> None:
+    record_path(tmp_path).parent.mkdir()
+    record_path(tmp_path).write_text(text)
+    with pytest.raises(LlmbError, match=message):
+        load(tmp_path)

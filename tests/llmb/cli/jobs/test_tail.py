@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that a log is printed as it is, but for what would move a terminal's cursor or colour it."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from llmb.cli.jobs.tail import tail
+
+TRACEBACK = "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two  blanks\n\nValueError: bad\n"
+
+
+def printed(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    out = io.StringIO()
+    assert tail(path, out, ended=lambda: True) == (content != b"")
+    return out.getvalue()
+
+
+def test_blanks_and_long_lines_are_kept(tmp_path: Path) -> None:
+    text = TRACEBACK + "x" * 5000 + "\n" + "é" * 70000 + "\n   no end"
+    assert printed(tmp_path / "log", text.encode()) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b"", ""),
+        (b"\x1b[31mred\x1b[0m  \x1b]0;title\x07x\n", "red  x\n"),
+        (b"a\x07b\x00c\n", "a b c\n"),
+        (b"one\r\ntwo\r\n", "one\ntwo\n"),
+        (b"  0%|\r 50%|\r100%|\n", "  0%|\n 50%|\n100%|\n"),
+        (b"x" * 65535 + b"\r\nb", "x" * 65535 + "\nb"),
+        (b"x" * 65533 + b"\x1b[31mred", "x" * 65533 + "red"),
+        (b"cut \xc3", "cut \ufffd"),
+        (b"cut \x1b[3", "cut  [3"),
+    ],
+)
+def test_what_would_act_on_a_terminal(tmp_path: Path, content: bytes, shown: str) -> None:
+    assert printed(tmp_path / "log", content) == shown
+
+
+def test_a_log_that_grows_in_the_midst_of_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = tmp_path / "log", io.StringIO()
+    left = [b"  a\x1b[3", b"1mb\r", b"\n  c\xc3", b"\xa9"]
+    seen: list[str] = []
+
+    def ended() -> bool:
+        with path.open("ab") as stream:
+            stream.write(left.pop(0))
+        return not left
+
+    monkeypatch.setattr(time, "sleep", lambda seconds: seen.append(out.getvalue()))
+    assert tail(path, out, ended=ended)
+    assert seen == ["  a", "  ab", "  ab\n  c"]
+    assert out.getvalue() == "  ab\n  cé"

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of how llmb-run is used: exit codes, nearest words, listings in every format, and what a start imports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from llmb import __version__
+from llmb.cli import app
+from llmb.cli.usage import as_error
+from llmb.errors import describe
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Cluster = Callable[..., Path]
+
+BROKEN = "from llmb.api import hookimpl\n@hookimpl\ndef llmb_lunch(): ...\n"
+
+
+@pytest.fixture
+def broken_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An installed distribution that misspells a hook; its source."""
+    folder = tmp_path / "site-packages"
+    info = folder / "stranger-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "stranger.py").write_text(BROKEN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmb]\nplugin = stranger\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return "stranger:plugin"
+
+
+def test_the_real_command_knows_its_version(llmb_run: Command) -> None:
+    done = llmb_run("--version")
+    assert (done.returncode, done.stdout) == (0, f"llmb-run, version {__version__}\n")
+
+
+def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
+    done = llmb_here("--help")
+    assert done.returncode == 0
+    for name in ("list", "single", "submit-all", "bulk", "jobs", "results", "parse", "plugins", "config"):
+        assert f"\n  {name} " in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(app.build(app.load()).commands))
+def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
+    done = llmb_here(name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: llmb-run {name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Usage: llmb-run [OPTIONS] COMMAND [ARGS]..."),
+        (("lst",), "error: llmb-run has no command 'lst'\nhint: did you mean 'list'?  llmb-run --help\n"),
+        (("submitall",), "did you mean 'submit-all'?"),
+        (("jobs", "cancle"), "llmb-run jobs has no command 'cancle'\nhint: did you mean 'cancel' or 'reconcile'?"),
+        (("--format", "json", "list"), "hint: the options of a command stand behind its name:  llmb-run --help"),
+        (("list", "--fromat", "json"), "llmb-run list has no option '--fromat'\nhint: did you mean '--format'?"),
+        (("list", "--format", "jsn"), "--format: 'jsn' is not one of table, json, csv, md\nhint: did you mean 'json'?"),
+        (("list", "--format", "xml"), "--format: 'xml' is not one of table, json, csv, md\nhint: llmb-run list --help"),
+        (("list", "--published=x"), "error: --published takes no value\nhint: --published alone\n"),
+        (("list", "more"), "error: llmb-run list: got unexpected extra argument (more)\nhint: llmb-run list --help\n"),
+        (("list", "-w", "nemotorn4"), "'nemotorn4'\nhint: did you mean 'pretrain_nemotron4'?"),
+        (("single",), "error: llmb-run single: --workload is missing\nhint: llmb-run single --workload W; more:  "),
+        (("single", "-w", "nemotron4"), "the GPU count is missing"),
+        (("single", "-w", "nemotron4", "--scale", "0"), "error: --scale: 0 is not a whole number from 1\n"),
+        (("single", "-w", "nemotron4", "--scale", "x"), "error: --scale: 'x' is not a whole number from 1\n"),
+        (("bulk",), "llmb-run bulk: JOBLIST is missing\nhint: llmb-run bulk JOBLIST; more:  llmb-run bulk --help\n"),
+        (("submit-all", "--max-scale"), "error: --max-scale needs a value\nhint: --max-scale VALUE\n"),
+        (("submit-all", "--scale", "8,x"), "--scale: '8,x' is not a list of whole numbers from 1\nhint: --scale 128"),
+        (("submit-all", "--scale", "²"), "'²' is not a list of whole numbers"),
+        (("submit-all", "--repeats", "0"), "--repeats: 0 is not a whole number from 1"),
+        (("submit-all",), "error: neither a job list nor a scale is given\nhint: llmb-run submit-all jobs.txt"),
+        (("submit-all", "--dtype", "fp8", "--repeats", "2"), "error: neither a job list nor a scale is given"),
+        (("submit-all", "gone.txt"), "error: gone.txt cannot be read: No such file or directory"),
+        (("bulk", "gone.yaml"), "error: gone.yaml cannot be read: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_ends_2_and_says_what_is_right(
+    arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMB_INSTALL", str(cluster()))
+    done = llmb_here(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("verfy",), "error: llmb-install has no command 'verfy'\nhint: did you mean 'verify'?  llmb-install --help\n"),
+        (("--set",), "error: --set needs a value\nhint: --set VALUE\n"),
+        (("add", "--yes"), "error: llmb-install add: WORKLOADS is missing\nhint: llmb-install add WORKLOADS...;"),
+        (("--config", "."), "error: --config: file '.' is a directory\nhint: llmb-install --help\n"),
+    ],
+)  # fmt: skip
+def test_the_installer_says_wrong_usage_alike(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    tool = str(Path(sys.executable).with_name("llmb-install"))
+    done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_plugins_own_error_of_click_is_told_like_ours() -> None:
+    assert describe(as_error(click.ClickException("The disk is full."))) == "error: the disk is full"
+    assert as_error(click.ClickException("x")).exit_code == 1
+    assert describe(as_error(click.UsageError("NaN is no scale"))) == "error: NaN is no scale"
+
+
+def test_without_an_install_directory_the_way_out_is_said(llmb_run: Command, tmp_path: Path) -> None:
+    done = llmb_run("single", "-w", "nemotron4", "--scale", 16, "-d", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error: no cluster_config.yaml in this folder or above it\nhint: give --install DIR" in done.stderr
+
+
+def test_stage_path_names_its_successor(llmb_run: Command, cluster: Cluster) -> None:
+    done = llmb_run("config", cwd=cluster(), STAGE_PATH="/old")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: STAGE_PATH is no longer read\n"
+        "hint: set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH\n"
+    )
+
+
+def test_list_warns_of_an_install_directory_that_is_not_there(llmb_run: Command) -> None:
+    done = llmb_run("list", LLMB_INSTALL="/nope")
+    assert done.returncode == 0
+    assert done.stderr == "warning: LLMB_INSTALL: /nope has no cluster_config.yaml\n"
+
+
+def test_list_of_one_size(llmb_here: Command) -> None:
+    rows = json.loads(llmb_here("list", "-w", "nemotron4-340B", "--format", "json").stdout)
+    assert {row["size"] for row in rows} == {"340b"}
+    assert {tuple(row["gpu"]): row["memory_gb"] for row in rows}["gb200",] == 180
+
+
+def test_list_takes_an_install_directory_that_is_there(llmb_here: Command, cluster: Cluster, tmp_path: Path) -> None:
+    assert llmb_here("list", "--install", cluster()).returncode == 0
+    done = llmb_here("list", "--install", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: --install: {tmp_path} has no cluster_config.yaml" in done.stderr
+
+
+def test_list_marks_what_is_installed(llmb_here: Command, cluster: Cluster) -> None:
+    place = cluster(workloads={"installed": ["Nemotron-4", "pretrain_gone"]})
+    rows = json.loads((done := llmb_here("list", "--format", "json", "--install", place)).stdout)
+    assert {row["workload"] for row in rows if row["installed"]} == {"pretrain_nemotron4"}
+    assert {row["installed"] for row in rows} == {True, False}
+    assert done.stderr == "note: installed here, and no plugin offers it: pretrain_gone\n"
+    lines = llmb_here("list", "--install", place).stdout.splitlines()
+    assert lines[0].split()[-1] == "Installed"
+    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 3
+    done = llmb_here("list", "-w", "nemotronh", "--install", place)
+    assert done.stderr == "note: pretrain_nemotronh is not installed here: llmb-install add pretrain_nemotronh\n"
+    assert llmb_here("list", "-w", "nemotron4", "--install", place).stderr == ""
+
+
+def test_list_needs_no_configuration_that_is_whole(llmb_here: Command, cluster: Cluster) -> None:
+    place = cluster(no_such_key=1)
+    done = llmb_here("list", "--format", "json", "--install", place)
+    assert {row["installed"] for row in json.loads(done.stdout)} == {False}
+    (place / "cluster_config.yaml").write_text("a: [")
+    done = llmb_here("list", "--format", "json", "--install", place)
+    assert done.returncode == 0
+    assert "installed" not in json.loads(done.stdout)[0]
+    assert done.stderr.startswith("warning: what is installed here is not known\nerror: ")
+
+
+def test_list_reads_no_more_of_a_cluster_than_it_shows(cluster: Cluster) -> None:
+    modules, _ = trace("list", "--install", str(cluster()))
+    assert modules & {"llmb.config.schema", "llmb.config.layers"} == set()
+
+
+def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cluster: Cluster) -> None:
+    done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
+    assert done.returncode == 2
+    assert "pretrain_llama3.1 405b on h100 has no scale 128" in done.stderr
+    cure = "nothing was submitted; --workloads and --dtype name what to take, --keep-going takes what is right"
+    assert f"hint: {cure}\n" in done.stderr
+    done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
+    assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)
+
+
+def test_published_figures_of_one_size(llmb_run: Command) -> None:
+    done = llmb_run("list", "--published", "-w", "llama3.1_8b", "--format", "json")
+    assert {row["model_size"] for row in json.loads(done.stdout)} == {"8b"}
+    assert done.stderr == f"{len(json.loads(done.stdout))} published figures\n"
+    assert llmb_run("list", "--published", "-w", "llama3.1_tiny").stderr == "nothing is published\n"
+
+
+def test_published_figures_are_as_printed(llmb_run: Command) -> None:
+    figures = json.loads(llmb_run("list", "--published", "--format", "json").stdout)
+    assert figures
+    assert all(len(repr(one["mfu"])) < 10 for one in figures if one["mfu"] is not None)
+
+
+def test_the_install_directory_is_found_above_this_folder(llmb_run: Command, cluster: Cluster) -> None:
+    deep = cluster() / "workloads" / "deep"
+    deep.mkdir(parents=True)
+    done = llmb_run("config", cwd=deep)
+    assert done.returncode == 0
+    assert "gpu_type: h100\n" in done.stdout
+
+
+def test_a_fault_of_the_configuration_ends_2_with_line_and_nearest_word(cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster(slurm={"gpu": {"partitoin": "batch"}})
+    done = llmb_here("config", "--install", install)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {install}/cluster_config.yaml:6: slurm.gpu.partitoin: 'partitoin' is not a key here\n"
+        "hint: did you mean 'partition'?\n"
+    )
+
+
+def test_a_submission_to_a_type_that_cannot_run_yet_writes_nothing(cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster("moon")
+    (install / "cluster_config.yaml").write_text("cluster_type: moon\ngpu_type: h100\n")
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install)
+    assert done.returncode == 2
+    assert "cluster_type 'moon' is not known" in done.stderr
+    assert [path.name for path in install.iterdir()] == ["cluster_config.yaml"]
+
+
+def test_config_shows_what_counts(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "debug")
+    done = llmb_here("config", "--install", cluster(slurm={"account": "team", "gpu": {"partition": "batch"}}))
+    assert done.returncode == 0
+    assert "partition: debug" in done.stdout
+    assert "batch" not in done.stdout
+    assert done.stderr == "note: SBATCH_PARTITION=debug is used as the partition of GPU jobs\n"
+
+
+ROWS = {
+    "pretrain_llama3.1": {"8b", "70b", "405b", "405b-proxy", "tiny"},
+    "pretrain_nemotron4": {"15b", "340b", "tiny"},
+    "pretrain_nemotronh": {"56b", "tiny"},
+}
+
+
+def test_list_in_every_format(llmb_here: Command) -> None:
+    wanted = {(key, size) for key, sizes in ROWS.items() for size in sizes}
+    from_json = json.loads(llmb_here("list", "--format", "json").stdout)
+    assert {(row["workload"], row["size"]) for row in from_json} >= wanted
+    assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales"]
+    by_size = {(row["workload"], row["size"]): row for row in from_json}
+    assert by_size["pretrain_nemotronh", "56b"] == {
+        "workload": "pretrain_nemotronh", "size": "56b", "gpu_types": ["h100", "b200", "gb200"], "dtypes": ["fp8"],
+        "scales": [32, 64, 128, 256, 512, 1024, 2048],
+    }  # fmt: skip
+    from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
+    assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
+    assert ("h100, b200, gb200", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
+    for fmt in ("table", "md"):
+        lines = [line.replace("|", " ").split() for line in llmb_here("list", "--format", fmt).stdout.splitlines()]
+        assert {tuple(line[:2]) for line in lines} >= wanted
+
+
+@pytest.mark.parametrize("name", ["pretrain_nemotron4", "nemotron-4", "Nemotron4"])
+def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> None:
+    rows = json.loads(llmb_here("list", "-w", name, "--format", "json").stdout)
+    assert rows[0] == {
+        "size": "15b", "gpu": ["h100"], "dtype": ["fp8", "bf16"], "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
+        "layers": 32, "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "mbs": 2, "gbs": "4N", "dp": "N/2", "ga": [4] * 8,
+        "scaling": "weak", "memory_gb": 80, "cuda_graphs": False, "userbuffers": {}, "time_limit_minutes": None,
+    }  # fmt: skip
+    assert {row["scaling"] for row in rows} == {"weak", "strong"}
+    from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))
+    assert [row["gbs"] for row in from_csv] == [row["gbs"] for row in rows]
+    assert (from_csv[0]["dtype"], from_csv[0]["scales"]) == ("fp8, bf16", "16..2048")
+    table = llmb_here("list", "-w", name).stdout.splitlines()
+    assert table[2].split() == [
+        "15b",
+        "h100",
+        "fp8,",
+        "bf16",
+        "16..2048",
+        "32",
+        "2",
+        "1",
+        "1",
+        "2",
+        "4N",
+        "N/2",
+        "4",
+        "weak",
+        "80",
+    ]
+    assert "| 15b" in llmb_here("list", "-w", name, "--format", "md").stdout
+
+
+@pytest.mark.parametrize("command", [("plugins",), ("plugins", "list")])
+def test_plugins_in_every_format(command: tuple[str, ...], llmb_here: Command) -> None:
+    rows = json.loads(llmb_here(*command, "--format", "json").stdout)
+    ours = {"plugin": "llmb-nemotron4:nemotron4", "status": "ok", "workload": "pretrain_nemotron4", "reason": ""}
+    assert ours in rows
+    assert list(csv.DictReader(io.StringIO(llmb_here(*command, "--format", "csv").stdout))) == rows
+    for fmt in ("table", "md"):
+        assert "llmb-nemotron4:nemotron4" in llmb_here(*command, "--format", fmt).stdout
+
+
+def test_plugins_in_order_pass_the_check(llmb_here: Command) -> None:
+    done = llmb_here("plugins", "check")
+    assert done.returncode == 0
+    assert "all in order" in done.stdout
+
+
+def test_a_broken_plugin_is_named_everywhere_and_stops_nothing(broken_plugin: str, llmb_run: Command) -> None:
+    checked = llmb_run("plugins", "check")
+    assert checked.returncode == 1
+    assert checked.stderr == f"error: {broken_plugin}: llmb_lunch is not a hook; did you mean 'llmb_launch'?\n"
+    rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
+    (row,) = [row for row in rows if row["status"] != "ok"]
+    assert row["plugin"] == broken_plugin
+    assert row["status"] == "left out"
+    assert "did you mean 'llmb_launch'?" in row["reason"]
+    listed = llmb_run("list", "--format", "json")
+    assert listed.returncode == 0
+    assert {row["workload"] for row in json.loads(listed.stdout)} >= set(ROWS)
+    assert listed.stderr.count("warning: plugin stranger:plugin is left out") == 1
+    assert llmb_run("--help").returncode == 0
+
+
+def test_interrupted_ends_130(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "build", lambda plugins: click.Command("llmb-run", callback=interrupt))
+    done = llmb_here()
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
+
+
+def test_a_bug_keeps_its_traceback(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(app, "build", lambda plugins: click.Command("llmb-run", callback=fail))
+    with pytest.raises(RuntimeError, match="a bug"):
+        llmb_here()
+
+
+def test_a_reader_that_goes_away_is_no_error(cluster: Cluster) -> None:
+    code = "import sys; from llmb.cli import app; sys.exit(app.run(sys.argv[1:]))"
+    words = ["submit-all", "--max-scale", "2048", "--install", str(cluster()), "-d", "--format", "json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 0
+    assert "Traceback" not in errors
+    assert "BrokenPipe" not in errors
+
+
+# Prints the modules that a command line imports and the files of data that it opens.
+TRACE = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from llmb.cli import app
+try:
+    app.run(json.loads(sys.argv[1]))
+finally:
+    sys.stderr.write(json.dumps([sorted(sys.modules), opened]))
+"""
+
+HEAVY = {
+    "rich", "torch", "transformers", "nemo", "nemo_run", "urllib.request", "http.client", "ssl", "asyncio", "psutil",
+    "questionary", "difflib", "statistics", "multiprocessing", "unittest", "llmb_workloads", "llmb_installer",
+}  # fmt: skip
+
+
+def trace(*arguments: str) -> tuple[set[str], list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", TRACE, json.dumps(arguments)], capture_output=True, text=True, check=True
+    )
+    modules, opened = json.loads(done.stderr[done.stderr.index("[[") :])
+    return set(modules), opened
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("submit-all", "--help"), ("list", "--help")])
+def test_help_imports_nothing_heavy_and_reads_no_workload(arguments: tuple[str, ...]) -> None:
+    modules, opened = trace(*arguments)
+    assert modules & HEAVY == set()
+    assert [path for path in opened if path.endswith((".yaml", ".yml"))] == []
+
+
+def test_a_dry_run_imports_no_network_and_no_framework(cluster: Cluster) -> None:
+    words = ("single", "-w", "nemotron4", "--scale", "16", "--install", str(cluster()), "-d", "--format", "json")
+    modules, opened = trace(*words)
+    assert modules & (HEAVY - {"psutil", "difflib", "statistics"}) == set()
+    assert [path for path in opened if path.endswith("workload.yaml")] != []

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine for the tests: real supervisors, runners and ranks in a state folder of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from llmb.clusters.local import journal, queue
+from llmb.clusters.local.ensure import LOCK, LOG
+from llmb.clusters.local.local_checks import Found
+from llmb.clusters.local.local_cluster import LocalCluster
+from llmb.clusters.local.ranks import sweep
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.runs import programs, record, store
+from llmb.runs.job import Job
+from llmb.runs.launch import Launch, Program, Stamp
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, JobState
+from llmb.system import files, locks
+from llmb.system.process import ProcessId
+from llmb.workload.model import ModelShape
+
+PATIENCE = 180.0  # seconds until a test gives up
+LIMIT = 1200  # seconds that a run may take: no test may meet it on a machine that does other things too
+MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
+JOB = Job(
+    workload="w", model_size="tiny", dtype="fp32", gpu_type="cpu", scale=1, repeat=1, profile=False, env={}, tp=1, pp=1,
+    cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1, gpus_per_node=1,
+    time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
+)  # fmt: skip
+
+
+def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
+    """Wait for something that must come true, however slow the machine; what it came to."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {PATIENCE:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Machine:
+    """This machine with a queue of its own; ``install`` is the first of its install directories."""
+
+    root: Path
+    environ: dict[str, str]
+    runs: list[RunRecord] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def state(self) -> Path:
+        return queue.state_folder(self.environ)
+
+    @property
+    def install(self) -> Path:
+        return self.root / "install"
+
+    @property
+    def log(self) -> str:
+        path = self.state / LOG
+        return path.read_text() if path.exists() else "no supervisor has come yet"
+
+    def cluster(self, install: str = "install", **changes: Any) -> LocalCluster:
+        config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=self.root / install)
+        made = LocalCluster(
+            config=config, environ=self.environ, found=Found(cpus=4, gpus=None), digest=programs.digest(),
+            idle=0.3, grace=0.5,
+        )  # fmt: skip
+        return replace(made, **changes)
+
+    def launch(self, program: str, *, ranks: int = 1, limit: int = LIMIT, **changes: Any) -> Launch:
+        """A launch whose ranks each run the Python text ``program``."""
+        script = self.root / f"program{next(self.numbers)}.py"
+        script.write_text(program)
+        made = Launch(
+            name="job", nodes=1, ranks_per_node=ranks, time_limit=limit, program=Program(script=str(script)),
+            venv=str(self.root / "venv"), workload="pretrain_x",
+        )  # fmt: skip
+        return replace(made, **changes)
+
+    def record(self, launch: Launch, *, cluster: LocalCluster | None = None, **changes: Any) -> RunRecord:
+        """A run as it is just before its submission."""
+        cluster = cluster or self.cluster()
+        number = next(self.numbers)
+        stamp = Stamp(
+            id=store.new_id(), timestamp=str(number),
+            directory=str(cluster.config.experiments("w") / launch.name / f"{launch.name}_{number}"),
+        )  # fmt: skip
+        run = RunRecord(
+            id=stamp.id, created=number, llmb_version="0", cluster_type="local", directory=Path(stamp.directory),
+            job=JOB, launch=launch, script_name="launch.json", submitter=ProcessId.current(),
+        )  # fmt: skip
+        run = replace(run, **changes)
+        (run.directory / launch.name).mkdir(parents=True)
+        record.save(run)
+        files.write_text(run.script, cluster.render(launch, stamp))
+        self.runs.append(run)
+        return run
+
+    def submit(self, program: str, *, cluster: LocalCluster | None = None, **launch: Any) -> RunRecord:
+        """Record and submit a run of ``program``."""
+        cluster = cluster or self.cluster()
+        run = self.record(self.launch(program, **launch), cluster=cluster)
+        assert cluster.submit(run) == run.id
+        return run
+
+    def poll(self, run: RunRecord) -> JobState:
+        return self.cluster().poll([run])[run.id]
+
+    def end(self, run: RunRecord) -> JobState:
+        """The end of a run, waited for by polling."""
+        wait_until(lambda: self.poll(run).is_end, lambda: f"the end of {self.all_of(run)}")
+        return self.poll(run)
+
+    def ends(self, run: RunRecord, word: str = COMPLETED) -> JobState:
+        """The end of a run, which must be ``word``."""
+        end = self.end(run)
+        assert end.state == word, self.all_of(run)
+        return end
+
+    def all_of(self, run: RunRecord) -> str:
+        """All that is known of a run, for a test that fails."""
+        logs = {path.name: path.read_text() for path in (run.log, run.batch_log) if path.exists()}
+        return f"{run.id}: {self.poll(run)}; {logs}; {self.log}"
+
+    def text(self, run: RunRecord, part: str) -> str:
+        """What a rank wrote into the file ``part`` of its working folder, waited for."""
+        path = run.work / part
+        wait_until(path.exists, lambda: f"{part} of {self.all_of(run)}")
+        return path.read_text()
+
+    def ranks(self, run: RunRecord) -> list[int]:
+        """The process ids of the ranks, waited for: a rank may be at work before its runner has written them down."""
+
+        def started() -> list[int]:
+            seen = journal.read(run.directory)
+            return [] if seen is None else [rank.pid for rank in seen.ranks]
+
+        found: list[int] = wait_until(started, lambda: f"the ranks of {self.all_of(run)}")
+        return found
+
+    def supervisor(self) -> psutil.Process:
+        """The supervisor that serves the queue, waited for."""
+        return psutil.Process(
+            wait_until(lambda: locks.holder(self.state, LOCK), lambda: f"a supervisor; {self.log}").pid
+        )
+
+    @staticmethod
+    def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
+        """As the function of this name."""
+        return wait_until(condition, what)
+
+    def supervisor_gone(self) -> None:
+        """Wait until no supervisor serves the queue."""
+        wait_until(lambda: locks.holder(self.state, LOCK) is None, lambda: f"the supervisor to leave; {self.log}")
+
+    def runner(self, run: RunRecord) -> psutil.Process:
+        """The runner of a run, waited for."""
+        seen: journal.Journal = wait_until(
+            lambda: journal.read(run.directory), lambda: f"the start of {self.all_of(run)}"
+        )
+        assert seen.runner is not None, seen
+        return psutil.Process(seen.runner.pid)
+
+    @staticmethod
+    def gone(*pids: int) -> None:
+        """Wait until none of these processes runs: one that was killed takes a moment to go."""
+        wait_until(lambda: not any(_runs(pid) for pid in pids), lambda: f"the end of {[*filter(_runs, pids)]}")
+
+    def close(self) -> None:
+        """End what was started here, by its process id."""
+        for path in queue.entries(self.state):
+            path.unlink(missing_ok=True)
+        self._end(locks.holder(self.state, LOCK))
+        for run in self.runs:
+            with contextlib.suppress(LlmbError):  # its folder is gone, or its journal damaged
+                # A runner that has not come as far as its journal finds this one.
+                if not journal.create(run.directory, journal.Journal(id=run.id, end=journal.end_now("CANCELLED"))):
+                    self._end((journal.read(run.directory) or journal.Journal(id=run.id)).runner)
+            sweep(run.id)
+
+    def _end(self, owner: ProcessId | None) -> None:
+        if owner is None or not owner.is_here or owner.pid == os.getpid():
+            return
+        if (process := owner.find()) is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+            self.gone(process.pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this number runs; a zombie does not, whoever has yet to reap it."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine without any work."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    base: Mapping[str, str] = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    made = Machine(root=tmp_path, environ={**base, "LANG": "C.UTF-8", "LLMB_STATE_DIR": str(tmp_path / "state")})
+    yield made
+    made.close()

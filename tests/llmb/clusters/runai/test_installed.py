@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What llmb-install writes for Run:ai is what the cluster reads: one name for one thing on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.config import load_config
+from llmb.testing.runai import ControlPlane
+from llmb.text import yamlfile
+from llmb.workload.spec import Workload
+from llmb_installer.answers import read_answers
+from llmb_installer.detect.runai_environment import find_runai
+from llmb_installer.detect.site import settle, site_of
+from llmb_installer.planning.config import own_part, plan_config, write_config
+
+Site = Any  # the class is in conftest.py
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "runai.yaml"
+MORE = """\
+  cluster: cluster-one
+  secrets: {HF_TOKEN: {name: hub, key: token}}
+  node_pools: [a, b]
+  extended_resources: {rdma/ib: 8}
+  annotations: {net: ib0}
+  keep_days: 3
+  spec: {priorityClass: high, security: {runAsUid: 1000}}
+"""
+
+
+def written(text: str, install: Path, workloads: dict[str, Workload]) -> dict[str, Any]:
+    """The runai section that the installer writes for these answers."""
+    document = yamlfile.parse(text, name="a.yaml")
+    answers, _ = settle(read_answers(document, install=install, known=workloads))
+    ours = own_part(answers, site_of(answers, answers.gpu_type), workloads, [])
+    write_config(install, plan_config({}, {}, ours))
+    config, _ = load_config(install, {"XDG_CONFIG_HOME": str(install)})
+    assert config.runai == answers.runai
+    found: dict[str, Any] = yaml.safe_load((install / "cluster_config.yaml").read_text())["runai"]
+    return found
+
+
+@pytest.mark.parametrize("more", ["", MORE])
+def test_every_key_of_the_answers_arrives(more: str, tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    text = EXAMPLE.read_text() + more
+    assert written(text, tmp_path, workloads) == yaml.safe_load(text)["runai"]
+
+
+def test_the_variables_of_run_ai_s_users_are_enough(
+    paper: ControlPlane, site_at: Callable[..., Site], tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
+    """From the variables that the installer looks at to a run in Run:ai."""
+    volume = tmp_path / "volume"
+    found = find_runai(
+        {
+            "BASE_URL": paper.url,
+            "PROJECT_NAME": "benchmarks",
+            "CUSTOM_MOUNT": f"work:{volume}:work-claim",
+            "APP_ID": "me",
+        }
+    )
+    assert found.pvc is not None
+    pvc = dict(zip(("name", "path", "claim"), found.pvc, strict=True))
+    section = {"base_url": found.base_url, "project": found.project, "app_id": found.app_id, "pvc": pvc}
+    site = site_at(paper)
+    (site.install / "cluster_config.yaml").unlink()
+    answers = {"cluster_type": "runai", "gpu_type": "h100", "runai": section}
+    assert written(yaml.safe_dump(answers), site.install, workloads) == section
+    site.environ = {"APP_SECRET": "s3cret"}
+    done = site.llmb("single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "16")
+    assert done.returncode == 0, done.stderr
+    assert [workload.kind for workload in paper.workloads] == ["distributed"]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that Kubernetes takes, paths as pods see them, and what the configuration asks for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmb.clusters.runai.request import LONGEST_NAME, body, from_script, kind_of, to_lines, workload_name
+from llmb.clusters.runai.volume import in_pod, is_on, launch_in_pod
+from llmb.config import ClusterConfig
+from llmb.config.runai import RunaiPvc
+from llmb.errors import InputFaults, LlmbError
+from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
+from llmb.text import typed, yamlfile
+
+PVC = RunaiPvc(name="w", path="/workspace", claim="c", local=Path("/mnt/pvc"))
+YAML = """\
+cluster_type: runai
+gpu_type: h100
+runai: {base_url: https://h/api/v1, project: p, pvc: {name: w, path: /w, claim: c}%s}
+%s"""
+
+
+def config(runai: str = "", more: str = "") -> ClusterConfig:
+    return typed.read(ClusterConfig, yamlfile.parse(YAML % (runai, more), name="c.yaml"))
+
+
+def launch(**changes: Any) -> Launch:
+    made: dict[str, Any] = {
+        "name": "job", "nodes": 1, "ranks_per_node": 8, "time_limit": 60, "program": Program(module="m"), "image": "i",
+    }  # fmt: skip
+    return Launch(**{**made, **changes})
+
+
+def stamp(own: str = "k3x9ab2c") -> Stamp:
+    return Stamp(id=own, timestamp="1", directory="/w/run")
+
+
+@given(st.text(max_size=80), st.sampled_from(["k3x9ab2c", "k3x9ab2c-2", "k3x9ab2c-10"]))
+@settings(max_examples=100)
+def test_any_experiment_has_a_name_that_kubernetes_takes(name: str, own: str) -> None:
+    found = workload_name(launch(name=name), stamp(own))
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", found)
+    assert len(found) <= LONGEST_NAME
+    assert found.endswith(f"-{own}")
+
+
+def test_attempts_have_names_of_their_own() -> None:
+    names = {workload_name(launch(name="n" * 80), stamp(own)) for own in ("k3x9ab2c", "k3x9ab2c-2", "k3x9ab2c-10")}
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"),
+    [
+        ("/mnt/pvc/llmb/x", "/workspace/llmb/x"),
+        ("/mnt/pvc", "/workspace"),
+        ("/mnt/pvc2/x", "/mnt/pvc2/x"),
+        ("/home/me", "/home/me"),
+    ],
+)
+def test_a_path_as_pods_see_it(path: str, seen: str) -> None:
+    assert in_pod(PVC, path) == seen
+    assert is_on(PVC, path) == (path != seen)
+
+
+def test_a_launch_as_pods_see_it() -> None:
+    found = launch_in_pod(
+        PVC,
+        launch(
+            program=Program(script="/mnt/pvc/p.py"), args=("--data=/mnt/pvc/d", "/x/mnt/pvc/d"), venv="/mnt/pvc/v",
+            environment={"PATHS": "/mnt/pvc/a:/mnt/pvc:/mnt/pvc2", "OTHER": "/opt"},
+            files=(StagedFile(name="recipe.json", text='{"tokenizer": "/mnt/pvc/t"}'),),
+            wrappers=(Wrapper(name="w", argv=("bash", "/mnt/pvc/v")),),
+        ),
+    )  # fmt: skip
+    assert (found.program.script, found.venv) == ("/workspace/p.py", "/workspace/v")
+    assert found.args == ("--data=/workspace/d", "/x/mnt/pvc/d")
+    assert found.environment == {"PATHS": "/workspace/a:/workspace:/mnt/pvc2", "OTHER": "/opt"}
+    assert found.files[0].text == '{"tokenizer": "/workspace/t"}'
+    assert found.wrappers[0].argv == ("bash", "/workspace/v")
+
+
+def test_one_pod_is_a_training_and_several_are_distributed() -> None:
+    assert [kind_of(launch(nodes=nodes)) for nodes in (1, 2)] == ["trainings", "distributed"]
+    one, four = (body(launch(nodes=nodes), stamp(), "s", config()) for nodes in (1, 4))
+    assert "masterSpecSameAsWorker" not in one
+    assert "numWorkers" not in one["spec"]
+    assert (four["masterSpecSameAsWorker"], four["spec"]["numWorkers"]) == (True, 3)
+
+
+def test_what_a_default_would_decide_is_said() -> None:
+    spec = body(launch(nodes=2), stamp(), "s", config())["spec"]
+    said = ("restartPolicy", "backoffLimit", "cleanPodPolicy", "terminateAfterPreemption", "distributedFramework")
+    assert [spec[name] for name in said] == ["Never", 0, "None", True, "PyTorch"]
+    assert spec["compute"] == {"gpuDevicesRequest": 8, "largeShmRequest": True}
+    assert spec["autoDeletionTimeAfterCompletionSeconds"] == 7 * 86400
+    assert spec["args"] == "/w/run/s"
+
+
+def test_a_gpu_type_has_a_node_pool_of_its_own() -> None:
+    more = "gpu_types: {h200: {like: h100, partition: 'new,old'}}\n"
+    place = config(", node_pools: [common]", more)
+    pools = [body(launch(gpu_type=name), stamp(), "s", place)["spec"]["nodePools"] for name in ("h100", "h200")]
+    assert pools == [["common"], ["new", "old"]]
+
+
+def test_further_fields_of_the_spec_go_beside_llmb_s_own() -> None:
+    more = ", spec: {security: {runAsUid: 1000}, compute: {cpuCoreRequest: 96, gpuDevicesRequest: 1}}"
+    spec = body(launch(), stamp(), "s", config(more))["spec"]
+    assert spec["security"] == {"runAsUid": 1000}
+    assert spec["compute"] == {"cpuCoreRequest": 96, "gpuDevicesRequest": 8, "largeShmRequest": True}
+    assert spec["restartPolicy"] == "Never"
+
+
+def test_jobs_for_cpus_ask_for_no_gpu() -> None:
+    compute = body(launch(gpu_type="cpu"), stamp(), "s", config())["spec"]["compute"]
+    assert compute == {"largeShmRequest": True}
+
+
+def test_the_request_is_read_back_from_the_script() -> None:
+    content = {"name": "a", "spec": {"args": "a\nb '\"` $x ü"}}
+    script = "\n".join(["#!/bin/bash", *to_lines("distributed", content), "", "echo"])
+    assert from_script(script) == ("distributed", content)
+    with pytest.raises(LlmbError, match="no request to Run:ai"):
+        from_script("#!/bin/bash\necho\n")
+
+
+@pytest.mark.parametrize(
+    ("runai", "said"),
+    [
+        (", secrets: {HF_TOKEN: {name: hub}}", "'key' is missing"),
+        (", secret: {}", "'secret' is not a key"),
+        (", keep_days: 0", "must be at least 1"),
+        (", spec: {restartPolicy: Always}", "restartPolicy is for llmb alone to set"),
+        (", spec: {compute: 8}", "must be a mapping"),
+    ],
+)
+def test_faults_of_the_configuration(runai: str, said: str) -> None:
+    with pytest.raises(InputFaults, match=said):
+        config(runai)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("base_url: http://h/api/v1, project: p, pvc: {name: w, path: /w, claim: c}", "not the address of an API"),
+        ("base_url: u, project: p, pvc: {name: w, path: /w, claim: c}", "not the address of an API"),
+        ("base_url: https://h, project: p, pvc: {name: w, path: w, claim: c}", "'w' is not a full path"),
+        ("base_url: https://h, project: p, pvc: {name: w, path: /w, claim: c, local: x}", "'x' is not a full path"),
+    ],
+)
+def test_addresses_and_paths_are_checked(text: str, said: str) -> None:
+    with pytest.raises(InputFaults, match=said):
+        typed.read(
+            ClusterConfig,
+            yamlfile.parse(f"cluster_type: runai\ngpu_type: h100\nrunai: {{{text}}}\n", name="c.yaml"),
+        )

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The caller of the API: tokens, troubles that pass, those that do not, and what it says of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from llmb.clusters.base import UnclearError
+from llmb.clusters.runai import rest as module
+from llmb.clusters.runai.faults import NotThereError, RefusedError
+from llmb.clusters.runai.rest import ATTEMPTS, Client
+from llmb.clusters.runai.token import Credentials, find_credentials, read_token
+from llmb.config.runai import RunaiConfig, RunaiPvc
+from llmb.errors import LlmbError
+from llmb.testing.ports import hold_port, number_of
+from llmb.testing.runai import ControlPlane, Trouble
+
+BODY = {
+    "name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image": "i", "command": "true"},
+}  # fmt: skip
+
+
+class Clock:
+    """A time that passes only as it is told to; how long it was slept."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 1.7e9, list[float]()
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, paper: ControlPlane) -> Clock:
+    """The time of both the caller and the control plane."""
+    found = Clock()
+    monkeypatch.setattr(module, "time", found)
+    paper.clock = found.time
+    return found
+
+
+@pytest.fixture
+def client(paper: ControlPlane) -> Client:
+    return Client(paper.url + "/", Credentials(id="me", secret="s3cret"), first_pause=0.5)
+
+
+def tokens(plane: ControlPlane) -> int:
+    return plane.requests.count(("POST", "/token"))
+
+
+def test_a_token_serves_until_it_is_about_to_end(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    for _ in range(10):
+        client.get("/clusters")
+    assert tokens(paper) == 1
+    clock.now += 3600 - 60 - 1
+    client.get("/clusters")
+    assert tokens(paper) == 1
+    clock.now += 2
+    client.get("/clusters")
+    assert tokens(paper) == 2
+    assert 401 not in paper.answers
+
+
+def test_a_token_that_lasts_less_than_a_minute_serves_for_half_of_it(
+    client: Client, paper: ControlPlane, clock: Clock
+) -> None:
+    paper.token_seconds = 10
+    for _ in range(20):
+        client.get("/clusters")
+        clock.now += 1
+    assert tokens(paper) == 4
+    assert 401 not in paper.answers
+
+
+def test_a_token_that_was_withdrawn_is_replaced_in_the_middle(client: Client, paper: ControlPlane) -> None:
+    client.get("/clusters")
+    paper.expire_tokens()
+    assert client.get("/clusters")[0]["name"] == "cluster-one"
+    assert tokens(paper) == 2
+    paper.expire_tokens()
+    assert client.create("/workloads/trainings", BODY)["name"] == "a"
+    assert len(paper.workloads) == 1
+
+
+def test_threads_share_one_token(client: Client, paper: ControlPlane) -> None:
+    threads = [threading.Thread(target=client.get, args=("/clusters",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tokens(paper) == 1
+    assert paper.answers.count(200) == 9
+
+
+def test_a_token_by_what_it_says_of_itself() -> None:
+    assert read_token({}, 0.0) is None
+    no_jwt = read_token({"accessToken": "x.y.z", "expiresIn": 1000}, 500.0)
+    assert no_jwt is not None
+    assert no_jwt.until == 1440.0
+    early = read_token({"accessToken": "h.eyJleHAiOiA4MDB9.s", "expiresIn": 1000}, 500.0)  # {"exp": 800}
+    assert early is not None
+    assert early.until == 740.0
+    skewed = read_token({"accessToken": "h.eyJleHAiOiA4MDB9.s", "expiresIn": 1000}, 9000.0)  # our clock is ahead
+    assert skewed is not None
+    assert skewed.until == 9940.0
+    assert "eyJ" not in repr(skewed)
+
+
+def test_an_application_of_older_releases_signs_in(paper: ControlPlane) -> None:
+    paper.keys, paper.applications = {}, {"me": "s3cret"}
+    assert Client(paper.url, Credentials(id="me", secret="s3cret")).get("/clusters")
+
+
+def test_a_storm_of_429_is_waited_out_as_long_as_it_asks(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    client.get("/clusters")
+    paper.trouble(Trouble(answer=429, headers={"Retry-After": "7"}, times=3))
+    client.get("/clusters")
+    assert len(clock.slept) == 3
+    assert all(7.0 <= seconds <= 7.0 * 1.3 for seconds in clock.slept)
+
+
+def test_pauses_grow_where_nothing_is_asked(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    client.get("/clusters")
+    paper.trouble(Trouble(answer=503, times=4))
+    client.get("/clusters")
+    for seconds, least in zip(clock.slept, (0.5, 1.0, 2.0, 4.0), strict=True):
+        assert least <= seconds <= 1.3 * least
+
+
+@pytest.mark.parametrize("date", ["Wed, 21 Oct 2037 07:28:00 GMT", "soon", "-3", "99999"])
+def test_whatever_retry_after_says_the_pause_is_within_reason(
+    client: Client, paper: ControlPlane, clock: Clock, date: str
+) -> None:
+    client.get("/clusters")
+    paper.trouble(Trouble(answer=503, headers={"Retry-After": date}))
+    client.get("/clusters")
+    assert 0.5 <= clock.slept[0] <= 78.0
+
+
+def test_a_server_that_stays_busy_is_said(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    paper.trouble(Trouble(path="/clusters", answer=503, times=99))
+    with pytest.raises(LlmbError, match=r"Run:ai has trouble of its own: trouble \(HTTP 503\)") as told:
+        client.get("/clusters")
+    assert paper.requests.count(("GET", "/clusters")) == ATTEMPTS
+    assert "try again later" in str(told.value.hint)
+
+
+def test_one_in_a_hurry_asks_once(paper: ControlPlane, clock: Clock) -> None:
+    paper.trouble(Trouble(path="/clusters", answer=503, headers={"Retry-After": "60"}, times=99))
+    hurried = Client(paper.url, Credentials(id="me", secret="s3cret"), is_hurried=True)
+    with pytest.raises(LlmbError, match="503"):
+        hurried.get("/clusters")
+    assert paper.requests.count(("GET", "/clusters")) == 1
+    assert clock.slept == []
+
+
+def test_a_question_that_was_cut_is_asked_again(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    paper.trouble(Trouble(path="/clusters", answer="cut", times=2))
+    assert client.get("/clusters")
+
+
+@pytest.mark.parametrize("answer", ["lost", "cut", 502, 504])
+def test_what_is_made_once_is_never_asked_for_twice(
+    client: Client, paper: ControlPlane, clock: Clock, answer: Any
+) -> None:
+    paper.trouble(Trouble(path="/workloads/trainings", answer=answer))
+    with pytest.raises(UnclearError):
+        client.create("/workloads/trainings", BODY)
+    assert paper.requests.count(("POST", "/workloads/trainings")) == 1
+    assert len(paper.workloads) == (answer == "lost")
+
+
+def test_what_was_surely_not_taken_is_asked_for_again(client: Client, paper: ControlPlane, clock: Clock) -> None:
+    paper.trouble(Trouble(path="/workloads/trainings", answer=429), Trouble(path="/workloads/trainings", answer=503))
+    client.create("/workloads/trainings", BODY)
+    assert len(paper.workloads) == 1
+
+
+def test_nobody_there(clock: Clock) -> None:
+    with hold_port() as held:  # which nobody listens on
+        lost = Client(f"http://127.0.0.1:{number_of(held)}/api/v1", Credentials(id="me", secret="s3cret"))
+        with pytest.raises(LlmbError, match="does not answer: the connection is refused") as told:
+            lost.create("/workloads/trainings", BODY)
+    assert not isinstance(told.value, UnclearError)
+    assert len(clock.slept) < ATTEMPTS - 1  # not as patient as with a server that has answered before
+
+
+def test_answers_that_are_no_api_s(paper: ControlPlane, client: Client) -> None:
+    with pytest.raises(LlmbError, match="token is not there") as told:
+        Client(paper.url.removesuffix("/v1"), Credentials(id="me", secret="s3cret")).get("/clusters")
+    assert "https://HOST/api/v1" in str(told.value.hint)
+    with pytest.raises(LlmbError, match="no list 'clusters' at /workloads"):
+        list(client.pages("/workloads", "clusters"))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (400, RefusedError, "Run:ai refused it: trouble"),
+        (403, LlmbError, "Run:ai does not allow it"),
+        (404, NotThereError, "Run:ai has nothing at /api/v1/clusters"),
+        (409, RefusedError, "HTTP 409"),
+        (500, LlmbError, "has trouble of its own"),
+    ],
+)
+def test_each_refusal_says_why(
+    client: Client, paper: ControlPlane, status: int, kind: type[LlmbError], said: str
+) -> None:
+    paper.trouble(Trouble(path="/clusters", answer=status, times=9))
+    with pytest.raises(kind, match=said) as told:
+        client.get("/clusters")
+    assert told.value.hint
+
+
+def test_a_policy_is_told_field_by_field(client: Client, paper: ControlPlane) -> None:
+    paper.issues = lambda body: [{"field": "spec.compute.gpuDevicesRequest", "details": "at most 4"}]
+    with pytest.raises(RefusedError, match=r"spec\.compute\.gpuDevicesRequest: at most 4"):
+        client.create("/workloads/trainings", BODY)
+
+
+@pytest.mark.parametrize("applications", [None, {}])
+def test_a_wrong_secret_is_not_shown(paper: ControlPlane, applications: dict[str, str] | None) -> None:
+    paper.applications = applications
+    with pytest.raises(LlmbError, match="does not sign in 'me' with this secret: invalid credentials") as told:
+        Client(paper.url, Credentials(id="me", secret="wr0ng")).get("/clusters")
+    assert "wr0ng" not in f"{told.value} {told.value.hint} {Credentials(id='me', secret='wr0ng')}"
+
+
+def test_every_page_is_read(client: Client, paper: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 7)
+    for number in range(23):
+        client.create("/workloads/trainings", {**BODY, "name": f"w{number}"})
+    listed = list(client.pages("/workloads", "workloads"))
+    assert [one["name"] for one in listed] == [f"w{number}" for number in range(23)]
+    assert paper.requests.count(("GET", "/workloads")) == 4
+
+
+@pytest.mark.parametrize(
+    ("environ", "app_id", "found"),
+    [
+        ({"APP_ID": "a", "APP_SECRET": "s"}, None, ("a", "s")),
+        ({"APP_SECRET": "s"}, "configured", ("configured", "s")),
+        ({"APP_ID": "mine", "APP_SECRET": "s"}, "configured", ("mine", "s")),
+        ({"CLIENT_ID": "c", "CLIENT_SECRET": "k", "APP_ID": "a", "APP_SECRET": "s"}, None, ("c", "k")),
+    ],
+)
+def test_credentials_by_their_names(environ: dict[str, str], app_id: str | None, found: tuple[str, str]) -> None:
+    pvc = RunaiPvc(name="w", path="/w", claim="c")
+    runai = RunaiConfig(base_url="https://h/api/v1", project="p", pvc=pvc, app_id=app_id)
+    credentials = find_credentials(runai, environ)
+    assert (credentials.id, credentials.secret) == found
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"), [({}, "APP_SECRET is not set"), ({"APP_SECRET": "s"}, "APP_ID is not set")]
+)
+def test_missing_credentials(environ: dict[str, str], said: str) -> None:
+    pvc = RunaiPvc(name="w", path="/w", claim="c")
+    with pytest.raises(LlmbError, match=said) as told:
+        find_credentials(RunaiConfig(base_url="https://h/api/v1", project="p", pvc=pvc), environ)
+    assert "~/.config/llmb/secrets" in str(told.value.hint)

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of polling where no test cluster can make it so: Slurm's commands are stand-ins that say recorded things."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmb.clusters.base import UnclearError
+from llmb.clusters.slurm.commands import Client, SilentError, is_silence, last_line, portions
+from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
+from llmb.clusters.slurm.slurm_cluster import SlurmCluster
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.runs import programs, store
+from llmb.runs.launch import Launch, Program
+from llmb.runs.record import RunRecord
+from llmb.runs.state import JobState
+from llmb.system.process import ProcessId
+from llmb.testing.job import SMALLEST_JOB
+
+
+class Slurm:
+    """Stand-ins for Slurm's commands in a folder; ``says`` sets what one prints, with its exit code and errors."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "bin"
+        self.folder.mkdir()
+        self.log = folder / "calls"
+        self.memory = Memory()
+        self.says("sacct")
+        self.says("squeue")
+
+    def says(self, program: str, out: str = "", *, err: str = "", code: int = 0) -> None:
+        path = self.folder / program
+        (self.folder / f"{program}.out").write_text(out)
+        (self.folder / f"{program}.err").write_text(err)
+        path.write_text(
+            f'#!/bin/sh\necho "{program} $*" >> "{self.log}"\n'
+            f'while IFS= read -r line; do echo "$line"; done < "{path}.out"\n'
+            f'while IFS= read -r line; do echo "$line" >&2; done < "{path}.err"\nexit {code}\n'
+        )
+        path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def poll(self, *runs: RunRecord) -> list[JobState]:
+        poller = Poller(client=Client(environ={"PATH": str(self.folder)}), memory=self.memory)
+        states = poller.states(runs)
+        return [states[run.id] for run in runs]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    return Slurm(tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunRecord:
+    """A run that was submitted as job 7 ten minutes ago, called job.r1."""
+    directory = tmp_path / "job" / "job_1"
+    (directory / "job").mkdir(parents=True)
+    launch = Launch(name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"))
+    return RunRecord(
+        id="r1", created=time.time() - 600, llmb_version="0", cluster_type="slurm", directory=directory,
+        job=SMALLEST_JOB, launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id="7",
+    )  # fmt: skip
+
+
+def ended(run: RunRecord, code: int) -> None:
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nnodes n1\nhost h\nstarted 100\n")
+    (run.place / "ended").write_text(f"{code}\nended 200\n")
+
+
+def test_a_row_without_its_name_is_not_believed(slurm: Slurm, run: RunRecord) -> None:
+    """So accounting first tells of an ended job, which may have failed."""
+    slurm.says("sacct", "7|COMPLETED||Unknown|Unknown||allocation\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run) == [JobState(state="RUNNING", started=100)]
+
+
+def test_another_clusters_job_of_that_number_is_not_this_one(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", "7|COMPLETED|0:0|1|2|None|somebody's\n")
+    slurm.says("squeue", "7|COMPLETED|None|1|2|somebody's\n")
+    assert slurm.poll(run)[0].state == "LOST"
+
+
+def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0|job.r1\n")
+    (state,) = slurm.poll(run)
+    assert (state.state, state.reason) == ("PENDING", "JobHeldMaxRequeue")
+    assert "scontrol release" in state.cure
+    slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0|job.r1\n")
+    assert not slurm.poll(run)[0].is_end
+
+
+def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord) -> None:
+    """A runaway: accounting calls it running long after its limit, and the queue does not have it."""
+    slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    slurm.memory.missing["r1"] = time.time() - 61
+    assert slurm.poll(run)[0].state == "LOST"
+    ended(run, 0)
+    reason = "by its own files; Slurm no longer knows job 7"
+    assert slurm.poll(run) == [JobState(state="COMPLETED", reason=reason, exit_code=0, started=100, ended=200)]
+
+
+def test_a_running_job_takes_one_question(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", f"7|RUNNING|0:0|{int(time.time())}|Unknown|None|job.r1\n")
+    slurm.poll(run)
+    assert [call.split()[0] for call in slurm.calls] == ["sacct"]
+    ended(run, 0)  # its script is through: the queue hears of the end before accounting does
+    slurm.says("squeue", "7|COMPLETED|None|100|200|job.r1\n")
+    assert slurm.poll(run)[0].state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO TIME LIMIT ***", "TIMEOUT"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***", "NODE_FAIL"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO PREEMPTION ***", "PREEMPTED"),
+        ("CANCELLED AT 2026-11-21T09:17:11 ***", "CANCELLED"),
+        ("CANCELLED AT 2026-11-21T09:17:11 DUE TO JOB REQUEUE ***", "FAILED"),  # and that is how it ended then
+    ],
+)
+def test_a_forgotten_job_ends_as_its_log_says(slurm: Slurm, run: RunRecord, words: str, state: str) -> None:
+    ended(run, 143)  # srun was ended first, and the script had time for its last act
+    run.batch_log.write_text(f"slurmstepd: error: *** JOB 7 ON n1 {words}\n")
+    assert slurm.poll(run)[0].state == state
+
+
+def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(slurm: Slurm, run: RunRecord) -> None:
+    """A node that breaks down may have the time to say so, and Slurm calls that a failed launch."""
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
+    slurm.says("sacct", "7|FAILED|0:9|100|200|None|job.r1\n")
+    reason = "its script was killed: the node failed, or had no memory left"
+    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    slurm.says("sacct")
+    slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200|job.r1\n")
+    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    assert slurm.poll(run)[0].exit_code == 9
+    ended(run, 137)
+    assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has told so
+
+
+def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: RunRecord) -> None:
+    (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    path = slurm.folder / "sacct"
+    path.write_text(path.read_text().replace("exit 0\n", f'echo 137 > "{run.place}/ended"\nexit 0\n'))
+    assert slurm.poll(run)[0].exit_code == 137
+
+
+@pytest.mark.parametrize(("asked", "limit"), [("", "00:01:00"), ("00:20:00", "00:20:00"), ("1-12", "36:00:00")])
+def test_a_timeout_names_the_limit_that_was_asked_for(slurm: Slurm, run: RunRecord, asked: str, limit: str) -> None:
+    """An option of sbatch may have come over the job's own."""
+    run.script.write_text(f"#!/bin/bash\n#SBATCH --time={asked}\n" if asked else "#!/bin/bash\n")
+    slurm.says("sacct", "7|TIMEOUT|0:15|100|200|TimeLimit|job.r1\n")
+    assert slurm.poll(run)[0].reason == f"ran longer than its limit of {limit}"
+
+
+def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: RunRecord) -> None:
+    """Its first submission has arrived after all; the second ends itself, as it is one too many."""
+    (run.place / "scheduler_id").write_text("6\ncluster kit\n")
+    slurm.says("sacct", "6|RUNNING|0:0|100|Unknown|None|job.r1\n7|FAILED|1:0|100|101|None|job.r1\n")
+    slurm.says("squeue", "6|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    slurm.says("scancel")
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100")
+    SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest="").cancel([run])
+    assert slurm.calls[-1].split() == ["scancel", "7", "6"]
+
+
+@pytest.mark.parametrize("words", ["Node failure on n2", "Aborting, io error and missing step on node 1"])
+def test_a_job_that_failed_as_a_node_was_lost_says_so(slurm: Slurm, run: RunRecord, words: str) -> None:
+    slurm.says("sacct", "7|FAILED|1:0|100|200|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "FAILED"
+    run.log.write_text(f"started\nsrun: error: {words}\nsrun: Job step aborted: Waiting up to 32 seconds ...\n")
+    assert slurm.poll(run) == [JobState(state="NODE_FAIL", reason=words, exit_code=1, started=100, ended=200)]
+
+
+def test_without_any_accounting_it_is_asked_for_once(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    for _ in range(3):
+        assert slurm.poll(run)[0].state == "RUNNING"
+    assert [call.split()[0] for call in slurm.calls].count("sacct") == 1
+
+
+def test_no_sacct_here_is_no_accounting(slurm: Slurm, run: RunRecord) -> None:
+    (slurm.folder / "sacct").unlink()
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    assert slurm.poll(run)[0].state == "RUNNING"
+    assert not slurm.memory.has_accounting
+
+
+def test_nobody_answers(slurm: Slurm, run: RunRecord) -> None:
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    slurm.says("squeue", err=down, code=1)
+    with pytest.raises(SilentError, match="Unable to contact slurm controller"):
+        slurm.poll(run)
+
+
+def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, run: RunRecord) -> None:
+    second = replace(run, id="r2", scheduler_id="8", directory=run.directory.with_name("job_2"))
+    second.directory.mkdir()
+    store.save_state(second, JobState(state="RUNNING", started=5.0))
+    slurm.says("sacct", "7|COMPLETED|0:0|100|200|None|job.r1\n")
+    slurm.says("squeue", err="slurm_load_jobs error: Socket timed out on send/recv operation\n", code=1)
+    states = slurm.poll(run, second)
+    assert [state.state for state in states] == ["COMPLETED", "RUNNING"]
+    assert "Socket timed out" in states[1].reason
+    assert (states[0].is_doubtful, states[1].is_doubtful) == (False, True)
+
+
+def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(slurm: Slurm, run: RunRecord) -> None:
+    """The queue has forgotten it, as it does minutes after an end."""
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    (seen,) = slurm.poll(run)
+    assert (seen.state, seen.reason) == (
+        "UNKNOWN", "Slurm no longer knows job 7, and its accounting does not answer",
+    )  # fmt: skip
+    slurm.memory.rest_until = 0.0
+    slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None|job.r1\n")
+    assert slurm.poll(run)[0].state == "NODE_FAIL"
+
+
+def test_who_asks_once_waits_only_briefly(slurm: Slurm, run: RunRecord) -> None:
+    poller = Poller(client=Client(environ={}, ask_seconds=20), memory=slurm.memory)
+    assert poller.asker.ask_seconds == BRIEF
+    assert Poller(client=Client(environ={}, ask_seconds=1), memory=slurm.memory).asker.ask_seconds == 1
+    slurm.says("squeue", err="slurm_load_jobs error: Socket timed out on send/recv operation\n", code=1)
+    with pytest.raises(SilentError):
+        slurm.poll(run)
+    assert poller.asker.ask_seconds == 20
+
+
+def test_anothers_run_is_not_called_lost(slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    state = slurm.poll(run)[0]
+    assert (state.state, "another user's" in state.reason) == ("UNKNOWN", True)
+
+
+def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:
+    runs = [replace(run, id=f"r{number}", scheduler_id=str(number)) for number in range(1, 301)]
+    slurm.says("sacct", "".join(f"{number}|COMPLETED|0:0|1|2|None|job.r{number}\n" for number in range(1, 301)))
+    assert {state.state for state in slurm.poll(*runs)} == {"COMPLETED"}
+    assert len(slurm.calls) == 1
+
+
+def test_accounting_that_failed_is_rested_longer_each_time(
+    slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    asked = []
+    for _ in range(120):
+        before = len(slurm.calls)
+        slurm.poll(run)
+        asked.append(any(call.startswith("sacct") for call in slurm.calls[before:]))
+        now[0] += 5
+    assert asked.count(True) == 6  # at 0, 15, 45, 105, 225 and 465 s
+
+
+def test_the_ids_of_names(slurm: Slurm, run: RunRecord) -> None:
+    """The first of two of one name; a name of accounting's own is not taken."""
+    lost = replace(run, scheduler_id=None)
+    slurm.says("squeue", "9|PENDING|None|0|0|job.r1\n8|RUNNING|None|1|0|job.r1\n")
+    poller = Poller(client=Client(environ={"PATH": str(slurm.folder)}), memory=slurm.memory)
+    assert poller.find([lost]) == {"r1": "8"}
+    slurm.says("squeue")
+    slurm.says("sacct", "5|COMPLETED||Unknown|Unknown||allocation\n6|FAILED|1:0|1|2|None|job.r1\n")
+    assert poller.find([lost]) == {"r1": "6"}
+    slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
+    with pytest.raises(LlmbError, match="Problem talking to the database"):
+        poller.find([lost])
+    slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
+    assert poller.find([lost]) == {}
+
+
+def test_words_are_joined_into_few_arguments() -> None:
+    words = [f"{number:090d}" for number in range(3000)]
+    parts = list(portions(words))
+    assert ",".join(parts).split(",") == words
+    assert len(parts) == 3
+    assert max(map(len, parts)) < 131072
+    assert list(portions([])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
+        ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", True),
+        ("sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file", True),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", False),
+        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", False),
+        ("sbatch: unrecognized option '--no-such'\nTry \"sbatch --help\" for more information\n", False),
+    ],
+)  # fmt: skip
+def test_silence_is_not_refusal(text: str, silent: bool) -> None:
+    assert is_silence(text) == silent
+    assert not last_line(text).startswith(("sbatch", "Try"))
+
+
+def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:
+    environ = {"PATH": "/bin", "SLURM_CONF": "/c", "SLURM_JOB_ID": "1", "SBATCH_WAIT": "1", "X": "x", "Y": "y"}
+    got = Client(environ=environ, passed=("X",)).environment()
+    assert {"HOME", "USER", "LANG"} <= set(got)
+    assert {name: got[name] for name in got if name not in ("HOME", "USER", "LANG")} == {
+        "PATH": "/bin", "SLURM_CONF": "/c", "X": "x",
+    }  # fmt: skip
+
+
+def test_the_type_is_light_to_import() -> None:
+    from llmb.system import shell
+
+    code = "import sys, llmb.clusters.slurm as s; print(s.SLURM.name, *{'psutil', 'yaml', 'uuid'} & set(sys.modules))"
+    assert shell.run([__import__("sys").executable, "-c", code]).out.split() == ["slurm"]
+
+
+@pytest.mark.parametrize(
+    ("err", "kind", "said", "hint"),
+    [
+        (
+            "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+            "sbatch: error: Batch job submission failed: Resource temporarily unavailable\n",
+            UnclearError, "Slurm takes no more jobs at the moment: its queue is full", "once jobs have ended",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
+            LlmbError, "Slurm refused it: Invalid account", "sacctmgr show assoc",
+        ),
+    ],
+)  # fmt: skip
+def test_what_sbatch_says_when_it_takes_no_job(
+    slurm: Slurm, run: RunRecord, tmp_path: Path, err: str, kind: type[LlmbError], said: str, hint: str
+) -> None:
+    slurm.says("sbatch", err=err, code=1)
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
+    cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
+    with pytest.raises(kind, match=said) as raised:
+        cluster.submit(replace(run, scheduler_id=None))
+    assert hint in (raised.value.hint or "")
+    assert isinstance(raised.value, UnclearError) == (kind is UnclearError)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by the tests of how llmb's own workloads are launched: the launch and the recipe of a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.config import ClusterConfig
+from llmb.config.schema import WorkloadConfig, WorkloadsConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.planning.plan import make_plan
+from llmb.plugins.loader import Plugins, load_plugins
+from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import Launch
+from llmb.submission.submit import site_of
+
+NOTHING: Mapping[str, Any] = {}
+KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
+
+
+@pytest.fixture(scope="session")
+def plugins() -> Plugins:
+    """llmb's own plugins and those installed here."""
+    return load_plugins(builtin_plugins())
+
+
+@pytest.fixture(scope="session")
+def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]:
+    """The jobs and launches of a request, on ``gpu`` GPUs of a cluster type; keywords are fields of the request.
+
+    ``installed``: fields of the Site.
+    """
+
+    def run(
+        workload: str, *, gpu: str = "h100", kind: str = "slurm", container: str = "pyxis",
+        installed: Mapping[str, Any] = NOTHING, **request: Any,
+    ) -> list[tuple[Job, Launch | None]]:  # fmt: skip
+        venv = WorkloadsConfig(config={key: WorkloadConfig(venv_path=Path("/venvs/nemo")) for key in KEYS})
+        slurm = SlurmConfig(container=container) if kind == "slurm" else None  # type: ignore[arg-type]
+        config = ClusterConfig(
+            cluster_type=kind, gpu_type=gpu, llmb_install=Path("/llmb"), slurm=slurm, workloads=venv,
+            environment={"NCCL_DEBUG": "WARN"},
+        )  # fmt: skip
+        workloads = plugins.workloads()
+        plan = make_plan([JobRequest(workload=workload, **request)], workloads, config)
+        assert not plan.faults
+        sites = [replace(site_of(config, job), **installed) for job in plan.jobs]
+        return [
+            (job, plugins.launch(workloads[job.workload], job, site))
+            for job, site in zip(plan.jobs, sites, strict=True)
+        ]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def one(launched: Callable[..., list[tuple[Job, Launch | None]]]) -> Callable[..., Launch]:
+    """The one launch of a request."""
+
+    def run(workload: str, **request: Any) -> Launch:
+        ((_, launch),) = launched(workload, **request)
+        assert launch is not None
+        return launch
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def recipe(one: Callable[..., Launch]) -> Callable[..., dict[str, Any]]:
+    """The recipe.json of the one job of a request."""
+
+    def run(workload: str, **request: Any) -> dict[str, Any]:
+        (staged,) = one(workload, **request).files
+        assert staged.name == "recipe.json"
+        found: dict[str, Any] = json.loads(staged.text)
+        return found
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rows(plugins: Plugins) -> list[tuple[str, str, str, str, int, bool]]:
+    """Every published configuration: workload, size, GPU type, dtype, scale, whether its batch stays over scales."""
+    return list(_rows(plugins))
+
+
+def _rows(plugins: Plugins) -> Iterator[tuple[str, str, str, str, int, bool]]:
+    for key in KEYS:
+        for name, size in plugins.workloads()[key].sizes.items():
+            for row in size.rows if size.nemo is not None else ():
+                for gpu in row.gpu:
+                    for dtype in row.dtype:
+                        for scale in row.scales.counts:
+                            yield key, name, gpu, dtype, scale, row.strong_scaling

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of recipe.json: every published configuration as its reader takes it, and what switches change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmb.frameworks.nemo.recipe import to_text
+from llmb.runs.job import Job
+from llmb.runs.launch import Launch
+from llmb.workload.switches import Switches
+from llmb_workloads.nemo_pretrain.read import parse_recipe
+
+Recipe = Callable[..., dict[str, Any]]
+SMALL: dict[str, Any] = {"dtypes": ("fp8",), "scales": (64,)}
+PIPELINED: dict[str, Any] = {"workload": "nemotron4_340b", "dtypes": ("bf16",), "scales": (512,)}
+
+
+def test_every_published_configuration_is_read_by_the_program(
+    rows: list[tuple[str, str, str, str, int, bool]],
+    launched: Callable[..., list[tuple[Job, Launch | None]]],
+) -> None:
+    assert len(rows) > 100
+    for key, size, gpu, dtype, scale, strong in rows:
+        request = {"size": size, "dtypes": (dtype,), "scales": (scale,), "strong_scaling": strong}
+        ((job, launch),) = launched(key, gpu=gpu, **request)
+        assert launch is not None
+        recipe = parse_recipe(json.loads(launch.files[0].text))
+        sizes = recipe.parallelism
+        assert (recipe.name, recipe.nodes, recipe.gpus_per_node) == (job.experiment_name, job.nodes, job.gpus_per_node)
+        assert (sizes.tp, sizes.pp, sizes.cp, sizes.vp or 1) == (job.tp, job.pp, job.cp, job.vp or 1)
+        assert (recipe.micro_batch, recipe.global_batch, recipe.max_steps) == (job.mbs, job.gbs, 50)
+        assert (recipe.model.num_layers, recipe.model.seq_length) == (job.num_layers, job.seq_length)
+
+
+def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
+    assert recipe("llama3.1_405b", dtypes=("fp8",), scales=(512,)) == {
+        "program": "nemo_pretrain", "schema": 1,
+        "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256",
+        "recipe": "llama31_405b", "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
+        "model": {
+            "num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128,
+            "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te",
+            "hybrid_override_pattern": None,
+        },
+        "parallelism": {
+            "tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": True,
+            "embedding_in_pipeline_split": True, "loss_in_pipeline_split": True,
+        },
+        "micro_batch": 1, "global_batch": 256, "max_steps": 50,
+        "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": False},
+        "optimizer": {"use_precision_aware_optimizer": None}, "cuda_graphs": False,
+        "comm_overlap": {
+            "overlap_param_gather_with_optimizer_step": True,
+            "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192",
+        },
+        "tokenizer": {"kind": "null", "vocab_size": 128256},
+        "profile": None, "checkpoint": None, "load_checkpoint": None, "model_flops": 2.15074782314496e16,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "path", "value"),
+    [
+        ({"workload": "nemotron4_15b", **SMALL, "dtypes": ("bf16",)}, "precision.plugin", "bf16_mixed"),
+        ({"workload": "nemotron4_15b", **SMALL, "dtypes": ("bf16",)}, "precision.grad_reduce_in_fp32", None),
+        ({"workload": "nemotron4_15b", **SMALL, "dtypes": ("bf16",)}, "optimizer.use_precision_aware_optimizer", True),
+        ({"workload": "nemotron4_15b", **SMALL}, "tokenizer", {"kind": "null", "vocab_size": 256000}),
+        ({"workload": "nemotron4_15b", **SMALL}, "comm_overlap.overlap_param_gather_with_optimizer_step", False),
+        ({"workload": "nemotron4_15b", **SMALL, "gpu": "b200"}, "cuda_graphs", True),
+        ({"workload": "nemotron4_15b", **SMALL, "gpu": "b200"}, "parallelism.sequence_parallel", False),
+        ({"workload": "nemotron4_15b", **SMALL, "gpu": "b200"}, "parallelism.vp", None),
+        ({"workload": "nemotronh_56b", **SMALL}, "tokenizer", {"kind": "null", "vocab_size": 131072}),
+        ({"workload": "nemotronh_56b", **SMALL}, "cuda_graphs", False),
+        ({"workload": "llama3.1_8b", **SMALL}, "comm_overlap.userbuffers", None),
+        ({"workload": "llama3.1_405b-proxy", **SMALL}, "model.num_layers", 30),
+        ({"workload": "llama3.1_405b-proxy", **SMALL}, "recipe", "llama31_405b"),
+        (PIPELINED, "comm_overlap.overlap_param_gather_with_optimizer_step", True),
+        ({**PIPELINED, "params": {"vp": (1,)}}, "comm_overlap.overlap_param_gather_with_optimizer_step", False),
+        ({**PIPELINED, "params": {"vp": (1,)}}, "parallelism.vp", None),
+        ({"workload": "llama3.1_405b", "dtypes": ("fp8",), "scales": (512,), "params": {"tp": (4,)}},
+         "comm_overlap.userbuffers", None),
+        ({"workload": "nemotronh_56b", **SMALL, "params": {"num_layers": (11,)}},
+         "model.hybrid_override_pattern", "M-M-M-M*-M-"),
+    ],
+)  # fmt: skip
+def test_what_follows_from_size_dtype_and_overrides(
+    request_: dict[str, Any], path: str, value: object, recipe: Recipe
+) -> None:
+    found: Any = recipe(**request_)
+    parse_recipe(found)
+    for key in path.split("."):
+        found = found[key]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "expected"),
+    [
+        ({"save_checkpoint": True}, {},
+         {"checkpoint": {"save_at_step": 50}, "load_checkpoint": None, "max_steps": 50}),
+        ({"load_checkpoint": "/c/default--x"}, {},
+         {"checkpoint": None, "load_checkpoint": "/c/default--x", "max_steps": 1}),
+        ({"nccl_trace": True}, {}, {"max_steps": 5, "profile": None}),
+        ({"profile_ranks": "0,8-9"}, {"profile": True},
+         {"profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 8, 9]}, "max_steps": 50}),
+        ({"profile_stop": 20}, {"profile": True},
+         {"profile": {"start_step": 15, "stop_step": 20, "ranks": list(range(8))}, "max_steps": 20}),
+        ({"profile_ranks": "all"}, {"profile": True},
+         {"profile": {"start_step": 45, "stop_step": 50, "ranks": list(range(512))}}),
+    ],
+)  # fmt: skip
+def test_switches(said: dict[str, Any], more: dict[str, Any], expected: dict[str, Any], recipe: Recipe) -> None:
+    found = recipe(**PIPELINED, **more, switches=Switches(**said))
+    parse_recipe(found)
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(("said", "aware"), [({"save_checkpoint": True}, True), ({"load_checkpoint": "/c"}, False)])
+def test_checkpoints_do_without_the_overlap_that_hides_parameters(
+    said: dict[str, Any], aware: bool, recipe: Recipe
+) -> None:
+    found = recipe(**PIPELINED, switches=Switches(**said))
+    assert found["comm_overlap"]["overlap_param_gather_with_optimizer_step"] is False
+    assert found["optimizer"]["use_precision_aware_optimizer"] is aware
+
+
+def test_the_hubs_tokenizer_and_other_scaling(recipe: Recipe) -> None:
+    found = recipe("llama3.1_70b", **SMALL, switches=Switches(tokenizer="hub", fp8="current"))
+    assert found["tokenizer"] == {"kind": "hub", "name": "meta-llama/Llama-3.1-70B"}
+    assert found["precision"]["plugin"] == "bf16_with_fp8_current_scaling_mixed"
+
+
+def test_the_text_has_a_line_for_each_group() -> None:
+    text = to_text({"a": 1, "b": "x", "c": {"d": None}, "e": True})
+    assert text == '{\n  "a": 1, "b": "x",\n  "c": {"d": null},\n  "e": true\n}\n'

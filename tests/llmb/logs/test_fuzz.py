@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds the readers of logs with wild mixtures of what logs hold: none may fail, whatever it is given.
+
+LLMB_TEST_FUZZ=100000 sets how many inputs are tried.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+from llmb.failures import find_cause, table
+from llmb.logs.reader import progress, read_log, read_on
+from llmb.results.facts import facts_of, invalid_because
+from llmb.results.foreign import describe_log
+from llmb.stats.measure import Window
+from llmb.stats.summary import summarize
+from llmb.workload.spec import Workload
+
+INPUTS = int(os.environ.get("LLMB_TEST_FUZZ", "2000"))
+STEP = (
+    b"[default0]:Training epoch 0, iteration 7/49 | lr: 7.496e-06 | global_batch_size: 128 | global_step: 7 | "
+    b"peak_memory_usage: 70833405952 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39 | consumed_samples: 9"
+)
+PIECES = [
+    STEP, STEP.replace(b"7/49", b"8/49"), STEP.replace(b"12.39", b"1.2e+03"), STEP.replace(b"11.96", b"nan"),
+    b"Epoch 0: : 9%|\xe2\x96\x88| 9/100 [07:57<00:00, reduced_train_loss=7.310, train_step_timing in s=3.590]",
+    b" iteration        1/      50 | elapsed time per iteration (ms): 20289.1 | lm loss: 1.2E+01 |",
+    b"Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU", b"train_step_timing in s: [11.85, 6.98, ",
+    b"Global Checkpoint Save : Rank: 0 : Iteration: 50 : Start time: 1744408121.151s : Save duration: 4.389s",
+    b"Global Checkpoint Load : Rank : 0 : Start time : 1744407969.270s : Time spent in load_checkpoint: 9.712s",
+    b'llmb node n1: {"driver": "570.86.15", "gpus": 8, "max_sm_clock_mhz": 1980, "power_limit_w": 7e2}', b"nan",
+    b"n1:7:9 [0] NCCL INFO Using network Socket", b"NCCL version 2.26.3+cuda12.9", b"using world size: 99999999999",
+    b"`Trainer.fit` stopped: `max_steps=50` reached.", b"Traceback (most recent call last):", b"  File 'x'",
+    b"train_step_timing in s", b"iteration ", b"1e999999", b"-inf", b"9" * 400, b": ", b"=", b" | ", b"\x1b[31m",
+    b"\x1b]0;", b"Last error:", b"\xff\xfe", b"\x00", b"[rank3]: ", b"0: ", b"\x1f\x8b", b"]", b"/",
+    "\u0667/\u0669".encode(),
+    *(text.encode() for row in table().causes for text in (*row.text, *row.beside)),
+]  # fmt: skip
+NAMES = [
+    "log-", "pretrain_", "pretraining_", "nemotron4_", "llama3.1_", "llama31_", "340b_", "70b_", "fp8_", "bf16",
+    "gpus128_", "tp8_", "_gbs512_", "vpNone", "_nsys", "_nccltrace", "389757", "_0", "account-me.", ".out", ".gz",
+    "é", " ",
+]  # fmt: skip
+
+
+def wild(chance: random.Random) -> bytes:
+    """A log of some lines, some of them damaged."""
+    content = b""
+    for _ in range(chance.randrange(12)):
+        piece = chance.choice(PIECES)
+        if chance.random() < 0.4:
+            start = chance.randrange(len(piece) + 1)
+            piece = piece[start : chance.randrange(start, len(piece) + 1)]
+        if piece and chance.random() < 0.2:
+            at = chance.randrange(len(piece))
+            piece = piece[:at] + chance.randbytes(1) + piece[at + 1 :]
+        content += piece + chance.choice([b"\n", b"\r", b"\r\n", b"", b" "])
+    return gzip.compress(content)[: chance.randrange(8, 200)] if chance.random() < 0.02 else content
+
+
+def test_no_log_makes_a_reader_fail(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    chance = random.Random(20250411)
+    path = tmp_path / "log"
+    for _ in range(INPUTS):
+        content = wild(chance)
+        path.write_bytes(content)
+        samples = read_log(path)
+        assert (samples.attempts > 0) == bool(samples.steps)
+        if samples.steps and samples.last is not None:
+            window = Window(0, samples.last)
+            summarize(samples, window)
+            invalid_because(samples, window)
+        facts_of(samples)
+        progress(path)
+        cause = find_cause(path)
+        assert cause is None or cause.line.isprintable()
+        cut = chance.randrange(len(content) + 1)
+        path.write_bytes(content[:cut])
+        state = read_on(path).state
+        path.write_bytes(content)
+        read_on(path, state=state)
+        name = "".join(chance.choices(NAMES, k=chance.randrange(9)))
+        found = describe_log(tmp_path / (name or "x"), samples, workloads)
+        assert found.configuration() is None or found.workload in workloads

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what switches do to a job: its steps, limit, name and environment, and what does not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmb.config import ClusterConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.errors import UsageError
+from llmb.planning.modes import mode_of
+from llmb.planning.plan import Extra, Plan, make_plan
+from llmb.runs.job import Job, JobRequest
+from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches, said_of
+
+Workloads = dict[str, Workload]
+PYXIS = ClusterConfig(
+    cluster_type="slurm", gpu_type="h100", gpu_types={}, slurm=SlurmConfig(), environment={"NCCL_DEBUG": "WARN"}
+)
+BARE = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig(container="none"))
+PLAIN = "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
+
+
+def planned(workloads: Workloads, config: ClusterConfig = PYXIS, *, extra: Extra | None = None, **request: Any) -> Plan:
+    fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
+    return make_plan([JobRequest(**fields)], workloads, config, extra=extra)
+
+
+def job(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> Job:
+    plan = planned(workloads, config, **request)
+    assert not plan.faults
+    (found,) = plan.jobs
+    return found
+
+
+def refusal(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> str:
+    plan = planned(workloads, config, **request)
+    assert not plan.jobs
+    (fault,) = plan.faults
+    assert fault.hint
+    return f"{fault.message} | {fault.hint}"
+
+
+def test_a_plain_job_says_nothing(workloads: Workloads) -> None:
+    plain = job(workloads)
+    assert (plain.experiment_name, plain.max_steps, plain.time_limit) == (PLAIN, 50, 1200)
+    assert said_of(plain.switches) == {}
+
+
+def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workloads) -> None:
+    profiled = job(workloads, profile=True)
+    assert (profiled.experiment_name, profiled.max_steps) == (PLAIN, 50)
+    assert said_of(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
+
+
+@pytest.mark.parametrize(
+    ("said", "params", "window", "steps", "word"),
+    [
+        ({"profile_stop": 60}, {}, (45, 60), 60, "_steps60"),
+        ({"profile_stop": 25}, {}, (20, 25), 25, "_steps25"),
+        ({"profile_stop": 3}, {}, (0, 3), 3, "_steps3"),
+        ({"profile_start": 47}, {}, (47, 50), 50, ""),
+        ({"profile_start": 0, "profile_stop": 2}, {}, (0, 2), 2, "_steps2"),
+        ({}, {"max_steps": (100,)}, (95, 100), 100, "_steps100"),
+        ({"profile_stop": 100}, {"max_steps": (100,)}, (45, 100), 100, "_steps100"),
+    ],
+)
+def test_a_profiled_run_ends_at_its_stop_step(
+    said: dict[str, int], params: dict[str, Any], window: tuple[int, int], steps: int, word: str, workloads: Workloads
+) -> None:
+    found = job(workloads, profile=True, params=params, switches=Switches(**said))  # type: ignore[arg-type]
+    assert (found.switches.profile_start, found.switches.profile_stop) == window
+    assert (found.max_steps, found.experiment_name) == (steps, PLAIN + word)
+
+
+def test_added_profiles_alone_take_what_is_said_of_profiles(workloads: Workloads) -> None:
+    plan = planned(workloads, add_profile=True, switches=Switches(profile_stop=20, gpu_metrics=True))
+    assert [(one.profile, one.max_steps, one.switches.gpu_metrics) for one in plan.jobs] == [
+        (False, 50, None), (True, 20, True)
+    ]  # fmt: skip
+
+
+def test_a_trace_is_5_steps_in_15_minutes_over_the_clusters_own_nccl_debug(workloads: Workloads) -> None:
+    traced = job(workloads, switches=Switches(nccl_trace=True), env={"NCCL_DEBUG": "VERSION"})
+    assert (traced.experiment_name, traced.max_steps, traced.time_limit) == (f"{PLAIN}_nccltrace", 5, 900)
+    assert traced.env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
+    longer = job(workloads, switches=Switches(nccl_trace=True, time_limit=7200), params={"max_steps": (8,)})
+    assert (longer.max_steps, longer.time_limit) == (8, 7200)
+
+
+def test_the_command_lines_variables_come_over_a_trace(workloads: Workloads) -> None:
+    extra = Extra(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
+    assert job(workloads, extra=extra).env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}
+
+
+def test_the_command_line_comes_over_a_list(workloads: Workloads) -> None:
+    own = Switches(nccl_trace=True, time_limit=60, image="own:1")
+    found = job(workloads, switches=own, extra=Extra(switches=Switches(nccl_trace=False, time_limit=120)))
+    assert (found.max_steps, found.time_limit, found.image, found.experiment_name) == (50, 120, "own:1", PLAIN)
+    assert said_of(found.switches) == {"nccl_trace": False}
+
+
+def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> None:
+    found = job(workloads, switches=Switches(load_checkpoint="/c"))
+    assert (found.max_steps, found.experiment_name) == (1, f"{PLAIN}_load")
+    assert job(workloads, switches=Switches(load_checkpoint="/c"), params={"max_steps": (1,)}).max_steps == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ({"save_checkpoint": True}, ""),
+        ({"fp8": "current"}, "_fp8current"),
+        ({"fp8": "delayed"}, ""),
+        ({"tokenizer": "null"}, ""),
+        ({"save_checkpoint": True, "load_checkpoint": "/c"}, "_load"),
+    ],
+)
+def test_what_changes_the_run_is_in_its_name(said: dict[str, Any], word: str, workloads: Workloads) -> None:
+    assert job(workloads, switches=Switches(**said)).experiment_name == PLAIN + word
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"profile": True, "switches": Switches(nccl_trace=True)}, "a profile and an NCCL trace at once"),
+        ({"profile": True, "switches": Switches(load_checkpoint="/c")}, "loads a checkpoint has one step, too few"),
+        ({"params": {"max_steps": (50,)}, "switches": Switches(load_checkpoint="/c")}, "has one step, not 50"),
+        ({"profile": True, "switches": Switches(profile_start=50)}, "from step 50 to step 50 sees nothing"),
+        ({"profile": True, "params": {"max_steps": (9,)}, "switches": Switches(profile_stop=8)}, "ends at its last"),
+        ({"switches": Switches(profile_stop=8)}, "'profile_stop' is said of a profile, and nothing is profiled"),
+        ({"switches": Switches(tokenizer="hub")}, "pretrain_nemotron4 15b has no tokenizer on the model hub"),
+        ({"dtypes": ("bf16",), "switches": Switches(fp8="current")}, "15b bf16: 'fp8' says how dtype fp8 scales"),
+        ({"workload": "nemotron4_tiny", "dtypes": ("fp32",), "scales": (2,), "switches": Switches(tokenizer="hub")},
+         "tiny has no tokenizer on the model hub"),
+        ({"switches": Switches(strong_scaling=True)}, "has no strong scaling on h100 | leave strong scaling out"),
+        ({"workload": "nemotron4_340b", "scales": (256,), "strong_scaling": True}, "it is for b200, gb200"),
+        ({"workload": "nemotronh", "size": "56b", "dtypes": ("bf16",)}, "56b on h100 has no dtype 'bf16'"),
+        ({"scales": (16,), "switches": Switches(load_checkpoint="/c")}, "tested from 64 GPUs on, this is 16 GPUs"),
+        ({"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(save_checkpoint=True)},
+         "to save a checkpoint is tested from 512 GPUs on"),
+        ({"workload": "nemotronh_56b", "switches": Switches(save_checkpoint=True)}, "checkpoint is not tested on h100"),
+        ({"workload": "llama3.1_405b-proxy", "switches": Switches(load_checkpoint="/c")}, "is not tested on h100"),
+        ({"switches": Switches(gpus_per_node=3)}, "64 GPUs do not fill whole nodes of 3"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused_with_a_cure(
+    request_: dict[str, Any], message: str, workloads: Workloads
+) -> None:
+    assert message in refusal(workloads, **request_)
+
+
+@pytest.mark.parametrize("said", [Switches(image="own:1"), Switches(mounts=("/a:/a",))])
+def test_images_and_mounts_are_for_containers(said: Switches, workloads: Workloads) -> None:
+    assert "is for containers, and here ranks start without one" in refusal(workloads, BARE, switches=said)
+    assert job(workloads, switches=said).image == (said.image or "nvcr.io/nvidia/nemo:25.04.01")
+
+
+def test_force_takes_an_untested_checkpoint_with_a_warning(workloads: Workloads) -> None:
+    extra = Extra(switches=Switches(load_checkpoint="/c"), force=True)
+    plan = planned(workloads, scales=(16,), extra=extra)
+    assert not plan.faults
+    assert plan.warnings == ("pretrain_nemotron4 15b: to load a checkpoint is tested from 64 GPUs on, this is 16 GPUs",)
+
+
+def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workloads) -> None:
+    config = ClusterConfig(cluster_type="slurm", gpu_type="gb200", slurm=SlurmConfig())
+    request: dict[str, Any] = {"workload": "nemotron4_340b", "scales": (128, 256)}
+    by_request = planned(workloads, config, **request, strong_scaling=True).jobs
+    by_switch = planned(workloads, config, **request, extra=Extra(switches=Switches(strong_scaling=True))).jobs
+    assert by_request == by_switch
+    assert [(one.gbs, one.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
+        (512, 128, 2100, True), (512, 64, 2100, True)
+    ]  # fmt: skip
+    off = planned(
+        workloads, config, **request, strong_scaling=True, extra=Extra(switches=Switches(strong_scaling=False))
+    )
+    assert [one.gbs for one in off.jobs] == [32, 64]
+
+
+def test_gpus_per_node_of_one_job(workloads: Workloads) -> None:
+    found = job(workloads, switches=Switches(gpus_per_node=4))
+    assert (found.nodes, found.gpus_per_node, found.switches.gpus_per_node) == (16, 4, None)
+
+
+def test_wrong_ranks_are_told_by_their_name() -> None:
+    with pytest.raises(UsageError, match="profile_ranks: 'x' are not ranks"):
+        mode_of(Switches(profile_ranks="x"), profile=True, given_steps=None, default_steps=50)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what overrides of a split are refused for, the same in a sweep as alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmb.config import ClusterConfig
+from llmb.planning.plan import make_plan
+from llmb.runs.job import JobRequest
+from llmb.workload.spec import Workload
+
+H100 = ClusterConfig(cluster_type="slurm", gpu_type="h100")
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "params", "message"),
+    [
+        ("nemotronh_56b", 32, {"cp": 2}, "a hybrid of Mamba and attention layers cannot be split by cp, which is 2"),
+        ("nemotronh_56b", 32, {"pp": 2, "vp": 59, "tp": 4}, "cannot be split by vp, which is 59"),
+        ("nemotronh_56b", 64, {"tp": 16}, "8 query groups is not a multiple of tp = 16"),
+        ("nemotronh_56b", 32, {"pp": 4}, "118 layers is not a multiple of pp·vp = 4·1 = 4"),
+        ("llama3.1_405b", 512, {"pp": 7}, "the scale is not a multiple of tp·pp·cp"),
+        ("llama3.1_405b", 512, {"vp": 5}, "128 layers (with 2 for embedding and loss) is not a multiple"),
+        ("nemotron4_15b", 64, {"vp": 2}, "vp 2 needs a pipeline, pp is 1"),
+        ("nemotron4_15b", 64, {"tp": 4, "gbs": 24}, "is not a multiple of mbs·dp = 2·16"),
+    ],
+)
+def test_an_override_and_a_sweep_are_checked_alike(
+    name: str, scale: int, params: dict[str, int], message: str, workloads: dict[str, Workload]
+) -> None:
+    swept = {key: (value, value) for key, value in params.items()}
+    plan = make_plan([JobRequest(workload=name, dtypes=("fp8",), scales=(scale,), params=swept)], workloads, H100)
+    assert not plan.jobs
+    (fault,) = plan.faults
+    assert message in fault.message
+    assert fault.hint

@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that plugins are found as installed distributions are, and that one that fails is named and harms nobody."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.cli.app import build
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.logs.reader import read_log
+from llmb.logs.spec import ParseSpec
+from llmb.planning.plan import make_plan
+from llmb.plugins.loader import HOOKS, Plugins, load_plugins
+from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import Launch, Program
+from llmb.runs.record import RunRecord
+from llmb.runs.site import Site
+from llmb.system.process import ProcessId
+from llmb.workload.needs import Needs, Task
+from llmb.workload.spec import Workload
+
+OURS = {"pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
+
+SITE = Site(cluster_type="local", gpu_type="cpu", gpus_per_node=1, install=Path("/install"))
+
+ROWS = """
+key: {key}
+title: A stranger's
+default_size: tiny
+default_dtype: fp32
+sizes:
+  tiny:
+    model: {{architecture: llama, layers: 2, hidden: 8, ffn: 8, heads: 2, kv_groups: 2, vocab: 8, seq_length: 8}}
+    whole_nodes: false
+    rows: [{{gpu: any, dtype: fp32, scales: [1, 2], mbs: 1, gbs: N}}]
+"""
+
+METADATA_ONLY = """
+from pathlib import Path
+from llmb.api import hookimpl, read_workload
+
+@hookimpl
+def llmb_workload():
+    return read_workload(Path(__file__).with_name("{module}.yaml"))
+"""
+
+EVERY_HOOK = (
+    METADATA_ONLY
+    + """
+import click
+from llmb.api import Launch, Needs, ParseSpec, Program, Task
+from llmb.clusters.base import ClusterType
+
+@hookimpl
+def llmb_setup(workload, site):
+    return Needs(needs=(Task(name=workload.key, argv=("true", site.cluster_type)),))
+
+@hookimpl
+def llmb_launch(workload, job, site):
+    return Launch(name=job.experiment_name, nodes=1, ranks_per_node=job.scale, time_limit=job.time_limit,
+                  program=Program(script="own.py"))
+
+@hookimpl
+def llmb_parse(workload, run):
+    return ParseSpec(needle=f"step of {{run.job.workload}}")
+
+@hookimpl
+def llmb_clusters():
+    return [ClusterType(name="moon", create=lambda config: None)]
+
+@hookimpl
+def llmb_commands():
+    return [click.Command("greet", callback=lambda: click.echo("hello"))]
+"""
+)
+
+HOOK = "from llmb.api import hookimpl\n"
+
+Install = Callable[..., str]
+Load = Callable[[], Plugins]
+
+
+@pytest.fixture
+def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path of Python; what is imported from it is forgotten again."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(folder)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def install(site_packages: Path) -> Install:
+    """Puts a distribution there as an installer would: a module, and metadata with an entry point; its source."""
+
+    def put(name: str, code: str, *, key: str | None = None, target: str = "") -> str:
+        module = f"fake_{name}"
+        text = code.format(module=module) if "{module}" in code else code
+        (site_packages / f"{module}.py").write_text(textwrap.dedent(text))
+        if key is not None:
+            (site_packages / f"{module}.yaml").write_text(ROWS.format(key=key))
+        info = site_packages / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[llmb]\nentry = {target or module}\n")
+        return f"{name}:entry"
+
+    return put
+
+
+@pytest.fixture
+def load() -> Load:
+    """Loads llmb's own plugins and all that are installed."""
+
+    def all_of_them() -> Plugins:
+        importlib.invalidate_caches()
+        return load_plugins(builtin_plugins())
+
+    return all_of_them
+
+
+def problems(plugins: Plugins) -> dict[str, str]:
+    """The reason for each plugin that is left out, after everything has been asked for."""
+    plugins.workloads()
+    plugins.cluster_types()
+    build(plugins)
+    return {problem.source: problem.reason for problem in plugins.problems}
+
+
+def job_of(workload: Workload) -> Job:
+    config = ClusterConfig(cluster_type="local", gpu_type="cpu")
+    plan = make_plan([JobRequest(workload=workload.key, size="tiny", scales=(2,))], {workload.key: workload}, config)
+    assert not plan.faults
+    return plan.jobs[0]
+
+
+def run_of(job: Job, launch: Launch) -> RunRecord:
+    return RunRecord(
+        id="abc", created=0, llmb_version="0", cluster_type="local", directory=Path("/runs/abc"), job=job,
+        launch=launch, script_name="script", submitter=ProcessId.current(),
+    )  # fmt: skip
+
+
+def test_what_llmb_brings_loads_without_a_problem(load: Load) -> None:
+    plugins = load()
+    assert problems(plugins) == {}
+    assert set(plugins.workloads()) >= OURS
+
+
+# What goes wrong, a word of the reason that is told, and whether it must name the nearest hook.
+BROKEN = {
+    "raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+    "missing": ("import a_module_that_is_not_there", "No module named 'a_module_that_is_not_there'"),
+    "syntax": ("def f(:", "SyntaxError"),
+    "exits": ("raise SystemExit('bye')", "SystemExit: bye"),
+    "silent": ("raise SystemExit", "SystemExit"),
+    "misspelt": (HOOK + "@hookimpl\ndef llmb_lunch(workload, job, site): ...", "did you mean 'llmb_launch'?"),
+    "prefix": (HOOK + "@hookimpl\ndef lmb_workload(): ...", "did you mean 'llmb_workload'?"),
+    "unmarked": ("def llmb_workload(): ...", "llmb_workload lacks the mark @hookimpl"),
+    "arguments": (HOOK + "@hookimpl\ndef llmb_launch(workload, jobs, site): ...", "jobs"),
+    "nothing": ("", "it implements no hook"),
+    "workload_raises": (HOOK + "@hookimpl\ndef llmb_workload(): raise OSError('unmounted')", "OSError: unmounted"),
+    "workload_exits": (HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)", "SystemExit: 3"),
+    "workload_none": (HOOK + "@hookimpl\ndef llmb_workload(): return None", "not a Workload"),
+    "clusters_raise": (HOOK + "@hookimpl\ndef llmb_clusters(): return 1 / 0", "llmb_clusters: ZeroDivisionError"),
+    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters: TypeError: 'moon'"),
+    "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
+    "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands: TypeError"),
+    "cluster_taken": (
+        HOOK + "from llmb.clusters.base import ClusterType\n"
+        "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create=None)]",
+        "llmb_clusters: the name 'local' is taken",
+    ),
+    "command_taken": (
+        HOOK + "import click\n@hookimpl\ndef llmb_commands(): return [click.Command('list')]",
+        "llmb_commands: the name 'list' is taken",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_is_named_with_its_reason_and_nothing_else_suffers(
+    name: str, install: Install, load: Load
+) -> None:
+    code, reason = BROKEN[name]
+    source = install(name, code)
+    install("healthy", METADATA_ONLY, key="pretrain_healthy")
+    plugins = load()
+    assert set(problems(plugins)) == {source}
+    assert reason in problems(plugins)[source]
+    assert set(plugins.workloads()) >= {*OURS, "pretrain_healthy"}
+    assert {"list", "submit-all"} <= set(build(plugins).commands)
+    assert "local" in plugins.cluster_types()
+
+
+def test_every_broken_plugin_is_named_when_there_are_many(install: Install, load: Load) -> None:
+    sources = {install(name, code) for name, (code, _) in BROKEN.items()}
+    assert set(problems(load())) == sources
+
+
+def test_an_entry_point_that_names_nothing_is_named(install: Install, load: Load) -> None:
+    source = install("gone", "", target="fake_gone:plugin")
+    assert "plugin" in problems(load())[source]
+
+
+def test_rows_that_cannot_be_read_are_named_with_file_line_and_nearest_word(
+    install: Install, load: Load, site_packages: Path
+) -> None:
+    source = install("typo", METADATA_ONLY, key="pretrain_typo")
+    path = site_packages / "fake_typo.yaml"
+    path.write_text(path.read_text().replace("default_dtype", "defualt_dtype"))
+    plugins = load()
+    assert "fake_typo.yaml:5: defualt_dtype" in problems(plugins)[source]
+    assert set(plugins.workloads()) == OURS
+
+
+@pytest.mark.parametrize("spelling", ["pretrain_twin", "pretrain_Twin", "twin", "pretraining-t.win"])
+def test_a_key_that_two_plugins_claim_is_refused_to_both(spelling: str, install: Install, load: Load) -> None:
+    first = install("first", METADATA_ONLY, key="pretrain_twin")
+    second = install("second", METADATA_ONLY, key=spelling)
+    found = problems(load())
+    assert set(found) == {first, second}
+    assert second in found[first]
+    assert first in found[second]
+    assert "'pretrain_twin'" in found[first]
+    assert set(load().workloads()) == OURS
+
+
+def test_a_strangers_claim_on_a_key_of_ours_names_both(install: Install, load: Load) -> None:
+    stranger = install("stranger", METADATA_ONLY, key="pretrain_nemotron-4")
+    plugins = load()
+    assert set(problems(plugins)) == {stranger, "llmb-nemotron4:nemotron4"}
+    assert set(plugins.workloads()) == OURS - {"pretrain_nemotron4"}
+
+
+def test_the_order_of_installation_changes_nothing(install: Install, load: Load) -> None:
+    for name in ("zebra", "ape"):
+        install(name, METADATA_ONLY, key=f"pretrain_{name}")
+    assert [source for source in load().sources if "llmb-" not in source] == ["ape:entry", "zebra:entry"]
+
+
+def test_llmb_answers_what_a_metadata_only_plugin_leaves_out(install: Install, load: Load) -> None:
+    install("small", METADATA_ONLY, key="pretrain_small")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_small"]
+    launch = plugins.launch(workload, job_of(workload), SITE)
+    assert launch is not None
+    assert launch.program == Program(module="llmb_workloads.torch_pretrain")
+    assert launch.ranks_per_node == 2
+    assert plugins.parse(workload, run_of(job_of(workload), launch)) == ParseSpec()
+
+
+def test_a_plugin_that_answers_none_leaves_it_to_llmb(install: Install, load: Load) -> None:
+    code = METADATA_ONLY + "\n@hookimpl\ndef llmb_launch(workload, job, site): return None\n"
+    install("shy", code, key="pretrain_shy")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_shy"]
+    launch = plugins.launch(workload, job_of(workload), SITE)
+    assert launch is not None
+    assert launch.program.module == "llmb_workloads.torch_pretrain"
+
+
+def test_one_plugin_is_not_asked_for_the_workload_of_another(install: Install, load: Load) -> None:
+    install("greedy", EVERY_HOOK, key="pretrain_greedy")
+    install("small", METADATA_ONLY, key="pretrain_small")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_small"]
+    launch = plugins.launch(workload, job_of(workload), SITE)
+    assert launch is not None
+    assert launch.program.script is None
+
+
+@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
+def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
+    hook: str, install: Install, load: Load
+) -> None:
+    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run"}[hook]
+    code = METADATA_ONLY + f"\n@hookimpl\ndef {hook}(workload, {arguments}): raise KeyError('scratch')\n"
+    source = install("failing", code, key="pretrain_failing")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_failing"]
+    job = job_of(workload)
+    run = run_of(job, Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")))
+    ask: dict[str, Callable[[], object]] = {
+        "llmb_setup": lambda: plugins.setup(workload, SITE),
+        "llmb_launch": lambda: plugins.launch(workload, job, SITE),
+        "llmb_parse": lambda: plugins.parse(workload, run),
+    }
+    with pytest.raises(LlmbError) as raised:
+        ask[hook]()
+    assert str(raised.value) == f"plugin {source} failed in {hook}: KeyError: 'scratch'"
+
+
+@pytest.mark.parametrize(("hook", "kind"), [("setup", "Needs"), ("launch", "Launch"), ("parse", "ParseSpec or")])
+def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
+    hook: str, kind: str, install: Install, load: Load
+) -> None:
+    install("odd", METADATA_ONLY + f"\n@hookimpl\ndef llmb_{hook}(workload): return [3]\n", key="pretrain_odd")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_odd"]
+    arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
+    with pytest.raises(LlmbError, match=rf"failed in llmb_{hook}: TypeError: it gives \[3\], not a {kind}"):
+        getattr(plugins, hook)(workload, *arguments[hook])
+
+
+def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
+    code = METADATA_ONLY + "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n"
+    install("own", code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n", key="pretrain_own")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_own"]
+    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
+    spec = plugins.parse(workload, run_of(job_of(workload), launch))
+    assert spec is not None
+    (step,) = read_log(Path("/no/such/log"), spec).steps
+    assert (step.iteration, step.step_time) == (0, 2.5)
+
+
+def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Load) -> None:
+    source = install("late", "\n\nraise RuntimeError('no licence')\n")
+    assert problems(load())[source].endswith("fake_late.py:3)")
+
+
+def test_a_table_that_cannot_be_read_is_told_with_place_and_cure(install: Install, load: Load) -> None:
+    source = install(
+        "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
+    )
+    assert problems(load())[source] == "/no/w.yaml cannot be read: No such file or directory"
+
+
+def test_an_error_for_the_user_passes_through_a_hook_unchanged(install: Install, load: Load) -> None:
+    code = METADATA_ONLY + "\nfrom llmb.errors import UsageError\n"
+    code += "@hookimpl\ndef llmb_launch(workload, job, site): raise UsageError('2 is odd', hint='take 1')\n"
+    install("strict", code, key="pretrain_strict")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_strict"]
+    with pytest.raises(LlmbError, match=r"^2 is odd$") as raised:
+        plugins.launch(workload, job_of(workload), SITE)
+    assert raised.value.exit_code == 2
+
+
+def asks_workload(plugins: Plugins) -> bool:
+    return plugins.workloads()["pretrain_full"].title == "A stranger's"
+
+
+def asks_setup(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    return plugins.setup(workload, SITE) == Needs(needs=(Task(name="pretrain_full", argv=("true", "local")),))
+
+
+def asks_launch(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    launch = plugins.launch(workload, job_of(workload), SITE)
+    return launch is not None and launch.program == Program(script="own.py")
+
+
+def asks_parse(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    launch = plugins.launch(workload, job_of(workload), SITE)
+    assert launch is not None
+    spec = plugins.parse(workload, run_of(job_of(workload), launch))
+    return spec is not None and spec.needle == "step of pretrain_full"
+
+
+def asks_clusters(plugins: Plugins) -> bool:
+    return plugins.cluster_types()["moon"].name == "moon"
+
+
+def asks_commands(plugins: Plugins) -> bool:
+    return "greet" in build(plugins).commands
+
+
+ASKED = {
+    "llmb_workload": asks_workload,
+    "llmb_setup": asks_setup,
+    "llmb_launch": asks_launch,
+    "llmb_parse": asks_parse,
+    "llmb_clusters": asks_clusters,
+    "llmb_commands": asks_commands,
+}
+
+
+def test_no_hook_is_forgotten_here() -> None:
+    assert set(ASKED) == set(HOOKS)
+
+
+@pytest.mark.parametrize("hook", ASKED)
+def test_a_plugins_own_answer_wins(hook: str, install: Install, load: Load) -> None:
+    install("full", EVERY_HOOK, key="pretrain_full")
+    plugins = load()
+    assert ASKED[hook](plugins)
+    assert problems(plugins) == {}
+
+
+def test_a_plugin_may_be_an_object(install: Install, load: Load) -> None:
+    code = METADATA_ONLY.replace(
+        "@hookimpl\ndef llmb_workload():", "class Own:\n  @hookimpl\n  def llmb_workload(self):"
+    )
+    install("thing", code.replace("    return", "      return") + "\nplugin = Own()\n", key="pretrain_thing",
+            target="fake_thing:plugin")  # fmt: skip
+    plugins = load()
+    assert problems(plugins) == {}
+    assert "pretrain_thing" in plugins.workloads()
+
+
+def test_the_same_problem_is_told_once(install: Install, load: Load) -> None:
+    install("raises", HOOK + "@hookimpl\ndef llmb_commands(): raise OSError")
+    plugins = load()
+    build(plugins)
+    build(plugins)
+    assert len(plugins.problems) == 1

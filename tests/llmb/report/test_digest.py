@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that what many runs come to is told in a few lines, however many they are."""
+
+from __future__ import annotations
+
+from llmb.failures import Cause
+from llmb.report.digest import LEAST, digest
+from llmb.results import FAILED, RUNNING, SUCCESS, Result, legend
+from llmb.runs.state import CANCELLED
+from llmb.verdict import NO_REFERENCE, PASS
+
+
+def failed(number: int, kind: str | None = None) -> Result:
+    cause = None if kind is None else Cause(kind=kind, line="it broke")
+    return Result(experiment=f"e{number}", path=f"log-{number}.out", status=FAILED, run=f"f{number:03}", cause=cause)
+
+
+def test_a_few_runs_need_no_digest() -> None:
+    assert digest([failed(number) for number in range(LEAST - 1)]) == []
+    assert digest([]) == []
+
+
+def test_runs_and_causes_beyond_a_few_are_counted() -> None:
+    found = [failed(number, "crash") for number in range(20)]
+    found += [failed(100 + number, f"kind {number:02}") for number in range(12)]
+    lines = digest(found)
+    assert lines[0] == "32 runs: 32 failed"
+    assert lines[1] == "20 failed, crash: f000 f001 f002 f003 f004 f005 and 14 more"
+    assert lines[9] == "5 more causes of failures"
+    assert len(lines) == 11
+
+
+def test_what_goes_on_or_was_cancelled_is_no_failure() -> None:
+    def one(number: int, status: str, state: str | None = None) -> Result:
+        return Result(experiment="e", path=f"log-{number}.out", status=status, state=state)
+
+    found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, FAILED, CANCELLED)]
+    assert digest(found) == ["12 runs: 10 succeeded, 1 cancelled, 1 not ended"]
+    assert digest([*found, one(92, FAILED)])[1] == "1 failed, no known cause: e"
+
+
+def test_that_nothing_can_be_compared_is_left_to_the_tables_legend() -> None:
+    def one(number: int, verdict: str) -> Result:
+        return Result(experiment="e", path=f"log-{number}.out", status=SUCCESS, verdict=verdict)
+
+    found = [one(number, NO_REFERENCE) for number in range(19)]
+    assert digest(found) == ["19 runs: 19 succeeded"]
+    assert len(legend(found)) == 1
+    assert digest([*found, one(19, PASS)])[1] == "verdicts: 1 PASS, 19 NO_REFERENCE"

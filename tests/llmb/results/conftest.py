@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An install directory made by hand: records and logs as submissions would leave them, no cluster behind it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.config import ClusterConfig, load_config
+from llmb.planning.plan import Extra, make_plan
+from llmb.runs import record, store
+from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import Launch, Program
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, JobState
+from llmb.system.process import ProcessId
+from llmb.workload.spec import Workload
+
+
+def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
+    """A log of ``count`` steps of ``seconds`` each, the first ten three times as long; the window is even."""
+    return "".join(
+        f"0: Training epoch 0, iteration {i}/{last} | reduced_train_loss: {loss} | "
+        f"train_step_timing in s: {3 * seconds if i < 10 else seconds:.6g} | TFLOPS_per_GPU: 571.8\n"
+        for i in range(count)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandMade:
+    """An install of cluster type local for H100s, whose scheduler nobody asks: every run has ended."""
+
+    folder: Path
+    config: ClusterConfig
+    workloads: Mapping[str, Workload]
+
+    def job(
+        self, workload: str, dtype: str, scale: int, *, params: Mapping[str, int] | None = None,
+        strong: bool = False, profile: bool = False, gpu_type: str | None = None, **env: str,
+    ) -> Job:  # fmt: skip
+        """The job that a submission would plan."""
+        request = JobRequest(
+            workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
+        )
+        plan = make_plan(
+            [request], self.workloads, self.config, extra=Extra(params=params or {}, force=True), gpu_type=gpu_type
+        )
+        assert not plan.faults, plan.faults
+        return plan.jobs[0]
+
+    def run(
+        self, run_id: str, job: Job, log: str | None, state: JobState | str = COMPLETED, *, seconds: float = 900.0
+    ) -> RunRecord:
+        """A run of ``job`` on disk, its ``log`` and its end."""
+        launch = Launch(
+            name=job.experiment_name, nodes=job.nodes, ranks_per_node=job.gpus_per_node, time_limit=job.time_limit,
+            program=Program(module="m"),
+        )  # fmt: skip
+        stamp = store.new_directory(self.config.experiments(job.workload), job.experiment_name, 1000)
+        run = RunRecord(
+            id=run_id, created=float(stamp.timestamp), llmb_version="0", cluster_type="local", directory=stamp.path,
+            job=job, launch=launch, script_name="launch", submitter=ProcessId.current(),
+        )  # fmt: skip
+        record.save(run)
+        if log is not None:
+            run.log.write_text(log)
+        end = JobState(state=state, started=100.0, ended=100.0 + seconds) if isinstance(state, str) else state
+        store.save_state(run, replace(end))
+        return run
+
+    def measured(self, run_id: str, seconds: float, workload: str = "nemotron4_15b", dtype: str = "bf16",
+                 scale: int = 16, **how: Any) -> RunRecord:  # fmt: skip
+        """A run that ended well, ``seconds`` for each step of its window."""
+        return self.run(run_id, self.job(workload, dtype, scale, **how), steps(seconds))
+
+    def switched(self, run_id: str, log: str, **switches: Any) -> RunRecord:
+        """A run of 15b on 64 GPUs with these switches."""
+        job = self.job("nemotron4_15b", "bf16", 64)
+        own = replace(job, switches=replace(job.switches, **switches))
+        if "load_checkpoint" in switches:
+            own = replace(own, max_steps=1)
+        return self.run(run_id, own, log)
+
+
+Make = Callable[..., HandMade]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+MANY = 4096  # GPUs of the one machine, which nobody has: the records are made by hand
+
+
+@pytest.fixture
+def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -> Make:
+    """Makes such an install; keywords are keys of its configuration."""
+
+    def make(**keys: Any) -> HandMade:
+        given = {"h100": {}, **keys.pop("gpu_types", {})}
+        gpu_types = {name: {"gpus_per_node": MANY, **own} for name, own in given.items()}
+        folder = cluster("local", keys.pop("gpu_type", "h100"), gpu_types=gpu_types, **keys)
+        config, _ = load_config(folder, {})
+        return HandMade(folder=folder, config=config, workloads=workloads)
+
+    return make
+
+
+@pytest.fixture
+def install(make_install: Make) -> HandMade:
+    """An install of a cluster with H100s, and some H200s that are like them."""
+    return make_install(gpu_types={"h200": {"like": "h100"}})
+
+
+@pytest.fixture
+def run(install: HandMade, llmb_here: Command) -> Command:
+    """Runs llmb-run on the install, within this process."""
+
+    def on_install(*words: object) -> subprocess.CompletedProcess[str]:
+        return llmb_here(*words, "--install", install.folder)
+
+    return on_install

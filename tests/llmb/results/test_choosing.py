@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that every command that gathers runs takes the same choice of them, through the real commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.runs.state import CANCELLED, JobState
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+LEFT_OUT = "note: 1 cancelled run left out\n"
+COUNTED = "note: 1 cancelled run counted as failed; --exclude-cancelled leaves it out\n"
+
+
+@pytest.fixture
+def mixed(install: Any) -> Any:
+    """Good runs of two workloads, and one that was cancelled."""
+    install.measured("a1", 2.75)
+    install.measured("b1", 9.4, "llama3.1_8b", "fp8", 8)
+    cancelled = JobState(state=CANCELLED, reason="by 1000", started=100.0, ended=200.0)
+    install.run("x1", install.job("nemotron4_15b", "bf16", 32), None, cancelled)
+    return install
+
+
+@pytest.mark.parametrize("command", ["results", "compare", "report"])
+def test_cancelled_runs_can_be_left_out(command: str, mixed: Any, run: Run) -> None:
+    done = run(command)
+    assert done.returncode == 3
+    assert COUNTED in done.stderr
+    done = run(command, "--exclude-cancelled")
+    assert done.returncode == 0
+    assert LEFT_OUT in done.stderr
+    assert "_gpus32_" not in done.stdout
+    assert "CANCELLED" not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["results", "compare", "report"])
+def test_workloads_are_chosen(command: str, mixed: Any, run: Run) -> None:
+    for word in ("llama3.1", "Llama-3.1_8b"):
+        done = run(command, "-w", word)
+        assert done.returncode == 0
+        assert "llama3.1_8b" in done.stdout
+        assert "nemotron4" not in done.stdout
+    assert "no workload is called 'lama'" in run(command, "-w", "lama").stderr
+    assert run(command, "-w", "nemotronh").stderr.startswith("no run is of these workloads\n")
+
+
+def test_scaling_and_baselines_take_the_choice_too(mixed: Any, run: Run) -> None:
+    assert LEFT_OUT in run("compare", "--scaling", "--exclude-cancelled").stderr
+    done = run("baseline", "accept", "good", "-w", "nemotron4", "--exclude-cancelled")
+    assert done.returncode == 0
+    assert "baseline good: 1 run:" in done.stderr
+    assert "left out: " not in done.stderr
+
+
+def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_path: Path) -> None:
+    exported = tmp_path / "other.json"
+    exported.write_text(run("results", "--format", "json").stdout)
+    assert [row["state"] for row in json.loads(exported.read_text())["results"]] == [
+        "COMPLETED",
+        "COMPLETED",
+        "CANCELLED",
+    ]
+    rows = json.loads(run("compare", exported, "-w", "nemotron4", "--format", "json").stdout)["comparisons"]
+    assert [row["runs"] for row in rows] == [["a1"], ["x1"]]
+    done = run("compare", exported, "-w", "nemotron4", "--exclude-cancelled", "--format", "json")
+    assert done.returncode == 0
+    assert [row["runs"] for row in json.loads(done.stdout)["comparisons"]] == [["a1"]]
+    assert "none of its runs is chosen" in run("compare", exported, "-w", "nemotronh").stderr
+
+
+def test_cancelled_runs_are_no_failures_of_a_report(mixed: Any, run: Run) -> None:
+    text = run("report").stdout
+    assert "3 runs: 2 succeeded, 1 cancelled." in text
+    page = run("report", "--format", "html").stdout
+    assert "runs failed" not in page
+    assert "1 run was cancelled." in page
+
+
+def test_what_is_cancelled_comes_behind_all_causes(mixed: Any, run: Run) -> None:
+    job = mixed.job("nemotron4_15b", "fp8", 16)
+    for name in ("x2", "x3"):
+        mixed.run(name, job, None, CANCELLED)
+    mixed.run("f1", job, "torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
+    headings = [line for line in run("report").stdout.splitlines() if line.startswith("### ")]
+    assert headings == ["### GPU out of memory: 1 run", "### cancelled: 3 runs"]
+
+
+def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run) -> None:
+    assert "succeeded" not in run("results").stderr
+    job = mixed.job("nemotron4_15b", "fp8", 16)
+    for number in range(4):
+        mixed.measured(f"s{number}", 2.5, dtype="fp8")
+        mixed.run(f"o{number}", job, "torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
+    mixed.run("q1", job, "nothing of note\n", "FAILED")
+    mixed.measured("p1", 2.75, profile=True)
+    lines = run("results").stderr.splitlines()
+    assert lines[-7:] == [
+        "13 runs: 7 succeeded, 5 failed, 1 cancelled",
+        "verdicts: 4 FAIL, 1 INVALID, 2 PASS",
+        "FAIL: nemotron4_15b_fp8_gpus16 0.795: s0 s1 s2 s3",
+        "INVALID: nemotron4_15b_bf16_gpus16, profiled: a profiler costs time: p1",
+        "4 failed, GPU out of memory: o0 o1 o2 o3",
+        "1 failed, no known cause: q1",
+        "why, and what to do: llmb-run explain RUN; all of it on a page: llmb-run report -o report.html",
+    ]
+    assert "13 runs" not in run("results", "--format", "md").stderr
+
+
+def test_a_result_names_its_state_and_cause(mixed: Any, run: Run) -> None:
+    mixed.run("f1", mixed.job("nemotron4_15b", "fp8", 16), "7: torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
+    found = {row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]}
+    assert (found["a1"]["state"], found["a1"]["cause"]) == ("COMPLETED", None)
+    assert (found["x1"]["state"], found["x1"]["cause"]["kind"]) == ("CANCELLED", "cancelled")
+    cause = found["f1"]["cause"]
+    assert (cause["kind"], cause["rank"]) == ("GPU out of memory", 7)
+    head, *_ = run("results", "--format", "csv").stdout.splitlines()
+    assert {"state", "cause_kind", "cause_line", "pooled_ratio"} <= set(head.split(","))
+
+
+def test_narrow_tables_say_what_they_leave_out(mixed: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run("results")
+    head, _, *lines = done.stdout.splitlines()
+    assert max(map(len, (head, *lines))) <= 80
+    assert head.split()[:2] == ["run", "experiment"]
+    assert {line.split()[0] for line in lines if not line.startswith("    ")} == {"a1", "b1", "x1"}
+    assert "left out in 80 columns: tokens/s, TFLOPS/GPU" in done.stderr
+    assert "Failed" in done.stdout
+    for words in (["compare"], ["compare", "--scaling"], ["jobs", "list"]):
+        assert max(map(len, run(*words).stdout.splitlines() or [""])) <= 80
+
+
+def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run) -> None:
+    for dtype in ("bf16", "fp8"):
+        for scale in (16, 32, 64, 128, 256, 512):
+            install.measured(f"{dtype[0]}{scale}", 2.0 if dtype == "fp8" else 2.7, dtype=dtype, scale=scale)
+    install.measured("p1", 2.7, profile=True)
+    install.measured("s1", 3.5, scale=16, NCCL_ALGO="Ring")
+    lines = run("compare").stderr.splitlines()
+    assert lines[0].startswith("14 configurations against published: 1 FAIL, 1 INVALID,")
+    assert lines[1:3] == [
+        "FAIL: nemotron4_15b_bf16_gpus16 0.785: s1",
+        "INVALID: nemotron4_15b_bf16_gpus16, profiled: a profiler costs time: p1",
+    ]
+    assert "NCCL_ALGO=Ring" in run("compare").stdout
+    assert "- FAIL: nemotron4_15b_bf16_gpus16 0.785: s1\n" in run("report").stdout

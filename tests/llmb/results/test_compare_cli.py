@@ -1,0 +1,544 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of results, compare, baseline, explain and report through the real command, on installs made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+from xml.etree import ElementTree
+
+import pytest
+
+from llmb.errors import Fault, InputFaults
+from llmb.runs.job import Job
+from llmb.runs.record import RunRecord
+from llmb.runs.state import RUNNING, JobState
+from llmb.workload import published
+from llmb.workload.spec import Workload
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class HandMade(Protocol):
+    """The fixture of conftest.py."""
+
+    folder: Path
+
+    def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
+    def run(self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any) -> RunRecord: ...
+    def measured(self, run_id: str, seconds: float, workload: str = ..., dtype: str = ..., scale: int = ...,
+                 **how: Any) -> RunRecord: ...  # fmt: skip
+
+
+class Run(Protocol):
+    """Runs llmb-run on the install."""
+
+    def __call__(self, *words: object) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def rows(run: Run) -> Callable[..., dict[str, dict[str, Any]]]:
+    """The results by run id, as JSON."""
+
+    def parsed(*words: object) -> dict[str, dict[str, Any]]:
+        return {row["run"]: row for row in json.loads(run("results", *words, "--format", "json").stdout)["results"]}
+
+    return parsed
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\x1b[31m\x07\n"
+
+
+def test_results_have_reference_ratio_and_verdict(install: HandMade, run: Run, rows: Any) -> None:
+    install.measured("a1", 2.746 / 0.97)
+    row = rows()["a1"]
+    assert row["reference"] == {
+        "release": "25.05", "window": "11-44", "step_time_s": 2.746,
+        "source": "release 25.05, figures of Nemotron4 15b on H100",
+    }  # fmt: skip
+    assert row["ratio"] == pytest.approx(0.97, abs=1e-4)
+    assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == ("WARN", 1, None, True)
+    table = run("results")
+    assert table.returncode == 0
+    assert "ratio" in table.stdout.splitlines()[0]
+    assert "0.970   WARN (n=1)" in table.stdout
+    assert table.stderr == ""
+    (from_csv,) = csv.DictReader(io.StringIO(run("results", "--format", "csv").stdout))
+    assert (from_csv["verdict"], from_csv["run"], from_csv["gbs"], from_csv["gpu_type"]) == ("WARN", "a1", "64", "h100")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "code"), [(1.0, "PASS", 0), (0.97, "WARN", 0), (0.9, "FAIL", 3), (1.1, "SUSPICIOUS", 0)]
+)
+def test_the_exit_code_follows_the_verdict(
+    ratio: float, verdict: str, code: int, install: HandMade, run: Run, rows: Any
+) -> None:
+    install.measured("a1", 2.746 / ratio)
+    assert rows()["a1"]["verdict"] == verdict
+    for words in (
+        ["results"],
+        ["compare"],
+        ["report"],
+        ["results", "--format", "junit"],
+        ["compare", "--format", "md"],
+    ):
+        assert run(*words).returncode == code
+
+
+def test_repeats_share_a_verdict_and_only_true_repeats_do(install: HandMade, rows: Any) -> None:
+    install.measured("a1", 2.8)
+    install.measured("a2", 3.0)
+    install.measured("b1", 3.2, params={"mbs": 1})
+    install.measured("c1", 3.2, NCCL_ALGO="Ring")
+    found = rows()
+    assert found["a1"]["verdict"] == found["a2"]["verdict"] == "INCONCLUSIVE"
+    assert "repeats would settle it" in found["a1"]["verdict_reason"]
+    assert found["a1"]["ratio"] != found["a2"]["ratio"]
+    assert [found[name]["repeats"] for name in ("a1", "a2", "b1", "c1")] == [2, 2, 1, 1]
+    assert found["b1"]["verdict"] == found["c1"]["verdict"] == "FAIL"
+
+
+def test_another_window_is_marked_and_explained(install: HandMade, run: Run, rows: Any) -> None:
+    install.measured("c1", 4.5, "nemotron4_340b", scale=512)
+    assert rows()["c1"]["same_window"] is False
+    done = run("results")
+    assert "0.976*" in done.stdout
+    assert done.stderr == "* the published figure was taken over another window: last\n"
+    assert rows("--window", "last")["c1"]["same_window"] is True
+
+
+def test_another_release_and_one_that_is_not_known(install: HandMade, run: Run, rows: Any) -> None:
+    install.measured("c1", 4.6, "nemotron4_340b", scale=256)
+    times = {name: rows("--reference", name)["c1"]["reference"]["step_time_s"] for name in ("24.11", "25.04", "25.05")}
+    assert times == {"24.11": 4.67, "25.04": 4.36, "25.05": 4.606}
+    assert rows()["c1"]["reference"]["step_time_s"] == 4.606
+    for command in ("results", "compare", "report"):
+        done = run(command, "--reference", "25.06")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no figure was published with release '25.06'" in done.stderr
+        assert "24.11, 25.04, 25.05" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"scale": 96}, "nothing is published for 96 GPUs, only for 16, 32, 64, 128, 256, 512, 1024, 2048 GPUs"),
+        ({"gpu_type": "h200"}, "nothing is published for h200, only for h100"),
+        ({"params": {"gbs": 128}}, "nothing is published for global batch 128, only for global batch 64"),
+        ({"params": {"num_layers": 16}}, "nothing is published for 16 layers, only for 32 layers"),
+    ],
+)
+def test_what_is_not_comparable_has_no_ratio(how: dict[str, Any], reason: str, install: HandMade, rows: Any) -> None:
+    install.measured("a1", 2.7, **how)
+    row = rows()["a1"]
+    assert (row["verdict"], row["verdict_reason"]) == ("NO_REFERENCE", reason)
+    assert row["reference"] is row["ratio"] is None
+
+
+def test_a_profiled_run_does_not_count(install: HandMade, run: Run, rows: Any) -> None:
+    install.measured("a1", 2.7)
+    install.measured("p1", 3.7, profile=True)
+    found = rows()
+    assert (found["a1"]["verdict"], found["a1"]["repeats"], found["p1"]["verdict"]) == ("PASS", 1, "INVALID")
+    done = run("results")
+    assert done.returncode == 3
+    assert "profiled: a profiler costs time" in done.stdout
+
+
+def test_what_the_log_says_against_a_run(install: HandMade, rows: Any) -> None:
+    job = replace(install.job("nemotron4_15b", "bf16", 16), nodes=2)
+    good = install.measured("a1", 2.7).log.read_text()
+    install.run("n1", job, good.replace("loss: 12.81", "loss: nan"))
+    tcp = "".join(f"node{i}:1:2 [0] NCCL INFO Using network Socket\n" for i in range(2))
+    install.run("t1", job, tcp + good)
+    found = rows()
+    assert (found["a1"]["verdict"], found["a1"]["repeats"]) == ("PASS", 1)
+    assert [found[name]["verdict"] for name in ("n1", "t1")] == ["INVALID", "INVALID"]
+    assert "loss" in found["n1"]["verdict_reason"]
+    assert "TCP" in found["t1"]["verdict_reason"]
+
+
+def test_a_tiny_run_has_no_reference_and_its_table_no_empty_column(make_install: Any, llmb_here: Command) -> None:
+    install = make_install(gpu_type="cpu")
+    run = install.measured("a1", 0.1, "llama3.1_tiny", "fp32", 2)
+    run.log.write_text(run.log.read_text().replace("TFLOPS_per_GPU", "other"))
+    done = llmb_here("results", "--install", install.folder)
+    assert done.returncode == 0
+    assert done.stderr.startswith("no verdicts: nothing is published for these configurations")
+    assert done.stdout.splitlines()[0].split() == [
+        "run", "experiment", "status", "step", "time", "(s)", "tokens/s", "tokens/s/GPU", "TFLOPS/GPU",
+    ]  # fmt: skip
+    (row,) = json.loads(llmb_here("results", "--install", install.folder, "--format", "json").stdout)["results"]
+    assert (row["verdict"], row["ratio"], row["reference"]) == ("NO_REFERENCE", None, None)
+
+
+def test_junit(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.7)
+    install.measured("b1", 9.9, dtype="fp8")
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
+    done = run("results", "--format", "junit")
+    assert done.returncode == 3
+    suite = ElementTree.fromstring(done.stdout)
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "2", "0")
+    cases = {str(case.get("name")).split("[")[1][:-1]: case for case in suite}
+    assert cases["a1"].find("failure") is None
+    assert cases["a1"].get("classname") == "pretrain_nemotron4"
+    failure = cases["b1"].find("failure")
+    assert failure is not None
+    assert str(failure.get("message")).startswith("FAIL: 0.201 (n=1) is below 0.95")
+    failure = cases["f1"].find("failure")
+    assert failure is not None
+    assert "CUDA out of memory. Tried to allocate 2 GiB" in str(failure.get("message"))
+    compared = ElementTree.fromstring(run("compare", "a1", "b1", "--format", "junit").stdout)
+    assert (compared.get("tests"), compared.get("skipped")) == ("1", "1")
+
+
+@pytest.mark.parametrize("command", ["results", "compare"])
+def test_junit_skips_what_has_nothing_to_compare_with(command: str, install: HandMade, run: Run) -> None:
+    install.measured("t1", 2.7, "nemotron4_tiny", scale=4)
+    done = run(command, "--format", "junit")
+    suite = ElementTree.fromstring(done.stdout)
+    assert (done.returncode, suite.get("tests"), suite.get("skipped")) == (0, "1", "1")
+    skipped = suite.find("testcase/skipped")
+    assert skipped is not None
+    assert str(skipped.get("message")).startswith("NO_REFERENCE: nothing is published")
+
+
+@pytest.mark.parametrize("words", [["results"], ["compare"], ["report"], ["explain", "f1"]])
+@pytest.mark.parametrize("fmt", ["table", "json", "csv", "md", "junit"])
+def test_a_terminals_escapes_in_a_log_never_come_out(words: list[str], fmt: str, install: HandMade, run: Run) -> None:
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), "\x1b]0;owned\x07" + OOM, "FAILED")
+    done = run(*words, *(["--format", fmt] if words[0] in ("results", "compare") else []))
+    assert "out of memory" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x07" not in done.stdout + done.stderr
+
+
+def compared(run: Run, *words: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run("compare", *words, "--format", "json").stdout)
+    return document
+
+
+def test_compare_with_what_was_published(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("a2", 2.74)
+    install.measured("b1", 2.0, dtype="fp8")
+    for words in ([], ["a1,a2,b1"], ["a1,a2,b1", "published"]):
+        document = compared(run, *words)
+        assert document["against"] == "published"
+        assert [row["runs"] for row in document["comparisons"]] == [["a1", "a2"], ["b1"]]
+        assert document["summary"] == {"PASS": 2}
+    done = run("compare")
+    assert "2 configurations against published: 2 PASS" in done.stderr
+    (row,) = csv.DictReader(io.StringIO(run("compare", "b1", "--format", "csv").stdout))
+    assert (row["runs"], row["against"], row["ratio"], row["verdict"]) == ("b1", "25.05", "0.994", "PASS")
+
+
+def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
+    first = install.measured("a1", 2.75)
+    install.measured("a2", 2.749)
+    install.measured("b1", 2.95, params={"tp": 4})
+    (row,) = compared(run, "b1", first.job.experiment_name)["comparisons"]
+    assert row["reference"]["source"] == "a1, a2"
+    assert row["ratio"] == pytest.approx(2.7495 / 2.95, abs=1e-4)
+    assert row["differences"] == ["tp 4, not 2"]
+    assert row["verdict"] == "FAIL"
+    (row,) = compared(run, "a1", "a2")["comparisons"]
+    assert (row["verdict"], row["repeats"]) == ("PASS", 1)
+    assert run("compare", "b1", "a1,a2").returncode == 3
+
+
+def test_compare_with_another_cluster(install: HandMade, run: Run, make_install: Any, llmb_here: Command) -> None:
+    there = make_install(name="there")
+    there.measured("x1", 2.6)
+    exported = there.folder / "results.json"
+    text = llmb_here("results", "--install", there.folder, "--format", "json").stdout
+    exported.write_text(text.replace('"invalid": []', '"invalid": [], "of_next_year": 1'))
+    install.measured("a1", 2.75)
+    (row,) = compared(run, "a1", exported)["comparisons"]
+    assert (row["reference"]["release"], row["reference"]["source"]) == ("results.json", "x1")
+    assert (row["verdict"], row["ratio"]) == ("FAIL", pytest.approx(2.6 / 2.75))
+    (row,) = compared(run, exported, "a1")["comparisons"]
+    assert row["verdict"] == "SUSPICIOUS"
+    assert row["differences"] == []
+    exported.write_text(exported.read_text().replace('"nccl_version": null', '"nccl_version": "2.0", "driver": 1'))
+    ours = install.measured("a9", 2.75)
+    ours.log.write_text("node1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\n" + ours.log.read_text())
+    (row,) = compared(run, "a9", exported)["comparisons"]
+    assert row["differences"] == ["NCCL 2.26.3+cuda12.9, not 2.0"]
+    (row,) = json.loads(llmb_here("compare", exported, "--format", "json").stdout)["comparisons"]
+    assert row["reference"]["release"] == "25.05"  # no install is needed for that
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "holds no results"),
+        ("[1]", "holds no results"),
+        ("{", "cannot be read"),
+        ('{"results": [{"status": "Success"}]}', "results.0: 'experiment' is missing"),
+        ('{"results": [{"experiment": "e", "status": "Good"}]}', "'Good' is not one of Success, Failed, Running"),
+        ('{"results": [{"experiment": "e", "status": "Success", "window": [1]}]}', "the first and the last iteration"),
+        ('{"results": [{"experiment": "e", "status": "Success", "configuration": {}}]}', "'workload' is missing"),
+    ],
+)
+def test_a_file_that_is_no_export(text: str, said: str, install: HandMade, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    done = run("compare", path)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "no run is called 'nosuch'"),
+        (["nofile.json"], "there is no file nofile.json, and no run is called so"),
+        (["a1", "over/there/results"], "there is no file over/there/results"),
+        (["a1", "nosuch"], "no run is called 'nosuch'"),
+        (["published"], "can only be what is compared with"),
+        (["a1", "a2", "--baseline", "x"], "compare with one of them"),
+        (["a1", "a2", "--reference", "25.05"], "--reference names a release"),
+        (["--baseline", "x"], "there is no baseline 'x'"),
+        (["--baseline", "../x"], "is not a name for a baseline"),
+        (["--scaling", "--format", "junit"], "no verdict for JUnit"),
+        (["a1", "a2", "--scaling"], "about one side"),
+        (["--window", "44-11"], "is not a window"),
+    ],
+)
+def test_compare_used_wrongly(words: list[str], said: str, install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("a2", 2.75)
+    done = run("compare", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_compare_without_a_run(run: Run) -> None:
+    done = run("compare")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "no run yet; submit some: llmb-run submit-all jobs.txt\n"
+    assert compared(run) == {"against": "published", "comparisons": [], "summary": {}}
+
+
+def test_a_baseline_is_accepted_listed_and_compared_with(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("p1", 9.0, profile=True)
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
+    assert "no baseline yet" in run("baseline", "list").stderr
+    done = run("baseline", "accept", "good")
+    assert done.returncode == 0
+    assert "1 run, 2 left out" in done.stderr
+    left_out = {line.split()[2]: line for line in done.stderr.splitlines() if line.startswith("left out: ")}
+    assert left_out.keys() == {"p1", "f1"}
+    assert left_out["p1"].endswith(": INVALID: profiled: a profiler costs time")
+    assert "failed: FAILED" in left_out["f1"]
+    assert "CUDA out of memory" in left_out["f1"]
+    path = install.folder / ".llmb" / "baselines" / "good.json"
+    assert [row["run"] for row in json.loads(path.read_text())["results"]] == ["a1"]
+    install.measured("a2", 2.75 / 0.9)
+    done = run("compare", "a2", "--baseline", "good")
+    assert done.returncode == 3
+    assert "baseline good" in done.stdout
+    (row,) = compared(run, "a2", "--baseline", "good")["comparisons"]
+    assert (row["verdict"], row["ratio"]) == ("FAIL", pytest.approx(0.9, abs=1e-4))
+    (listed,) = json.loads(run("baseline", "list", "--format", "json").stdout)
+    assert (listed["name"], listed["runs"], listed["file"]) == ("good", 1, str(path))
+
+
+def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, run: Run) -> None:
+    install.measured("a1", 0.582)
+    install.measured("a2", 3.233)
+    assert run("baseline", "accept", "april").returncode == 0
+    done = run("compare", "--baseline", "april")
+    assert done.stdout.count("1.907") == 2
+    assert "1.000 (0.000 to " in done.stdout
+
+
+def test_the_other_run_that_has_not_ended_is_named(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.run("b1", install.job("nemotron4_15b", "bf16", 16), "", JobState(state=RUNNING))
+    (row,) = compared(run, "a1", "b1")["comparisons"]
+    assert row["verdict_reason"].startswith("b1 has not ended (")
+    assert row["verdict_reason"].endswith("): compare again when it has")
+
+
+def test_a_baseline_is_not_replaced_unasked(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("a2", 2.5)
+    assert run("baseline", "accept", "good", "a1").returncode == 0
+    done = run("baseline", "accept", "good", "a2")
+    assert done.returncode == 2
+    assert "--replace" in done.stderr
+    path = install.folder / ".llmb" / "baselines" / "good.json"
+    assert '"a1"' in path.read_text()
+    assert run("baseline", "accept", "good", "a2", "--replace").returncode == 0
+    assert '"a1"' not in path.read_text()
+    assert "did you mean 'good'?" in run("compare", "--baseline", "goood").stderr
+
+
+def test_nothing_good_is_no_baseline(install: HandMade, run: Run) -> None:
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
+    done = run("baseline", "accept", "good")
+    assert done.returncode == 2
+    assert not (install.folder / ".llmb" / "baselines").exists()
+
+
+def test_scaling(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("b1", 2.85, scale=32)
+    rows = json.loads(run("compare", "--scaling", "--format", "json").stdout)
+    assert [(row["scaling"], row["scale"], round(row["efficiency"], 4)) for row in rows] == [
+        ("weak", 16, 1.0), ("weak", 32, round(2.75 / 2.85, 4)),
+    ]  # fmt: skip
+    assert "96.5" in run("compare", "--scaling").stdout
+    assert "no model was measured at two scales" in run("compare", "a1", "--scaling").stderr
+
+
+def test_scaling_says_why_it_ends_3(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    install.measured("p1", 9.0, profile=True)
+    done = run("compare", "--scaling")
+    assert (done.returncode, "left out, do not count (INVALID): p1\n" in done.stderr) == (0, True)
+    install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
+    done = run("compare", "--scaling", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (3, [])
+    assert "left out, failed: exit code 3: f1\n" in done.stderr
+    install.run("c1", install.job("llama3.1_8b", "bf16", 8), "", "CANCELLED")
+    said = run("compare", "--scaling").stderr
+    assert "left out, failed: exit code 3: f1\nleft out, cancelled: exit code 3: c1\n" in said
+
+
+@pytest.mark.parametrize("fmt", ["table", "json", "csv"])
+def test_parse_of_a_folder_without_a_log(fmt: str, tmp_path: Path, llmb_here: Command) -> None:
+    (tmp_path / "other.out").write_text("Training epoch 0, iteration 0/49 | train_step_timing in s: 2.7\n")
+    done = llmb_here("parse", tmp_path, "--format", fmt)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no training log (log-*.out or log-*.out.gz) below {tmp_path}" in done.stderr
+    assert "hint: name the folder that holds them" in done.stderr
+
+
+def test_a_report(install: HandMade, run: Run, tmp_path: Path) -> None:
+    install.measured("a1", 2.75)
+    install.measured("b1", 2.85, scale=32)
+    job = install.job("llama3.1_8b", "bf16", 8)
+    install.run("f1", job, OOM, "FAILED")
+    install.run("f2", job, OOM, "FAILED")
+    path = tmp_path / "report.md"
+    done = run("report", "-o", path)
+    assert (done.returncode, done.stdout) == (3, "")
+    text = path.read_text()
+    assert run("report").stdout.splitlines()[4:] == text.splitlines()[4:]
+    assert "4 runs: 2 succeeded, 2 failed.\nVerdicts: 1 FAIL, 1 PASS." in text
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# Benchmarks on cluster", "## Results", "## Scaling", "## Failures", "### GPU out of memory: 2 runs",
+        "## Conditions",
+    ]  # fmt: skip
+    assert "f1 pretrain_llama3.1_8b" in text
+    assert "\n    torch.OutOfMemoryError: CUDA out of memory" in text
+    assert "| weak " in text
+    assert "2.746 s, release 25.05, figures of Nemotron4 15b on H100, window 11-44" in text
+
+
+def test_a_report_on_some_runs_and_on_none(install: HandMade, run: Run) -> None:
+    assert "0 runs: none." in run("report").stdout
+    install.measured("a1", 2.75)
+    install.measured("b1", 2.0, dtype="fp8")
+    text = run("report", "b1").stdout
+    assert "1 run: 1 succeeded." in text
+    assert "## Failures" not in text
+    assert "## Scaling" not in text
+    assert "_bf16_" not in text
+
+
+def test_parse_judges_logs_of_runs_and_of_strangers(install: HandMade, run: Run, llmb_here: Command) -> None:
+    ours = install.measured("a1", 2.75)
+    (one,) = json.loads(llmb_here("parse", ours.directory, "--format", "json").stdout)["results"]
+    assert (one["verdict"], one["reference"]["release"]) == ("PASS", "25.05")
+    folder = install.folder / "old"
+    folder.mkdir()
+    (folder / ours.log.name).write_text(ours.log.read_text())
+    (one,) = json.loads(llmb_here("parse", folder, "--format", "json").stdout)["results"]
+    assert (one["verdict"], one["verdict_reason"]) == (
+        "NO_REFERENCE", "nothing is published for a GPU type that is not known",
+    )  # fmt: skip
+    assert "--gpu-type" in llmb_here("parse", folder).stderr
+    (folder / ours.log.name).rename(folder / "train.log")
+    said = llmb_here("parse", folder / "train.log").stderr
+    options = "-w W_SIZE --dtype D --scale N --gbs N --gpu-type TYPE"
+    assert said == f"no verdict where a log does not say what it is of; say it: {options}\n"
+    words = ["-w", "nemotron4_15b", "--dtype", "bf16", "--scale", 96, "--gpu-type", "h100"]
+    said = llmb_here("parse", folder / "train.log", *words).stderr
+    assert said == "no verdict where a log does not say what it is of; say it: --gbs N\n"
+    said = llmb_here("parse", folder / "train.log", *words, "--gbs", 64).stderr
+    assert said.startswith("no verdicts: nothing is published for 96 GPUs, only for 16, 32")
+    (folder / "train.log").rename(folder / ours.log.name)
+    (one,) = json.loads(llmb_here("parse", folder, "--gpu-type", "h100", "--format", "json").stdout)["results"]
+    assert (one["verdict"], one["ratio"]) == ("PASS", pytest.approx(2.746 / 2.75))
+
+
+def test_a_dry_run_says_what_it_will_cost(cluster: Callable[..., Path], llmb_here: Command) -> None:
+    folder = cluster("slurm")
+    words = ["single", "-w", "nemotron4_15b", "--dtype", "bf16", "-d", "--install", folder]
+    done = llmb_here(*words, "--scale", 64)
+    hours = 64 * 50 * 2.67 / 3600
+    assert f"1 job, about {hours:.1f} GPU-hours (by published step times, start-up not counted)" in done.stderr
+    assert "at most 5.3 GPU-hours" in llmb_here(*words, "--scale", 16, "--set", "gbs=32").stderr
+
+
+def test_a_dry_run_counts_by_past_runs_here(make_install: Any, llmb_here: Command) -> None:
+    install = make_install(gpu_type="cpu")
+    job = install.job("llama3.1_tiny", "fp32", 2)
+    for name, seconds in (("a1", 1000.0), ("a2", 2600.0)):
+        install.run(name, job, "", seconds=seconds)
+    install.run("f1", job, OOM, "FAILED", seconds=9.0)
+    words = ["single", "-w", "llama3.1_tiny", "--dtype", "fp32", "-d", "--install", install.folder]
+    assert "1 job, about 1.0 CPU-hours (by past runs here), at most 1.0" in llmb_here(*words, "--scale", 2).stderr
+    assert "at most 0.5 CPU-hours" in llmb_here(*words, "--scale", 1).stderr
+    (install.folder / "workloads").rename(install.folder / "kept")
+    assert "at most" in llmb_here(*words, "--scale", 2).stderr
+
+
+@pytest.mark.parametrize("words", [["list"], ["--help"], ["list", "-w", "nemotron4"], ["plugins"]])
+def test_figures_are_not_read_before_they_are_needed(
+    words: list[str], llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(workload: object) -> None:
+        raise AssertionError(f"read the figures of {workload}")
+
+    monkeypatch.setattr("llmb.workload.published.read_published", refuse)
+    assert llmb_here(*words).returncode == 0
+
+
+def test_a_faulty_file_of_figures_is_said_and_stops_nothing(
+    install: HandMade, run: Run, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install.measured("a1", 2.75)
+    install.measured("b1", 9.4, "llama3.1_8b", "fp8", 8)
+
+    def refuse(workload: Workload) -> tuple[published.Figure, ...]:
+        if workload.key == "pretrain_nemotron4":
+            raise InputFaults([Fault(place="published.yaml:7", message="'stepps' is not a key here")])
+        return whole(workload)
+
+    whole = published.read_published
+    monkeypatch.setattr(published, "read_published", refuse)
+    done = run("results", "--format", "json")
+    assert done.returncode == 0
+    assert "warning: nothing published counts for pretrain_nemotron4" in done.stderr
+    assert done.stderr.count("error: published.yaml:7: 'stepps' is not a key here") == 1
+    found = {row["run"]: row["verdict"] for row in json.loads(done.stdout)["results"]}
+    assert found == {"a1": "NO_REFERENCE", "b1": "PASS"}
+    checked = llmb_here("plugins", "check")
+    assert checked.returncode == 1
+    assert "published.yaml:7" in checked.stderr

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the interval of a mean against tables of Student's t and a case worked by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmb.stats.interval import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
+
+
+@pytest.mark.parametrize(
+    ("freedom", "table"), [(1, 12.706), (2, 4.303), (9, 2.262), (30, 2.042), (31, 2.040), (40, 2.021), (120, 1.980)]
+)
+def test_student_t(freedom: int, table: float) -> None:
+    assert student_t(freedom) == pytest.approx(table, abs=0.002)
+
+
+def test_a_case_worked_by_hand() -> None:
+    found = spread([0.96, 0.98, 1.00])
+    assert [found.mean, found.deviation, found.n] == pytest.approx([0.98, 0.02, 3])
+    assert half_width(found) == pytest.approx(4.303 * 0.02 / 3**0.5)
+
+
+def test_one_value_has_no_width() -> None:
+    assert spread([0.96]) == (0.96, 0.0, 1)
+    assert half_width(spread([0.96])) == 0.0
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_the_order_changes_nothing(values: list[float], chance: random.Random) -> None:
+    shuffled = values[:]
+    chance.shuffle(shuffled)
+    assert spread(shuffled) == spread(values)
+
+
+@given(st.floats(0.001, 0.05), st.integers(2, 20), st.floats(0.9, 0.99))
+def test_that_many_repeats_settle_it_and_one_less_does_not(deviation: float, n: int, mean: float) -> None:
+    found = Spread(mean, deviation, n)
+    more = repeats_to_settle(found, 0.95)
+    distance = abs(math.log(mean / 0.95))
+    if more is None:
+        assert relative_width(found, MOST_REPEATS) >= distance
+    else:
+        assert relative_width(found, n + more) < distance
+        assert more == 1 or relative_width(found, n + more - 1) >= distance
+
+
+def test_a_mean_on_the_limit_is_never_settled() -> None:
+    assert repeats_to_settle(Spread(0.95, 0.01, 3), 0.95) is None

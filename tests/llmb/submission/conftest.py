@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fake cluster for the tests of submission: a scheduler in a folder, and a plugin that launches on it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.config import ClusterConfig
+from llmb.planning.plan import make_plan
+from llmb.plugins.loader import Plugins, load_plugins
+from llmb.runs import store
+from llmb.runs.job import JobRequest
+from llmb.runs.record import RunRecord
+from llmb.submission.submit import Prepared, prepare, submit
+from llmb.testing.fake_cluster import FakeCluster, folder_of
+from llmb.testing.scheduler import Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
+    """The plugins with llmb.testing's among them, as if installed; for programs that a test starts too."""
+    info = tmp_path / "site-packages" / "llmb_fake-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmb-fake\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb.testing.plugin\n")
+    monkeypatch.syspath_prepend(str(info.parent))
+    monkeypatch.setenv("PYTHONPATH", str(info.parent))
+    return load_plugins(builtin_plugins())
+
+
+@pytest.fixture
+def install(plugins: Plugins, cluster: Callable[..., Path]) -> Path:
+    """An install directory of cluster type ``fake``."""
+    return cluster("fake")
+
+
+@pytest.fixture
+def scheduler(install: Path) -> Scheduler:
+    """Its scheduler."""
+    return Scheduler(folder_of(install))
+
+
+@pytest.fixture
+def fake(scheduler: Scheduler) -> FakeCluster:
+    """Its cluster."""
+    return FakeCluster(scheduler=scheduler)
+
+
+@pytest.fixture
+def config(install: Path) -> ClusterConfig:
+    """Its configuration."""
+    return ClusterConfig(cluster_type="fake", gpu_type="h100", llmb_install=install)
+
+
+@pytest.fixture
+def items(plugins: Plugins, config: ClusterConfig) -> Callable[..., list[Prepared]]:
+    """Makes that many jobs, repeats of one configuration; keywords are a request's."""
+
+    def make(count: int, **changes: object) -> list[Prepared]:
+        request = JobRequest(**{"workload": "fake_small", "scales": (8,), "repeats": count, **changes})  # type: ignore[arg-type]
+        plan = make_plan([request], plugins.workloads(), config)
+        prepared, faults = prepare(plan, plugins, config)
+        assert not plan.faults
+        assert not faults
+        return prepared
+
+    return make
+
+
+@pytest.fixture
+def submitted(
+    items: Callable[..., list[Prepared]], fake: FakeCluster, config: ClusterConfig
+) -> Callable[..., list[RunRecord]]:
+    """Submits that many jobs."""
+
+    def make(count: int, cluster: FakeCluster = fake) -> list[RunRecord]:
+        return list(submit(items(count), cluster, config, "1").submitted)
+
+    return make
+
+
+@pytest.fixture
+def llmb(install: Path, llmb_here: Command) -> Command:
+    """llmb-run on the fake cluster, in this process."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return llmb_here(*arguments, "--install", install)
+
+    return run
+
+
+@pytest.fixture
+def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
+    """The runs on disk now."""
+    return lambda: store.all_runs(config)[0]

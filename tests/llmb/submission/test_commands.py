@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the commands around submission, by llmb-run on a fake cluster: resume, retry, reconcile, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.errors import LlmbError
+from llmb.runs import record
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, FAILED, RUNNING, TIMEOUT
+from llmb.testing.fake_cluster import FakeCluster
+from llmb.testing.scheduler import Behaviour, Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+ALWAYS_FAILS = Behaviour(script={"*": (RUNNING, FAILED)})
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """A list of six jobs."""
+    path = tmp_path / "jobs.txt"
+    path.write_text("fake_small:\n('bf16', [8, 16], 3)\n")
+    return path
+
+
+def test_a_list_goes_out_and_its_results_come_back(llmb: Command, jobs: Path) -> None:
+    done = llmb("submit-all", jobs, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+
+
+def test_a_program_that_submits_is_told_of_its_runs(
+    llmb: Command, jobs: Path, runs: Callable[[], list[RunRecord]]
+) -> None:
+    done = llmb("submit-all", jobs, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    told = {row["id"]: row for row in json.loads(done.stdout)}
+    assert told == {
+        run.id: {
+            "id": run.id, "scheduler_id": run.scheduler_id, "attempt": 1, "experiment": run.job.experiment_name,
+            "repeat": run.job.repeat, "directory": str(run.directory),
+        }
+        for run in runs()
+    }  # fmt: skip
+    assert len(told) == 6
+    assert llmb("submit-all", jobs).stdout == ""
+    done = llmb("submit-all", jobs, "--resume", "--format", "csv")
+    assert done.stdout == "id,scheduler_id,attempt,experiment,repeat,directory\n"
+
+
+def test_resume_submits_only_what_is_left(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    assert llmb("submit-all", jobs, "--scale", "8", "--wait").returncode == 0
+    scheduler.behave(ALWAYS_FAILS)
+    assert llmb("single", "-w", "fake", "--scale", "16", "--wait").returncode == 3
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    assert llmb("single", "-w", "fake", "--scale", "16").returncode == 0
+    shown = llmb("submit-all", jobs, "--resume", "--dry-run", "--format", "json")
+    assert [(job["scale"], job["repeat"]) for job in json.loads(shown.stdout)["jobs"]] == [(16, 2), (16, 3)]
+    before = runs()
+    done = llmb("submit-all", jobs, "--resume")
+    assert done.returncode == 0
+    assert "3 of 6 done already, 1 running or waiting\nsubmitting 2 jobs to cluster\n" in done.stderr
+    new = runs()[len(before) :]
+    assert [(run.job.scale, run.job.repeat) for run in new] == [(16, 2), (16, 3)]
+    again = llmb("submit-all", jobs, "--resume")
+    assert (again.returncode, again.stderr) == (0, "3 of 6 done already, 3 running or waiting\n")
+    assert len(runs()) == len(before) + 2
+
+
+def test_resume_and_wait_shows_the_whole_list(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
+    llmb("submit-all", jobs, "--scale", "8", "--wait")
+    done = llmb("submit-all", jobs, "--resume", "--wait", "--format", "json")
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+    assert len(scheduler.jobs()) == 6
+    done = llmb("submit-all", jobs, "--resume", "--wait", "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+
+
+def test_resume_of_a_list_never_submitted_submits_all(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
+    done = llmb("bulk", jobs, "--resume")
+    assert "0 of 6 done already\n" in done.stderr
+    assert len(scheduler.jobs()) == 6
+
+
+def test_resume_submits_what_a_crash_left_as_the_runs_they_are(
+    llmb: Command, jobs: Path, scheduler: Scheduler, fake: FakeCluster, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("submit-all", jobs)
+    first, second = runs()[:2]
+    for run in (first, second):
+        record.save(replace(run, scheduler_id=None))
+    (job,) = [job for job in scheduler.jobs() if job.name == first.id]
+    (scheduler.folder / "jobs" / f"{job.number}.json").unlink()
+    done = llmb("submit-all", jobs, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 6 done already, 6 running or waiting" in done.stderr
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+    assert len(runs()) == 6
+
+
+def test_a_refusal_stops_says_what_is_out_and_how_to_go_on(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(refuse=("*",)))
+    done = llmb("submit-all", jobs, "--wait")
+    assert done.returncode == 1
+    tried = len(runs())
+    assert 1 <= tried < 6
+    assert f"0 of 6 submitted, {tried} not taken, {6 - tried} not tried\n" in done.stderr
+    assert f"error: {runs()[0].id} is refused" in done.stderr
+    rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    assert {(row["state"], row["reason"]) for row in rows} == {
+        (FAILED, f"not submitted: {run.id} is refused") for run in runs()
+    }
+    scheduler.behave(Behaviour())
+    assert llmb("submit-all", jobs, "--resume").returncode == 0
+    assert len(scheduler.jobs()) == 6
+
+
+def test_keep_going_tries_all_and_waits_for_those_taken(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Scheduler.submit
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        if "gpus8" in str(folder):
+            raise LlmbError(f"{name} is refused")
+        return take(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    done = llmb("submit-all", jobs, "--keep-going", "--wait", "--format", "json")
+    assert done.returncode == 1
+    assert "3 of 6 submitted, 3 not taken\n" in done.stderr
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"] * 3
+
+
+def test_ctrl_c_ends_130_and_says_what_is_out(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, first, interrupted = Scheduler.submit, threading.Lock(), threading.Event()
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        if first.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupted.set()
+        interrupted.wait()  # else the others might all be through before
+        return take(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    done = llmb("submit-all", jobs)
+    assert done.returncode == 130
+    out = len(scheduler.jobs())
+    assert 1 <= out < 6
+    assert f"{out} of 6 submitted, {6 - out} not tried\n" in done.stderr
+
+
+def test_retry_shows_why_and_makes_another_attempt(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(ALWAYS_FAILS)
+    assert llmb("submit-all", jobs, "--wait").returncode == 3
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    first = runs()[0]
+    done = llmb("jobs", "retry", first.id[:6], "--wait")
+    assert done.returncode == 0, done.stderr
+    assert f"{first.id} attempt 1: FAILED; no step in the log\n" in done.stderr
+    done = llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert [run.attempt for run in runs()] == [2] * 6
+    shown: dict[str, Any] = yaml.safe_load(llmb("jobs", "show", first.id).stdout)
+    assert (shown["attempt"], shown["state"], shown["before"][0]["state"]) == (2, COMPLETED, FAILED)
+    assert llmb("results").returncode == 0
+    assert llmb("jobs", "retry", "--failed").stderr == "no run has failed\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name the runs to retry, or say --failed"),
+        (("--failed", "{id}"), "name the runs to retry, or say --failed"),
+        (("{id}",), "{id} has succeeded\nhint: to measure it once more, submit it again: llmb-run single"),
+        (("--failed", "--retries", "2"), "--retries works while waiting"),
+    ],
+)
+def test_what_cannot_be_retried(
+    arguments: tuple[str, ...], message: str, llmb: Command, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    done = llmb("jobs", "retry", *(word.format(id=run.id) for word in arguments))
+    assert done.returncode == 2
+    assert f"error: {message.format(id=run.id)}" in done.stderr
+
+
+def test_a_cancelled_run_is_retried_only_by_name(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    done = llmb("jobs", "retry", run.id)  # it runs
+    assert (done.returncode, f"hint: llmb-run jobs wait {run.id} follows" in done.stderr) == (2, True)
+    assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: to be ended\n"
+    said = llmb("jobs", "retry", "--failed").stderr
+    assert said == "note: 1 cancelled: name it to retry it\nno run has failed\n"
+    assert llmb("jobs", "retry", run.id).returncode == 0
+    assert runs()[0].attempt == 2
+
+
+def test_of_several_runs_one_that_cannot_be_retried_keeps_all_back(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, FAILED)}))
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    scheduler.behave(Behaviour())
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    failed, good = runs()
+    done = llmb("jobs", "retry", failed.id, good.id)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {good.id} has succeeded\n"
+        f"hint: nothing was submitted; what has failed alone: llmb-run jobs retry {failed.id}\n"
+    )
+    assert [run.attempt for run in runs()] == [1, 1]
+
+
+def test_cancelled_runs_are_said_and_can_be_left_out_of_the_results(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    llmb("jobs", "cancel", "--all")
+    done = llmb("results", "--format", "json")
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success", "Failed"]
+    assert done.returncode == 3
+    assert done.stderr == "note: 1 cancelled run counted as failed; --exclude-cancelled leaves it out\n"
+    done = llmb("results", "--exclude-cancelled", "--format", "json")
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"]
+    assert (done.returncode, done.stderr) == (0, "note: 1 cancelled run left out\n")
+    explained = llmb("explain", runs()[1].id).stdout
+    assert explained.count("CANCELLED") == 1
+
+
+def test_what_a_silent_cluster_leaves_to_show(llmb: Command, scheduler: Scheduler) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    llmb("jobs", "list")
+    scheduler.behave(Behaviour(down=True))
+    note = "note: states as they were seen last: the scheduler does not answer (try again)\n"
+    done = llmb("jobs", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, note)
+    assert [row["state"] for row in json.loads(done.stdout)] == [RUNNING]
+    done = llmb("results", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, note)
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Running"]
+
+
+def test_waiting_goes_on_through_a_silence(
+    llmb: Command, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8")
+    scheduler.behave(Behaviour(down=True))
+    monkeypatch.setattr(time, "sleep", lambda seconds: scheduler.behave(Behaviour()))
+    done = llmb("jobs", "wait")
+    assert done.returncode == 0, done.stderr
+    assert "the cluster does not answer and is asked again" in done.stderr
+    assert "COMPLETED" in done.stderr
+
+
+def test_each_attempt_has_its_log_and_a_run_can_be_read_by_programs(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(ALWAYS_FAILS)
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    run.log.write_text("the first\n")
+    scheduler.behave(Behaviour())
+    llmb("jobs", "retry", run.id, "--wait")
+    assert llmb("jobs", "logs", run.id, "--attempt", "1").stdout == "the first\n"
+    assert "iteration 0/" in llmb("jobs", "logs", run.id).stdout
+    shown = json.loads(llmb("jobs", "show", run.id, "--format", "json").stdout)
+    assert (shown["id"], shown["attempt"], shown["state"]) == (run.id, 2, COMPLETED)
+    done = llmb("jobs", "logs", run.id, "--attempt", "3")
+    assert (done.returncode, done.stderr) == (2, f"error: {run.id} has no attempt 3\nhint: its last is 2\n")
+    assert llmb("jobs", "--format", "json", "wait").returncode == 2
+
+
+def test_a_run_that_left_no_log(llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log yet: RUNNING\n"
+    assert f"{run.log} (not there yet)\n" in llmb("explain", run.id).stdout
+    llmb("jobs", "cancel", run.id)
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left no log: CANCELLED\n"
+    assert f"{run.log} (not there)\n" in llmb("explain", run.id).stdout
+    run.log.touch()
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left an empty log: CANCELLED\n"
+    assert f"{run.log} (empty)\n" in llmb("explain", run.id).stdout
+    assert llmb("jobs", "cancel", "--all").stderr == "nothing to cancel: no run is waiting or running\n"
+
+
+def test_a_run_that_its_time_limit_ended_is_retried_with_another(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, TIMEOUT)}))
+    llmb("single", "-w", "fake", "--scale", "8", "--wait")
+    (run,) = runs()
+    assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS" in llmb("explain", run.id).stdout
+    done = llmb("jobs", "retry", run.id, "--wait")
+    assert (
+        f"warning: the same time limit again for {run.id}; another: jobs retry --time-limit HH:MM:SS\n" in done.stderr
+    )
+    assert done.stderr.endswith(f"results: llmb-run results {run.id}\n")
+    assert (runs()[0].job, runs()[0].launch) == (run.job, run.launch)
+    done = llmb("jobs", "retry", run.id, "--time-limit", "90")
+    assert (done.returncode, runs()[0].attempt) == (2, 2)
+    assert "error: --time-limit: '90' is not a time limit: write HH:MM:SS" in done.stderr
+    done = llmb("jobs", "retry", run.id, "--time-limit", "1:30:00")
+    assert "warning" not in done.stderr
+    again = runs()[0]
+    assert (again.attempt, again.job.time_limit, again.launch.time_limit) == (3, 5400, 5400)
+    assert "RUNNING, attempt 3" in llmb("jobs").stdout
+    assert json.loads(llmb("jobs", "--format", "json").stdout)[0]["state"] == TIMEOUT
+
+
+def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, "NODE_FAIL"), "*-2": (RUNNING, COMPLETED)}))
+    done = llmb("single", "-w", "fake", "--scale", "8", "--wait", "--retries", "1")
+    assert done.returncode == 0, done.stderr
+    assert "is retried after NODE_FAIL: attempt 2\n" in done.stderr
+    assert llmb("single", "-w", "fake", "--scale", "8", "--retries", "1").returncode == 2
+
+
+def test_reconcile_says_what_it_found_and_what_it_submits(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+    llmb("single", "-w", "fake", "--scale", "8", "--repeats", "3")
+    found, lost, _ = runs()
+    for run in (found, lost):
+        record.save(replace(run, scheduler_id=None))
+    (job,) = [job for job in scheduler.jobs() if job.name == lost.id]
+    (scheduler.folder / "jobs" / f"{job.number}.json").unlink()
+    listed = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    assert [row["state"] for row in listed] == ["PENDING", "NOT_SUBMITTED", "PENDING"]
+    record.save(replace(found, scheduler_id=None))
+    done = llmb("jobs", "reconcile")
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"  {found.id}  {found.name}  is there as {found.scheduler_id}: RUNNING\n  {lost.id}  {lost.name}\n"
+    )
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+
+
+def test_reconcile_ends_1_when_the_cluster_does_not_say(
+    llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
+) -> None:
+    llmb("single", "-w", "fake", "--scale", "8")
+    (run,) = runs()
+    record.save(replace(run, scheduler_id=None))
+    scheduler.behave(Behaviour(down=True))
+    done = llmb("jobs", "reconcile")
+    assert done.returncode == 1
+    assert done.stderr == f"  {run.id}  {run.name}  UNKNOWN: no answer: the scheduler does not answer\n"

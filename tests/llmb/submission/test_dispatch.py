@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of handing runs to a cluster: whose a record is, what a refusal and a lost answer leave, what Ctrl-C does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmb.clusters.base import Pace, UnclearError
+from llmb.config import ClusterConfig
+from llmb.errors import LlmbError
+from llmb.runs import record, store
+from llmb.runs.record import RunRecord
+from llmb.runs.state import FAILED
+from llmb.submission.dispatch import Handed, owned, owner
+from llmb.submission.submit import Outcome, Prepared, submit
+from llmb.system import files
+from llmb.system.locks import LockHeldError
+from llmb.system.process import ProcessId
+from llmb.testing.fake_cluster import FakeCluster
+from llmb.testing.scheduler import Behaviour, Scheduler
+
+Items = Callable[..., list[Prepared]]
+
+
+def send(items: list[Prepared], cluster: FakeCluster, config: ClusterConfig) -> Outcome:
+    return submit(items, cluster, config, "1")
+
+
+def test_the_records_lie_in_the_order_of_the_list(
+    items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    outcome = send(items(30), fake, config)
+    assert [run.job.repeat for run in outcome.submitted] == list(range(1, 31))
+    assert [run.id for run in store.all_runs(config)[0]] == [run.id for run in outcome.submitted]
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in outcome.submitted)
+
+
+def test_a_record_belongs_to_its_submitter_until_it_is_submitted(
+    items: Items, fake: FakeCluster, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners: list[ProcessId | None] = []
+
+    def look(self: FakeCluster, run: RunRecord) -> str:
+        owners.append(owner(run))
+        with pytest.raises(LockHeldError), owned(run):
+            pass
+        return "7"
+
+    monkeypatch.setattr(FakeCluster, "submit", look)
+    (run,) = send(items(1), fake, config).submitted
+    assert owners == [ProcessId.current()]
+    assert owner(run) is None
+
+
+def test_a_refusal_ends_the_run_with_its_reason_and_leaves_no_record_of_the_rest(
+    items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    scheduler.behave(Behaviour(refuse=("*",)))
+    outcome = send(items(9), replace(fake, pace=Pace(parallel=1)), config)
+    (refused,) = outcome.refused
+    (on_disk,) = store.all_runs(config)[0]
+    seen = store.seen_state(on_disk)
+    assert seen is not None
+    assert (seen.state, seen.reason) == (FAILED, f"not submitted: {refused.run.id} is refused")
+    assert len(outcome.left) == 8
+    assert scheduler.jobs() == []
+
+
+def test_a_lost_answer_is_looked_up_at_once(
+    items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    scheduler.behave(Behaviour(silent=("*",)))
+    (run,) = send(items(1), fake, config).submitted
+    assert run.scheduler_id == "1"
+    assert record.load(run.directory) == run
+
+
+def test_what_nobody_knows_is_no_end(
+    items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.behave(Behaviour(silent=("*",)))
+
+    def fail(self: FakeCluster, runs: object) -> None:
+        raise LlmbError("the controller is down")
+
+    monkeypatch.setattr(FakeCluster, "find", fail)
+    outcome = send(items(1), fake, config)
+    (unclear,) = outcome.refused
+    assert isinstance(unclear.error, UnclearError)
+    assert record.load(unclear.run.directory).scheduler_id is None
+    assert store.seen_state(unclear.run) is None
+
+
+def test_a_full_disk_is_a_refusal_that_nothing_ran_for(
+    items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, text: str, *, mode: int = 0, durable: bool = True) -> None:
+        raise LlmbError("no space left")
+
+    monkeypatch.setattr(files, "write_text", fail)
+    (refused,) = send(items(1), fake, config).refused
+    assert str(refused.error) == "no space left"
+    assert scheduler.jobs() == []
+    assert store.all_runs(config) == ([], [])
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
+    parallel: int, items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
+) -> None:
+    told: list[str] = []
+
+    def interrupt(handed: Handed) -> None:
+        if not told:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = submit(
+        items(20), replace(fake, pace=Pace(parallel=parallel)), config, "1",
+        on_handed=interrupt, on_interrupt=lambda: told.append("interrupted"),
+    )  # fmt: skip
+    assert outcome.interrupted
+    assert told == ["interrupted"]
+    assert 1 <= len(outcome.submitted) <= parallel
+    assert len(outcome.submitted) + len(outcome.left) == 20
+    assert {run.id for run in store.all_runs(config)[0]} == {job.name for job in scheduler.jobs()}
+    assert all(record.load(run.directory).scheduler_id for run in outcome.submitted)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what `jobs wait` says where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from llmb.cli.progress import _Lines
+from llmb.runs.record import RunRecord
+from llmb.runs.state import NEXT, PENDING, RUNNING, UNKNOWN, JobState
+
+STEP = "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
+
+
+def test_each_tenth_of_the_steps_has_a_line(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = submitted(1)
+    show, said = _Lines(), []
+    run.work.mkdir(parents=True, exist_ok=True)
+    for last in (-1, 0, 4, 5, 9, 15, 49):
+        run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
+        show([run], {run.id: JobState(state=RUNNING)})
+        said += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    name = f"{run.id} {run.job.experiment_name}"
+    assert said == [f"{name} RUNNING", *(f"{name} step {step} of 50" for step in (5, 10, 16, 50))]
+
+
+def test_why_runs_wait_is_said_once(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, show = submitted(3), _Lines()
+    full, low = (JobState(state=PENDING, reason=reason) for reason in ("Resources", "Priority"))
+    for states in ((full, low, low), (low, full, low), (JobState(state=RUNNING), full, low)):
+        show(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    said = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said[0] == "waiting: 2 PENDING, Priority; 1 PENDING, Resources"
+    assert said[1:] == [f"{runs[0].id} {runs[0].job.experiment_name} RUNNING"]
+    failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
+    show(runs[1:2], {runs[1].id: failed})
+    assert capsys.readouterr().err.endswith("waiting: 1 CONFIGURING, FailedMount: claim nope not found\n")
+
+
+def test_on_one_machine_only_the_jobs_of_others_are_news(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines()
+    second, third = (JobState(state=PENDING, reason=f"{number} jobs before it") for number in (1, 2))
+    for states in ((JobState(state=PENDING, reason=NEXT), second), (JobState(state=RUNNING), second)):
+        _Lines()(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    assert "waiting" not in capsys.readouterr().err
+    for _ in range(2):
+        show(runs, dict(zip([run.id for run in runs], (second, third), strict=True)))
+    assert capsys.readouterr().err.split(" ", 1)[1] == "waiting: 1 PENDING, 1 jobs before it\n"
+
+
+def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = submitted(1)
+    _Lines()([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue did not answer within 6 s")})
+    assert capsys.readouterr().err.endswith("UNKNOWN: no answer: squeue did not answer within 6 s\n")

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of runs that a scheduler refused: their cure wherever they are shown, further attempts, and what is left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, LlmbError
+from llmb.runs import record
+from llmb.runs.launch import Launch
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
+from llmb.testing.fake_cluster import FakeCluster
+from llmb.testing.scheduler import Behaviour, Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Runs = Callable[[], list[RunRecord]]
+ASK = "ask for another account"
+ONE = ("single", "-w", "fake", "--scale")
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The scheduler refuses jobs whose folder has one of these words in its path, and says what to do."""
+    words: set[str] = set()
+    take = Scheduler.submit
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        if any(word in str(folder) for word in words):
+            raise LlmbError("no such account", hint=ASK)
+        return take(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    return words
+
+
+@pytest.fixture
+def hindered(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Before a submission, something stands in the way of launches with one of these words in their names."""
+    words: set[str] = set()
+
+    def preflight(_self: FakeCluster, launches: Sequence[Launch]) -> list[Fault]:
+        wrong = [one for one in launches if any(word in one.name for word in words)]
+        return [Fault(message=f"{one.name} does not fit", hint="a smaller scale") for one in wrong]
+
+    monkeypatch.setattr(FakeCluster, "preflight", preflight)
+    return words
+
+
+@pytest.fixture
+def three(llmb: Command, runs: Runs, refusing: set[str], scheduler: Scheduler) -> list[RunRecord]:
+    """A run that was refused, and two whose jobs failed; what comes next succeeds."""
+    refusing.add("gpus16")
+    assert llmb(*ONE, 16).returncode == 1
+    scheduler.behave(Behaviour(script={"*": (RUNNING, FAILED)}))
+    assert llmb(*ONE, 8, "--repeats", 2, "--wait").returncode == 3
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    return runs()
+
+
+def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusing: set[str]) -> None:
+    refusing.add("gpus8")
+    done = llmb(*ONE, 8)
+    (run,) = runs()
+    assert done.stderr.endswith(
+        f"was not taken\nerror: no such account\nhint: {ASK}\n"
+        f"hint: once the cause is mended: llmb-run jobs retry {run.id}\n"
+    )
+    shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
+    assert (shown["state"], shown["reason"], shown["cure"]) == (FAILED, "not submitted: no such account", ASK)
+    told = llmb("explain", run.id).stdout
+    assert "status     Failed: not submitted: no such account\n" in told
+    assert f"cure       {ASK}; then llmb-run jobs retry {run.id}\n" in told
+    assert ASK in llmb("report").stdout
+    assert "not submitted: no such account" in llmb("results").stdout
+    assert "no step" not in llmb("results").stdout
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ('"account": "x"', "account=x"),
+        ('"exclusive": false, "overcommit": true', "exclusive=null --slurm-arg overcommit"),
+        ('"comment": "a b"', "'comment=a b'"),
+    ],
+)
+def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
+    llmb: Command, runs: Runs, refusing: set[str], kept: str, said: str
+) -> None:
+    refusing.add("gpus8")
+    llmb(*ONE, 8)
+    (run,) = runs()
+    path = run.directory / record.RECORD
+    path.write_text(path.read_text().replace('"slurm_args": {}', f'"slurm_args": {{{kept}}}'))
+    assert f"which keeps --slurm-arg {said} unless it is given anew" in llmb("explain", run.id).stdout
+
+
+def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = JobState(state=PENDING, reason="JobHeldUser", cure="scontrol release JOB, or llmb-run jobs cancel RUN")
+    monkeypatch.setattr(FakeCluster, "poll", lambda _self, asked: {run.id: held for run in asked})
+    llmb(*ONE, 8)
+    (run,) = runs()
+    told = llmb("explain", run.id).stdout
+    assert f"scontrol release {run.scheduler_id}, or llmb-run jobs cancel {run.id}\n" in told
+
+
+def test_a_refused_run_is_retried_with_the_others_and_counts_no_more(
+    llmb: Command, three: list[RunRecord], runs: Runs, refusing: set[str], scheduler: Scheduler
+) -> None:
+    refusing.clear()
+    done = llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert [run.attempt for run in runs()] == [2, 2, 2]
+    assert [job.name for job in scheduler.jobs()].count(f"{three[0].id}-2") == 1
+    assert llmb("results").returncode == 0
+
+
+def test_one_that_is_refused_again_does_not_stop_the_others(llmb: Command, three: list[RunRecord], runs: Runs) -> None:
+    done = llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 1
+    assert f"{three[0].id}  {three[0].name}  attempt 2  was not taken\nerror: no such account\n" in done.stderr
+    assert "\n2 of 3 retried\n" in done.stderr
+    assert [run.attempt for run in runs()] == [2, 2, 2]
+    assert llmb("results").returncode == 3
+
+
+def test_one_in_whose_way_something_stands_does_not_stop_the_others(
+    llmb: Command, three: list[RunRecord], runs: Runs, refusing: set[str], hindered: set[str]
+) -> None:
+    refusing.clear()
+    hindered.add("gpus16")
+    done = llmb("jobs", "retry", "--failed", "--wait")
+    assert done.returncode == 1
+    name = three[0].launch.name
+    assert f"not retried: {three[0].id}\nerror: {name} does not fit\nhint: a smaller scale\n" in done.stderr
+    assert "\n2 of 3 retried\n" in done.stderr
+    assert [run.attempt for run in runs()] == [1, 2, 2]
+    done = llmb("jobs", "retry", "--failed")
+    assert (done.returncode, runs()[0].attempt) == (1, 1)
+    assert done.stderr.endswith("hint: nothing was submitted; --force tries all the same\n")  # sbatch alone has options
+    done = llmb("jobs", "retry", "--failed", "--force", "--wait")
+    assert (done.returncode, runs()[0].attempt) == (0, 2)
+
+
+def test_what_stands_in_the_way_of_one_of_several_named_keeps_all_back(
+    llmb: Command, three: list[RunRecord], runs: Runs, hindered: set[str]
+) -> None:
+    hindered.add("gpus16")
+    done = llmb("jobs", "retry", *(run.id for run in three))
+    assert done.returncode == 1
+    assert "hint: nothing was submitted" in done.stderr
+    assert [run.attempt for run in runs()] == [1, 1, 1]
+
+
+def test_a_run_that_is_named_twice_is_one(llmb: Command, three: list[RunRecord], runs: Runs) -> None:
+    run = three[1]
+    done = llmb("jobs", "retry", run.id, run.id[:6], run.directory, "--wait")
+    assert done.returncode == 0, done.stderr
+    assert [one.attempt for one in runs()] == [1, 2, 1]
+
+
+def test_a_reason_that_several_share_is_told_once(llmb: Command, runs: Runs, refusing: set[str]) -> None:
+    refusing.add("gpus8")
+    done = llmb(*ONE, 8, "--repeats", 12, "--keep-going")
+    assert done.stderr.count(f"error: no such account\nhint: {ASK}\n") == 1
+    assert done.stderr.count("was not taken, likewise\n") == 11
+    assert done.stderr.endswith(
+        "0 of 12 submitted, 12 not taken\nhint: once the cause is mended: llmb-run jobs retry --failed\n"
+    )
+
+
+def test_a_program_that_wanted_to_wait_reads_what_was_taken_where_not_all_was_tried(
+    llmb: Command, refusing: set[str]
+) -> None:
+    refusing.add("gpus8")
+    done = llmb(*ONE, 8, "--repeats", 12, "--wait", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (1, [])
+    assert "not tried\n" in done.stderr
+
+
+def test_what_nobody_knows_is_not_called_refused(
+    llmb: Command, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(_self: FakeCluster, _runs: Sequence[RunRecord]) -> dict[str, str]:
+        raise LlmbError("no answer either")
+
+    monkeypatch.setattr(FakeCluster, "find", find)
+    scheduler.behave(Behaviour(silent=("*",)))
+    done = llmb(*ONE, 8, "--repeats", 2, "--keep-going")
+    assert done.returncode == 1
+    assert done.stderr.endswith("may have been taken or not, likewise\n0 of 2 submitted, 2 not known\n")
+
+
+def test_a_run_that_cannot_be_recorded_leaves_nothing_behind(
+    llmb: Command, runs: Runs, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(run: RunRecord) -> None:
+        raise LlmbError(f"{run.directory} cannot be written: no space left on device", hint="free space")
+
+    monkeypatch.setattr(record, "save", save)
+    done = llmb(*ONE, 8, "--repeats", 2, "--keep-going")
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "0 of 2 submitted, 2 not taken\nhint: the same command with --resume submits the others\n"
+    )
+    assert list(config.llmb_install.glob("workloads/*/experiments/*/*")) == []
+
+
+def test_a_run_whose_folder_is_deleted_is_told_and_gets_no_other(
+    llmb: Command, scheduler: Scheduler, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, RUNNING, COMPLETED)}))
+    llmb(*ONE, 8)
+    (run,) = runs()
+    poll = FakeCluster.poll
+
+    def delete(self: FakeCluster, asked: Sequence[RunRecord]) -> object:
+        states = poll(self, asked)
+        shutil.rmtree(run.directory, ignore_errors=True)
+        return states
+
+    monkeypatch.setattr(FakeCluster, "poll", delete)
+    done = llmb("jobs", "wait", run.id)
+    assert done.returncode == 3
+    assert f"warning: the folder of {run.id} was deleted, and with it what was measured\n" in done.stderr
+    assert "results:" not in done.stderr
+    assert not run.directory.exists()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the writing of files: whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import LlmbError
+from llmb.system import files, shell
+
+# A process that may not write more than 1000 bytes into a file, as on a disk that is full.
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from llmb import files
+from llmb.errors import LlmbError
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    getattr(files, sys.argv[1])(Path(sys.argv[2]), "new" * 1000)
+except LlmbError as error:
+    print(error.message, error.hint)
+"""
+
+
+def test_a_home_folder_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files.expand("~/x") == Path.home() / "x" == files.at_home("~/x")
+    assert files.expand("~no-such-user/x") == Path("~no-such-user/x")
+
+    def unknown(path: Path) -> Path:
+        raise RuntimeError(path)
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    with pytest.raises(LlmbError, match="your home folder is not known"):
+        files.at_home("~/x")
+
+
+def test_text_is_written_with_its_folders_and_mode(tmp_path: Path) -> None:
+    path = tmp_path / "a/b/file"
+    files.write_text(path, "größe", mode=0o600)
+    files.write_text(path, "größer", mode=0o600)
+    assert path.read_text(encoding="utf-8") == "größer"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_who_may_write_a_file_is_the_umasks_business(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        files.write_text(tmp_path / "text", "")
+        files.create_text(tmp_path / "new", "")
+        files.write_folder(tmp_path / "folder", {"inside": ""})
+        files.write_json(tmp_path / "data.json", {})
+    finally:
+        os.umask(before)
+    names = ("text", "new", "folder/inside", "data.json")
+    assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in names} == dict.fromkeys(names, mode)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "over", "after"),
+    [
+        ("NEW", 0, None, "NEW two three"),
+        ("TWO", 4, "two", "one TWO three"),
+        ("TWO", 4, "too", None),
+        ("LONGER", 4, "two", None),
+        ("ee!", 12, "ee!", None),
+    ],
+)
+def test_a_few_characters_are_written_in_place(
+    text: str, at: int, over: str | None, after: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("one two three")
+    inode = path.stat().st_ino
+    assert files.overwrite(path, text, at=at, over=over) is (after is not None)
+    assert path.read_text() == ("one two three" if after is None else after)
+    assert path.stat().st_ino == inode
+
+
+def test_nothing_is_written_into_a_file_that_is_gone(tmp_path: Path) -> None:
+    assert not files.overwrite(tmp_path / "file", "text")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write_text(path, "old" * 100)
+    done = shell.run([sys.executable, "-c", FULL_DISK, "write_text", str(path)])
+    assert done.out == f"{path} cannot be written: File too large free space or permission there\n"
+    assert path.read_text() == "old" * 100
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_creates_nothing(tmp_path: Path) -> None:
+    done = shell.run([sys.executable, "-c", FULL_DISK, "create_text", str(tmp_path / "file")])
+    assert "cannot be written: File too large" in done.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LlmbError, match="file/inside cannot be written"):
+        files.write_text(tmp_path / "file/inside", "")
+
+
+def test_of_many_creators_one_succeeds(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: files.create_text(path, str(number)), range(40)))
+    assert won.count(True) == 1
+    assert path.read_text() == str(won.index(True))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_creating_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    path = tmp_path / "file"
+    assert files.create_text(path, "first")
+    assert not files.create_text(path, "second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_creating_where_the_answer_of_the_server_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link_and_fail(path: Path, target: Path) -> None:
+        os.link(target, path)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    monkeypatch.setattr(Path, "hardlink_to", link_and_fail)
+    assert files.create_text(tmp_path / "file", "mine")
+
+
+def test_a_folder_is_written_whole_and_once(tmp_path: Path) -> None:
+    folder = tmp_path / "a/folder"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: files.write_folder(folder, {"x/one": str(n), "two": str(n)}), range(8)))
+    assert (folder / "x/one").read_text() == (folder / "two").read_text()
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LlmbError, match="cannot be written"):
+        files.write_folder(tmp_path / "file/folder", {"x": ""})
+
+
+def test_json_comes_back(tmp_path: Path) -> None:
+    data = {"a": [1, None, "ö"]}
+    files.write_json(tmp_path / "file", data)
+    assert files.read_json(tmp_path / "file") == data
+    assert files.read_json(tmp_path / "none") is None
+
+
+def test_damaged_json_is_an_error_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("{")
+    with pytest.raises(LlmbError, match="file cannot be read"):
+        files.read_json(tmp_path / "file")
+
+
+def test_a_long_log_makes_room(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    files.rotate(log, limit=3)
+    log.write_text("abc")
+    files.rotate(log, limit=3)
+    assert log.exists()
+    log.write_text("abcd")
+    files.rotate(log, limit=3)
+    assert not log.exists()
+    assert (tmp_path / "log.1").read_text() == "abcd"
+
+
+def test_writing_in_place_on_a_full_disk_that_tells_only_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS does."""
+    path, close = tmp_path / "file", os.close
+    path.write_text("old")
+
+    def full(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", full)
+    assert not files.overwrite(path, "new")

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that YAML is read with its lines, and that every way to write it wrong is told with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmb.errors import Fault, InputFaults, UsageError
+from llmb.text.yamlfile import Again, Document, load, parse
+
+
+def faults(text: str) -> list[Fault]:
+    with pytest.raises(InputFaults) as caught:
+        parse(text, name="f.yaml")
+    return caught.value.faults
+
+
+def fault(text: str) -> Fault:
+    (only,) = faults(text)
+    return only
+
+
+def data(text: str) -> Any:
+    return parse(text, name="f.yaml").data
+
+
+def test_plain_data() -> None:
+    assert data("a: [1, 2.5, x, true, null]\nb: {c: d}\n") == {"a": [1, 2.5, "x", True, None], "b": {"c": "d"}}
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing but this\n", "---\n"])
+def test_an_empty_document_is_an_empty_mapping_or_nothing(text: str) -> None:
+    assert not data(text)
+
+
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.touch()
+    assert load(path) == Document(name=str(path), data={})
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
+    assert data("\ufeffa: 1\n") == {"a": 1}
+
+
+DOCUMENT = parse("a:\n  b: [x,\n    {c: 1}]\nd: 2\n", name="f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        (("a",), "f.yaml:1"),
+        (("a", "b"), "f.yaml:2"),
+        (("a", "b", 1, "c"), "f.yaml:3"),
+        (("d",), "f.yaml:4"),
+        (("a", "b", "missing"), "f.yaml:2"),
+        (("missing",), "f.yaml:1"),
+    ],
+    ids=str,
+)
+def test_a_place_is_the_line_of_the_key_or_of_what_holds_it(path: tuple[str | int, ...], place: str) -> None:
+    assert DOCUMENT.place(path) == place
+
+
+def test_data_from_elsewhere_has_its_name_for_a_place() -> None:
+    assert Document(name="job.json", data={"a": 1}).place(("a",)) == "job.json"
+
+
+def test_a_key_that_stands_twice_is_told_with_both_lines() -> None:
+    assert fault("a: 1\nb: 2\na: 3\n") == Fault(
+        place="f.yaml:3", message="'a' stands twice (first in line 1)", hint="join the two"
+    )
+
+
+def test_every_key_that_stands_twice_is_told() -> None:
+    found = faults("x: {a: 1, a: 2}\ny:\n  b: 1\n  b: 2\n")
+    assert [one.place for one in found] == ["f.yaml:1", "f.yaml:4"]
+
+
+def test_a_key_may_stand_in_each_of_two_mappings() -> None:
+    assert data("x: {a: 1}\ny: {a: 2}\n") == {"x": {"a": 1}, "y": {"a": 2}}
+
+
+def test_who_is_not_strict_gets_every_value_and_the_faults() -> None:
+    document = parse("a: {b: 1, b: 2}\na: 3\na: 4\n", name="f.yaml", strict=False)
+    assert document.data == {"a": {"b": 2}, Again(key="a", line=2): 3, Again(key="a", line=3): 4}
+    assert [one.place for one in document.faults] == ["f.yaml:1", "f.yaml:2", "f.yaml:3"]
+    assert document.place((Again(key="a", line=3),)) == "f.yaml:3"
+
+
+def test_a_merge_key_gives_defaults() -> None:
+    assert data("base: &b {x: 1, y: 2}\nown: {<<: *b, y: 3}\n")["own"] == {"x": 1, "y": 3}
+
+
+def test_a_merge_of_several_takes_the_first() -> None:
+    assert data("- &a {x: 1}\n- &b {x: 2, y: 2}\n- {<<: [*a, *b]}\n")[2] == {"x": 1, "y": 2}
+
+
+def test_a_key_twice_beside_a_merge_is_still_told() -> None:
+    assert fault("base: &b {x: 1}\nown: {<<: *b, x: 2, x: 3}\n").message == "'x' stands twice (first in line 2)"
+
+
+def test_a_merged_mapping_may_be_used_again() -> None:
+    text = "base: &b {x: 1}\nown: &o {<<: *b, x: 2}\nalso: *o\nmore: {<<: *o, z: 3}\n"
+    assert data(text) == {"base": {"x": 1}, "own": {"x": 2}, "also": {"x": 2}, "more": {"x": 2, "z": 3}}
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}\n", "a: &a [1, *a]\n", "a: &a {b: [{c: *a}]}\n"])
+def test_what_refers_to_itself_is_refused(text: str) -> None:
+    found = fault(text)
+    assert found.place == "f.yaml:1"
+    assert "refers to itself" in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a: 1\nb: [1, 2\n", 3, "did not find expected ',' or ']'"),
+        ("a: {b: 1}}\n", 1, "did not find expected key"),
+        ("a: 1\n\tb: 2\n", 2, "found a tab character that violates indentation"),
+        ("a: b: c\n", 1, "mapping values are not allowed"),
+        ("a: *nowhere\n", 1, "found undefined alias"),
+        ("a: 1\n--- \nb: 2\n", 2, "but found another document"),
+        ("<<: 3\n", 1, "expected a mapping or list of mappings for merging"),
+        ("a: !thing x\n", 1, "could not determine a constructor"),
+    ],
+)
+def test_invalid_yaml_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+    found = fault(text)
+    assert found.message.startswith("not valid YAML: ")
+    if not hasattr(yaml, "CSafeLoader"):
+        return  # without libyaml the words, and here and there the line, are PyYAML's own
+    assert reason in found.message
+    assert found.place == f"f.yaml:{line}"
+
+
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n  \tc: 2\n", "a: 1\n\tb: 2\n"])
+def test_a_tab_before_a_key_is_named(text: str) -> None:
+    assert fault(text).hint == "indent with blanks, not with tabs"
+
+
+def test_another_fault_speaks_of_no_tabs() -> None:
+    assert fault("a: [1\nb:\t2\n").hint is None
+
+
+def test_a_control_character_is_refused_in_one_line() -> None:
+    found = fault("a: \x00\n")
+    assert found.place == "f.yaml"
+    assert "\n" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nday: 2025-13-01\n", "not valid YAML: '2025-13-01' is no timestamp"),
+        ("a: 1\n2025-13-01: x\n", "not valid YAML: '2025-13-01' is no timestamp"),
+        ("a: 1\nmask: 0b_\n", "not valid YAML: '0b_' is no int"),
+    ],
+)
+def test_what_only_looks_like_a_value_of_another_kind_wants_quotes(text: str, message: str) -> None:
+    assert fault(text) == Fault(place="f.yaml:2", message=message, hint="put it in quotes")
+
+
+@pytest.mark.parametrize("text", ["? [a, b]\n: 1\n", "? {a: b}\n: 1\n"])
+def test_a_key_must_be_a_plain_word(text: str) -> None:
+    assert fault(text) == Fault(place="f.yaml:1", message="a key must be a plain word")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the list cannot be read: Is a directory"):
+        load(tmp_path, name="the list")
+
+
+def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("a: 1\r\ntitle: Prüfung\r\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"latin\.yaml cannot be read: it is not UTF-8 text \(line 2\)") as raised:
+        load(path)
+    assert raised.value.hint == "save it as UTF-8"
+
+
+def test_numbers_keep_their_text() -> None:
+    document = parse("a: 25.10\nb: [0x10, 7, '25.10', x]\n", name="f.yaml")
+    assert document.texts == {("a",): "25.10", ("b", 0): "0x10", ("b", 1): "7"}
+
+
+words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(words, values, max_size=4))
+def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
+    assert data(yaml.safe_dump(value)) == value

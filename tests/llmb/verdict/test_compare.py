@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of comparisons of measured results, of scaling efficiency, and of estimates of GPU-hours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmb.planning.estimate import alike, describe, estimate
+from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.facts import LogFacts
+from llmb.runs.job import Job
+from llmb.stats.measure import Window
+from llmb.verdict import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
+from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
+from llmb.verdict.scaling import STRONG, WEAK, columns, efficiencies
+from llmb.workload.model import ModelShape
+from llmb.workload.published import Figure
+
+CONFIGURATION = Configuration(
+    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32,
+    tp=2, mbs=2,
+)  # fmt: skip
+WINDOW = Window(11, 44)
+
+
+def result(run: str, seconds: float | None = 2.0, *, change: dict[str, Any] | None = None, **values: Any) -> Result:
+    given: dict[str, Any] = {
+        "experiment": "e", "path": f"log-{run}.out", "status": SUCCESS, "window": WINDOW, "max_iteration": 49,
+        "steps": 50, "time_mean_seconds": seconds, "run": run,
+        "configuration": replace(CONFIGURATION, **(change or {})),
+    }  # fmt: skip
+    return Result(**{**given, **values})
+
+
+def only(ours: list[Result], theirs: list[Result]) -> Comparison:
+    (row,) = with_measured(ours, theirs, "B")
+    return row
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(2.0, PASS), (2.06, WARN), (2.2, FAIL), (1.8, SUSPICIOUS)])
+def test_one_run_against_another(seconds: float, verdict: str) -> None:
+    row = only([result("a", seconds)], [result("b")])
+    assert (row.verdict, row.repeats) == (verdict, 1)
+    assert row.ratio == pytest.approx(2 / seconds)
+    assert row.reference is not None
+    assert (row.reference.release, row.reference.window, row.reference.source) == ("B", "11-44", "b")
+    assert (row.runs, row.step_time_s, row.same_window, row.differences) == (("a",), seconds, True, ())
+    assert is_bad(row) == (verdict == FAIL)
+
+
+def test_repeats_on_both_sides_are_pooled() -> None:
+    row = only([result("a", 2.0), result("b", 2.02)], [result("c", 2.0), result("d", 2.04)])
+    assert row.verdict == INCONCLUSIVE
+    assert row.repeats == 2
+    assert (row.verdict_reason or "").endswith("more repeats on both sides would settle it")
+    assert row.reference is not None
+    assert row.reference.source == "c, d"
+    assert row.reference.step_time_s == pytest.approx(2.02)
+
+
+def test_both_sides_of_a_line_have_the_same_mean() -> None:
+    runs = [result("a", 0.582), result("b", 3.233)]
+    row = only(runs, runs)
+    assert row.reference is not None
+    assert row.step_time_s == row.reference.step_time_s == pytest.approx((0.582 + 3.233) / 2)
+    row = only(runs, [result("c", 1.1), result("d", 1.3)])
+    assert row.reference is not None
+    assert row.ratio == pytest.approx(row.reference.step_time_s / (row.step_time_s or 0))
+    assert row.ratio_interval is not None
+    assert row.ratio is not None
+    assert 0 < row.ratio_interval[0] < row.ratio < row.ratio_interval[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"status": RUNNING, "reason": "at step 3 of 50"},
+            "b has not ended (at step 3 of 50): compare again when it has",
+        ),
+        ({"status": FAILED, "reason": "GPU out of memory"}, "b failed (GPU out of memory): take a run that succeeded"),
+        ({"invalid": ("ran over TCP",)}, "b does not count (ran over TCP): take another run"),
+        ({"status": RUNNING, "change": {"dtype": "fp8"}}, "B has nothing for bf16, only for fp8"),
+    ],
+)
+def test_why_the_other_side_has_nothing(changes: dict[str, Any], said: str) -> None:
+    row = only([result("a")], [result("b", **changes)])
+    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, said)
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"dtype": "fp8"}, "nothing for bf16, only for fp8"),
+        ({"gpu_type": "h200"}, "nothing for h100, only for h200"),
+        ({"gbs": 512}, "nothing for global batch 64, only for global batch 512"),
+    ],
+)
+def test_what_differs_is_not_compared(change: dict[str, Any], missing: str) -> None:
+    row = only([result("a")], [result("b", change=change)])
+    assert (row.verdict, row.ratio, row.verdict_reason) == (NO_REFERENCE, None, f"B has {missing}")
+
+
+def test_other_settings_are_compared_and_named() -> None:
+    row = only([result("a")], [result("b", change={"tp": 4, "image": "i:2", "env": {"A": "1"}})])
+    assert row.verdict == PASS
+    assert row.differences == ("tp 2, not 4", "image unset, not i:2", "A unset, not 1")
+
+
+def test_what_only_one_of_them_does_is_said_in_words() -> None:
+    saving, plain = result("a", change={"saves": True}), result("b")
+    assert only([saving], [plain]).differences == ("saves checkpoints, the other does not",)
+    assert only([plain], [saving]).differences == ("the other saves checkpoints",)
+
+
+def test_a_split_that_a_log_does_not_say_is_no_difference() -> None:
+    unknown = result("a", change={"tp": None, "mbs": None})
+    assert only([unknown], [result("b", change={"vp": 12})]).differences == ()
+    assert only([result("a")], [result("b", change={"vp": 12})]).differences == ("vp unset, not 12",)
+
+
+def test_what_the_logs_say_differently_is_named() -> None:
+    ours, theirs = LogFacts(nccl_version="2.26.3", networks=("IB",)), LogFacts(nccl_version="2.21.5", networks=("IB",))
+    row = only([replace(result("a"), log=ours)], [replace(result("b"), log=theirs)])
+    assert row.differences == ("NCCL 2.26.3, not 2.21.5",)
+    here = LogFacts(drivers=("570.86.15",), gpu_models=("H100",), max_sm_clock_mhz=1755.0, power_limit_w=700.0)
+    there = replace(here, drivers=("560.35.03", "570.86.15"), max_sm_clock_mhz=1980.0)
+    row = only([replace(result("a"), log=here)], [replace(result("b"), log=there)])
+    assert row.differences == ("driver 570.86.15, not 560.35.03, 570.86.15", "SM clock in MHz 1755, not 1980")
+    assert only([replace(result("a"), log=ours)], [replace(result("b"), log=LogFacts())]).differences == ()
+
+
+def test_the_most_like_settings_are_taken_in_whatever_order() -> None:
+    theirs = [result("far", 9.0, change={"tp": 4, "mbs": 1}), result("near", 2.0, change={"tp": 4})]
+    for others in (theirs, theirs[::-1]):
+        row = only([result("a")], others)
+        assert row.reference is not None
+        assert row.reference.source == "near"
+
+
+def test_two_settings_equally_like_are_not_guessed_between() -> None:
+    row = only([result("a")], [result("b", change={"tp": 4}), result("c", change={"tp": 8})])
+    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, "B has 2 settings of it; name the runs")
+
+
+def test_another_window_is_marked() -> None:
+    row = only([result("a")], [result("b", window=Window(35, 44))])
+    assert (row.verdict, row.same_window) == (PASS, False)
+    assert (row.verdict_reason or "").endswith("measured over different windows")
+
+
+def test_what_does_not_count_is_not_taken_on_either_side() -> None:
+    bad = [
+        result("n", invalid=("the loss is not a number",)), result("p", change={"profile": True}),
+        result("f", None, status=FAILED, reason="broken"), result("r", None, status=RUNNING, reason="at step 3 of 50"),
+    ]  # fmt: skip
+    rows = with_measured(bad, [result("b")], "B")
+    assert [(row.verdict, row.status, row.verdict_reason) for row in rows] == [
+        (INVALID, SUCCESS, "the loss is not a number"), (INVALID, SUCCESS, "profiled: a profiler costs time"),
+        (None, FAILED, "broken"), (None, RUNNING, "at step 3 of 50"),
+    ]  # fmt: skip
+    assert [is_bad(row) for row in rows] == [True, True, True, False]
+    assert summary(rows) == {"Failed": 1, "INVALID": 2, "Running": 1}
+    row = only([result("a")], bad)
+    assert (row.verdict, row.verdict_reason) == (
+        NO_REFERENCE,
+        "r has not ended (at step 3 of 50): compare again when it has; "
+        "n does not count (the loss is not a number): take another run; and 2 more",
+    )
+
+
+def test_a_log_that_nobody_knows() -> None:
+    assert only([replace(result("a"), configuration=None)], [result("b")]).verdict == NO_REFERENCE
+
+
+FIGURE = Figure(
+    release="25.05", source="a table", window=WINDOW, steps=50, workload="w", model_size="15b", dtype="bf16",
+    gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32, step_time_s=2.0,
+)  # fmt: skip
+
+
+def test_rows_against_what_was_published() -> None:
+    ours = [result("a", 2.0), result("b", 2.01), result("c", change={"dtype": "fp8"}), result("f", None, status=FAILED)]
+    first, second, third = with_published(judge(ours, [FIGURE]))
+    assert (first.runs, first.verdict, first.repeats) == (("a", "b"), PASS, 2)
+    assert first.ratio == pytest.approx(2 / 2.005)
+    assert (second.verdict, second.verdict_reason) == (NO_REFERENCE, "nothing is published for fp8, only for bf16")
+    assert (third.status, third.verdict) == (FAILED, INVALID)
+
+
+def test_weak_and_strong_scaling() -> None:
+    ours = [
+        result("a", 2.0), result("a2", 2.2), result("b", 2.4, change={"scale": 32, "gbs": 128}),
+        result("c", 1.2, change={"scale": 32}), result("d", 0.7, change={"scale": 64}),
+        result("x", 9.0, change={"scale": 128, "profile": True}), result("y", None, status=FAILED),
+        result("z", change={"dtype": "fp8"}),
+    ]  # fmt: skip
+    points = efficiencies(ours)
+    assert [(p.kind, p.configuration.scale, p.n, round(p.efficiency, 4)) for p in points] == [
+        (STRONG, 16, 2, 1.0), (STRONG, 32, 1, round(2.1 / 1.2 / 2, 4)), (STRONG, 64, 1, round(2.1 / 0.7 / 4, 4)),
+        (WEAK, 16, 2, 1.0), (WEAK, 32, 1, round(2.1 / 2.4, 4)),
+    ]  # fmt: skip
+    assert points[0].tokens_per_second_per_gpu == pytest.approx(4096 * 64 / 2.1 / 16)
+    assert efficiencies(ours[::-1]) == points
+
+
+def test_scales_of_other_settings_are_no_series() -> None:
+    other = {"tp": 4, "env": {"NCCL_ALGO": "Ring"}}
+    ours = [
+        result("a", 2.0), result("b", 2.4, change={"scale": 32, "gbs": 128}),
+        result("c", 3.0, change=other), result("d", 3.3, change={"scale": 32, "gbs": 128, **other}),
+        result("e", 9.0, change={"scale": 64, "gbs": 256, "image": "mine"}),
+    ]  # fmt: skip
+    points = efficiencies(ours)
+    assert [(p.configuration.scale, p.n, p.settings, round(p.efficiency, 4)) for p in points] == [
+        (16, 1, "tp 2", 1.0), (32, 1, "tp 2", round(2.0 / 2.4, 4)),
+        (16, 1, "tp 4, NCCL_ALGO=Ring", 1.0), (32, 1, "tp 4, NCCL_ALGO=Ring", round(3.0 / 3.3, 4)),
+    ]  # fmt: skip
+    assert [column.key for column in columns(points, "table")][-1] == "settings"
+    assert [column.key for column in columns(points[:0], "table")][-1] == "efficiency"
+
+
+def test_one_node_goes_with_nodes_of_every_width() -> None:
+    def on(name: str, scale: int, per_node: int, seconds: float) -> Result:
+        return result(name, seconds, change={"scale": scale, "gbs": 4 * scale, "gpus_per_node": per_node})
+
+    points = efficiencies([on("a", 4, 4, 2.0), on("b", 8, 8, 2.1), on("c", 16, 8, 2.2), on("d", 16, 4, 2.5)])
+    found = [(p.configuration.scale, p.settings, p.step_time_s) for p in points if p.kind == WEAK]
+    assert found == [
+        (4, "4 GPUs per node", 2.0), (16, "4 GPUs per node", 2.5),
+        (4, "8 GPUs per node", 2.0), (8, "8 GPUs per node", 2.1), (16, "8 GPUs per node", 2.2),
+    ]  # fmt: skip
+    points = efficiencies([on("a", 1, 1, 2.0), on("b", 2, 2, 2.1)])
+    assert [p.configuration.scale for p in points] == [1, 2]
+
+
+def test_one_scale_has_no_efficiency() -> None:
+    assert efficiencies([result("a"), result("b")]) == []
+
+
+MODEL = ModelShape(
+    architecture="nemotron", layers=32, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=4096
+)  # fmt: skip
+JOB = Job(
+    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, repeat=1, profile=False, env={}, tp=2,
+    pp=1, cp=1, vp=None, ep=1, dp=8, mbs=2, gbs=64, ga=4, seq_length=4096, num_layers=32, max_steps=50, nodes=2,
+    gpus_per_node=8, time_limit=1200, image=None, experiment_name="e", model=MODEL, learning_rate=3e-4,
+)  # fmt: skip
+
+
+def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:
+    other = replace(JOB, experiment_name="o")
+    unknown = replace(JOB, experiment_name="u", dtype="fp8")
+    found = estimate([JOB, other, unknown], {alike(JOB): 360.0}, lambda key: [FIGURE])
+    assert (found.past, found.published, found.limit) == (1, 1, 1)
+    assert found.gpu_hours == pytest.approx(16 * (360 + 50 * 2.0 + 1200) / 3600)
+    assert found.most == pytest.approx(3 * 16 * 1200 / 3600)
+    assert describe(found, "GPU") == (
+        "about 7.4 GPU-hours (1 job by past runs here; 1 job by published step times, start-up not counted; "
+        "1 job by time limits), "
+        "at most 16.0 GPU-hours by their time limits"
+    )
+
+
+def test_no_job_counts_for_more_than_its_limit() -> None:
+    found = estimate([replace(JOB, max_steps=100_000)], {}, lambda key: [FIGURE])
+    assert found.gpu_hours == found.most
+    found = estimate([JOB], {alike(JOB): 1e6}, lambda key: [])
+    assert found.gpu_hours == found.most
+
+
+def test_other_gpus_and_other_steps_take_another_time() -> None:
+    past = {alike(JOB): 1.0}
+    for changed in (replace(JOB, gpu_type="h200"), replace(JOB, max_steps=100), replace(JOB, experiment_name="o")):
+        assert estimate([changed], past, lambda key: []).past == 0
+
+
+def test_nothing_known_is_said_as_at_most() -> None:
+    assert describe(estimate([JOB], {}, lambda key: []), "CPU") == "at most 5.3 CPU-hours by its time limit"
+
+
+def test_little_is_not_said_as_nothing() -> None:
+    job = replace(JOB, scale=1, time_limit=90)
+    assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
+        "about 0.00083 CPU-hours (by past runs here), at most 0.025 CPU-hours by its time limit"
+    )

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of verdicts: each rule with its neighbours, what is comparable, pooling, and that order changes nothing."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.stats.interval import Spread, spread
+from llmb.stats.measure import LAST, Window
+from llmb.verdict import (
+    FAIL,
+    INCONCLUSIVE,
+    INVALID,
+    NO_REFERENCE,
+    PASS,
+    SUSPICIOUS,
+    WARN,
+    Judgement,
+    find_reference,
+    judge,
+    judge_times,
+    same_window,
+)
+from llmb.verdict.pooling import published, throughput_ratio
+from llmb.workload.published import Figure
+
+CONFIGURATION = Configuration(
+    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32,
+    tp=2, mbs=2,
+)  # fmt: skip
+FIGURE = Figure(
+    release="25.05", source="a table", window=Window(11, 44), steps=50, workload="w", model_size="15b", dtype="bf16",
+    gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32, step_time_s=2.0,
+)  # fmt: skip
+
+
+def result(seconds: float | None = 2.0, **values: Any) -> Result:
+    given: dict[str, Any] = {
+        "experiment": "e", "path": "log-e.out", "status": SUCCESS, "window": Window(11, 44), "max_iteration": 49,
+        "steps": 50, "time_mean_seconds": seconds, "configuration": CONFIGURATION,
+    }  # fmt: skip
+    return Result(**{**given, **values})
+
+
+def judged(*results: Result, figures: tuple[Figure, ...] = (FIGURE,), release: str | None = None) -> list[Result]:
+    return judge(results, figures, release)
+
+
+def judge_ratios(ratios: list[float], reference: Spread | None = None) -> Judgement:
+    """The judgement on step times that have these ratios to the reference."""
+    known = reference or published(2.0)
+    return judge_times([known.mean / ratio for ratio in ratios], known)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [
+        (0.90, FAIL), (0.9499, FAIL), (0.95, WARN), (0.96, WARN), (0.9799, WARN), (0.98, PASS), (1.0, PASS),
+        (1.05, PASS), (1.0501, SUSPICIOUS), (1.2, SUSPICIOUS),
+    ],
+)  # fmt: skip
+def test_the_rules_and_their_borders(ratio: float, verdict: str) -> None:
+    found = judge_ratios([ratio])
+    assert (found.verdict, found.repeats, found.interval) == (verdict, 1, None)
+    assert "n=1" in found.reason
+    assert judge_ratios([ratio] * 3).verdict == verdict
+
+
+def test_an_interval_on_both_sides_is_inconclusive_and_says_what_would_settle_it() -> None:
+    found = judge_ratios([0.94, 0.97])
+    assert found.verdict == INCONCLUSIVE
+    assert found.interval is not None
+    assert found.interval[0] < 0.95 < found.interval[1]
+    more = int(found.reason.split("; ")[1].split()[0])
+    assert more > 1
+    assert "more repeats would settle it" in found.reason
+    # So it is: with that many repeats, spread as these are, the interval is on one side.
+    assert judge_ratios([0.94, 0.97] * ((2 + more + 1) // 2 + 1)).verdict != INCONCLUSIVE
+
+
+def test_one_more_repeat_and_more_than_can_be_asked_for() -> None:
+    assert "1 more repeat would" in judge_ratios([0.952, 0.97, 0.97, 0.988]).reason
+    assert "more than 100 repeats would settle it" in judge_ratios([0.90, 1.00]).reason
+
+
+@pytest.mark.parametrize("ratios", [[0.90, 0.91, 0.90], [0.96, 0.961, 0.962], [1.0, 1.01, 1.0], [1.1, 1.11, 1.1]])
+def test_an_interval_on_one_side_leaves_the_verdict_to_the_mean(ratios: list[float]) -> None:
+    assert judge_ratios(ratios).verdict == judge_ratios([sum(ratios) / 3]).verdict
+
+
+def test_the_spread_of_the_reference_counts_too() -> None:
+    assert judge_ratios([0.96]).verdict == WARN
+    found = judge_ratios([0.96], reference=Spread(0.5, 0.02, 3))
+    assert found.verdict == INCONCLUSIVE
+    factor = math.exp(4.303 * 0.02 / 3**0.5 / 0.5)
+    assert list(found.interval or ()) == pytest.approx([0.96 / factor, 0.96 * factor], abs=1e-6)
+
+
+def test_repeats_are_one_measurement_of_all_their_steps() -> None:
+    found = judge_times([2.0, 4.0], published(2.4))
+    assert (found.step_time, found.ratio) == (3.0, 0.8)  # all tokens by all time, whichever run had them
+
+
+@given(
+    st.lists(st.floats(0.001, 1000), min_size=2, max_size=6), st.lists(st.floats(0.001, 1000), min_size=1, max_size=6)
+)
+def test_the_other_way_round_everything_is_its_inverse(ours: list[float], theirs: list[float]) -> None:
+    there, back = throughput_ratio(spread(ours), spread(theirs)), throughput_ratio(spread(theirs), spread(ours))
+    assert there.interval is not None
+    assert back.interval is not None
+    assert 0 < there.interval[0] <= there.value <= there.interval[1] < math.inf
+    wide = math.log(there.interval[1] / there.interval[0]), math.log(back.interval[1] / back.interval[0])
+    assert wide[0] == pytest.approx(wide[1])
+    assert math.isclose(there.value * back.value, 1, rel_tol=1e-3, abs_tol=1e-3)
+
+
+def test_a_row_gets_reference_ratio_and_verdict() -> None:
+    (got,) = judged(result(2.05))
+    assert got.reference is not None
+    assert (got.reference.release, got.reference.window, got.reference.source) == ("25.05", "11-44", "a table")
+    assert got.reference.step_time_s == 2.0
+    assert got.ratio == pytest.approx(2.0 / 2.05)
+    assert (got.verdict, got.repeats, got.ratio_interval, got.same_window) == (WARN, 1, None, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"workload": "other"}, "for other, only for w"),
+        ({"model_size": "tiny"}, "for size tiny, only for size 15b"),
+        ({"gpu_type": "h200"}, "for h200, only for h100"),
+        ({"gpu_type": None}, "for a GPU type that is not known"),
+        ({"dtype": "fp8"}, "for fp8, only for bf16"),
+        ({"scale": 32}, "for 32 GPUs, only for 16 GPUs"),
+        ({"gbs": 128}, "for global batch 128, only for global batch 64"),
+        ({"seq_length": 8192}, "for sequence length 8192, only for sequence length 4096"),
+        ({"num_layers": 8}, "for 8 layers, only for 32 layers"),
+    ],
+)
+def test_what_differs_is_not_compared_and_is_told(changes: dict[str, Any], missing: str) -> None:
+    (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
+    assert (got.verdict, got.ratio, got.reference) == (NO_REFERENCE, None, None)
+    assert got.verdict_reason == f"nothing is published {missing}"
+
+
+@pytest.mark.parametrize("changes", [{"tp": 4}, {"mbs": 1}, {"env": {"A": "1"}}, {"image": "i:2"}])
+def test_other_settings_are_compared(changes: dict[str, Any]) -> None:
+    (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
+    assert got.verdict == PASS
+
+
+def test_the_newest_release_counts_unless_another_is_named() -> None:
+    older = replace(FIGURE, release="25.04", step_time_s=1.9)
+    newest = replace(FIGURE, release="25.10", step_time_s=2.2)
+    for figures in [(older, FIGURE, newest), (newest, FIGURE, older)]:
+        assert [find_reference(CONFIGURATION, figures, name)[0] for name in (None, "25.04")] == [newest, older]
+    (got,) = judged(result(), figures=(older, FIGURE), release="24.11")
+    assert (got.verdict, got.reference) == (NO_REFERENCE, None)
+    assert got.verdict_reason == "release 24.11 has no figure for it; there are 25.04, 25.05"
+
+
+@pytest.mark.parametrize(
+    ("window", "steps", "of_figure", "same"),
+    [
+        (Window(11, 44), 50, Window(11, 44), True),
+        (Window(35, 44), 50, Window(11, 44), False),
+        (Window(49, 49), 50, LAST, True),
+        (Window(99, 99), 100, LAST, True),
+        (Window(49, 49), 100, LAST, False),
+        (Window(22, 88), 100, Window(11, 44), False),
+        (None, 50, LAST, False),
+    ],
+)
+def test_whether_the_window_is_the_same(window: Window | None, steps: int, of_figure: Window, same: bool) -> None:
+    assert same_window(window, steps, replace(FIGURE, window=of_figure)) is same
+
+
+def test_another_window_is_compared_and_marked() -> None:
+    (got,) = judged(result(), figures=(replace(FIGURE, window=LAST),))
+    assert (got.verdict, got.same_window) == (PASS, False)
+    assert (got.verdict_reason or "").endswith("measured over 11-44, the published figure over last")
+
+
+def test_without_anything_published_there_is_no_reference() -> None:
+    (got,) = judged(result(), figures=())
+    assert (got.verdict, got.verdict_reason) == (NO_REFERENCE, "nothing is published for w")
+    (got,) = judged(result(configuration=None))
+    assert got.verdict == NO_REFERENCE
+
+
+@pytest.mark.parametrize("reason", ["the loss is not a number", "ran over TCP: NCCL said 'Using network Socket'"])
+def test_what_keeps_a_measurement_from_counting(reason: str) -> None:
+    for figures in [(FIGURE,), ()]:
+        (got,) = judged(result(invalid=(reason,)), figures=figures)
+        assert (got.verdict, got.verdict_reason, got.ratio) == (INVALID, reason, None)
+
+
+@pytest.mark.parametrize("changes", [{}, {"loads": True}, {"scale": 32}])
+def test_what_does_not_count_is_invalid_whatever_it_compares_with(changes: dict[str, Any]) -> None:
+    profiled = replace(CONFIGURATION, profile=True, **changes)
+    for figures in [(FIGURE,), ()]:
+        (got,) = judged(result(configuration=profiled), figures=figures)
+        assert (got.verdict, got.ratio, got.verdict_reason) == (INVALID, None, "profiled: a profiler costs time")
+        (got,) = judged(result(configuration=profiled, invalid=("the loss is not a number",)), figures=figures)
+        assert got.verdict_reason == "the loss is not a number; profiled: a profiler costs time"
+
+
+def test_a_window_that_is_not_complete() -> None:
+    (got,) = judged(result(None, status=FAILED))
+    assert (got.verdict, got.verdict_reason) == (INVALID, "the window is not complete")
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [
+        result(None, status=FAILED, max_iteration=20),
+        result(None, status=FAILED, max_iteration=None),
+        result(2.0, status=FAILED),
+        result(None, status=RUNNING, max_iteration=20),
+    ],
+)
+def test_a_run_that_failed_or_goes_on_has_no_verdict(unfinished: Result) -> None:
+    assert judged(unfinished) == [unfinished]
+
+
+def test_repeats_are_pooled_and_each_row_carries_the_verdict() -> None:
+    got = judged(result(2.0, run="a"), result(2.3, run="b"), result(2.02, run="c"))
+    assert [row.run for row in got] == ["a", "b", "c"]
+    assert [row.ratio for row in got] == [pytest.approx(2 / seconds) for seconds in (2.0, 2.3, 2.02)]
+    assert {row.verdict for row in got} == {INCONCLUSIVE}
+    assert {row.repeats for row in got} == {3}
+    assert len({row.ratio_interval for row in got}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        result(2.3, configuration=replace(CONFIGURATION, tp=4)),
+        result(2.3, configuration=replace(CONFIGURATION, env={"A": "1"})),
+        result(2.3, window=Window(35, 44)),
+        result(2.3, steps=100, max_iteration=99),
+        result(2.3, status=FAILED),
+        result(2.3, status=RUNNING),
+        result(2.3, invalid=("the loss is not a number",)),
+        result(2.3, configuration=replace(CONFIGURATION, profile=True)),
+    ],
+)
+def test_what_is_no_repeat_is_not_pooled(other: Result) -> None:
+    first, _ = judged(result(2.0), other)
+    assert (first.verdict, first.repeats) == (PASS, 1)
+
+
+def test_logs_whose_names_differ_are_repeats_of_what_they_are_of() -> None:
+    got = judged(result(2.0, experiment="e_1"), result(2.02, experiment="e_2"))
+    assert {row.repeats for row in got} == {2}
+
+
+CASES = st.builds(
+    result,
+    st.floats(1.7, 2.3),
+    status=st.sampled_from([SUCCESS, SUCCESS, SUCCESS, FAILED, RUNNING]),
+    invalid=st.sampled_from([(), (), ("the loss is not a number",)]),
+    configuration=st.sampled_from(
+        [CONFIGURATION, *(replace(CONFIGURATION, **own) for own in ({"tp": 4}, {"scale": 32}, {"env": {"A": "1"}}))]
+    ),
+)  # fmt: skip
+FIGURES = (FIGURE, replace(FIGURE, release="25.04", step_time_s=1.9), replace(FIGURE, scale=32, step_time_s=2.1))
+
+
+@given(st.lists(CASES, max_size=12), st.randoms(use_true_random=False))
+def test_the_same_data_get_the_same_verdicts_in_any_order(results: list[Result], chance: random.Random) -> None:
+    order = list(range(len(results)))
+    chance.shuffle(order)
+    figures = list(FIGURES)
+    chance.shuffle(figures)
+    straight, mixed = judge(results, FIGURES), judge([results[i] for i in order], figures)
+    assert [straight[i] for i in order] == mixed

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of files of published figures: what they may say, and that every fault is told with its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import InputFaults, UsageError
+from llmb.stats.measure import LAST, Window
+from llmb.workload.published import check_release, read_published, release_order, releases
+from llmb.workload.spec import Workload, read_workload
+
+WORKLOAD = """
+key: pretrain_x
+title: X
+default_size: big
+default_dtype: fp8
+{published}
+sizes:
+  big:
+    model: {{architecture: llama, layers: 2, hidden: 8, ffn: 8, heads: 2, kv_groups: 2, vocab: 8, seq_length: 8}}
+    rows: [{{gpu: h100, dtype: fp8, scales: 8..16, mbs: 1, gbs: 2N}}]
+"""
+TABLE = """
+tables:
+  - {release: 25.10, source: a table, window: 11-44, steps: 50, size: big, dtype: fp8, gpu: h100, gbs: N/2,
+     seq_length: 8, layers: 2, step_time_s: {8: 2, 16: 2.5}, mfu_percent: {16: 50.5}, model_flops: 1e3,
+     flops_convention: gqa}
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Workload:
+    (tmp_path / "workload.yaml").write_text(WORKLOAD.format(published="published: figures.yaml"))
+    (tmp_path / "figures.yaml").write_text(TABLE)
+    return read_workload(tmp_path / "workload.yaml")
+
+
+def faults(workload: Workload, text: str) -> str:
+    assert workload.published is not None
+    workload.published.write_text(text)
+    with pytest.raises(InputFaults) as caught:
+        read_published(workload)
+    return "\n".join(f"{fault} {fault.hint or ''}" for fault in caught.value.faults)
+
+
+def test_a_table_becomes_figures(workload: Workload) -> None:
+    first, second = read_published(workload)
+    assert (first.release, first.source, first.window, first.steps) == ("25.10", "a table", Window(11, 44), 50)
+    assert (first.workload, first.model_size, first.dtype, first.gpu_type) == ("pretrain_x", "big", "fp8", "h100")
+    assert (first.scale, first.gbs, first.seq_length, first.num_layers, first.step_time_s) == (8, 4, 8, 2, 2.0)
+    assert (first.mfu, first.model_flops, first.flops_convention) == (None, None, None)
+    assert (second.scale, second.gbs, second.step_time_s) == (16, 8, 2.5)
+    assert (second.mfu, second.model_flops, second.flops_convention) == (0.505, 1000.0, "gqa")
+
+
+def test_the_last_step_alone(workload: Workload) -> None:
+    assert workload.published is not None
+    workload.published.write_text(TABLE.replace("11-44", "last"))
+    assert {figure.window for figure in read_published(workload)} == {LAST}
+
+
+def test_the_file_lies_beside_the_workload_and_need_not_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "workload.yaml"
+    path.write_text(WORKLOAD.format(published=""))
+    assert read_workload(path).published is None
+    assert read_published(read_workload(path)) == ()
+    path.write_text(WORKLOAD.format(published="published: more/figures.yaml"))
+    workload = read_workload(path)  # nothing is read yet
+    assert workload.published == tmp_path / "more" / "figures.yaml"
+    with pytest.raises(UsageError, match=r"figures\.yaml cannot be read"):
+        read_published(workload)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("release:", "relese:", "figures.yaml:3: tables.0.relese: 'relese' is not a key here did you mean 'release'?"),
+        ("window: 11-44", "window: 44-11", "tables.0.window: '44-11' is not a window"),
+        ("size: big", "size: bigg", "figures.yaml:3: pretrain_x has no size 'bigg' did you mean 'big'?"),
+        ("gbs: N/2", "gbs: N/16", "the batch N/16 is not whole there"),
+        ("{8: 2, 16", "{8: 0, 16", "must be more than 0, not 0.0 at 8"),
+        ("{8: 2, 16", "{8: .nan, 16", "must be more than 0"),
+        ("{8: 2, 16", "{eight: 2, 16", "'eight' is not a GPU count"),
+        ("{8: 2, 16", "{8: two, 16", "must be a number, not 'two'"),
+        ("{16: 50.5}", "{32: 50.5}", "mfu_percent.32: has no step time"),
+        ("flops_convention: gqa", "peak_tflops: 1.0", "needs its 'model_flops' and 'flops_convention'"),
+        ("steps: 50", "steps: 0", "'steps' must be 1 or more"),
+        ("seq_length: 8, ", "", "'seq_length' is missing"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(old: str, new: str, said: str, workload: Workload) -> None:
+    assert old in TABLE
+    assert said in faults(workload, TABLE.replace(old, new))
+
+
+def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
+    twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
+    said = faults(workload, twice)
+    assert "release 25.10 has 2 figures for big fp8 on 8 h100, batch 4" in said
+    assert "on 16 h100" in said
+
+
+def test_other_batches_of_one_scale_are_other_figures(workload: Workload) -> None:
+    assert workload.published is not None
+    workload.published.write_text(TABLE + TABLE.replace("\ntables:\n", "").replace("gbs: N/2", "gbs: 512"))
+    assert [figure.gbs for figure in read_published(workload)] == [4, 8, 512, 512]
+
+
+def test_releases_sort_by_their_numbers(workload: Workload) -> None:
+    words = ["24.11", "24.11.1", "25.04", "25.9", "25.10"]
+    assert sorted(["25.10", "25.9", "24.11.1", "25.04", "24.11"], key=release_order) == words
+    figure = read_published(workload)[0]
+    assert releases([replace(figure, release="25.9"), figure, figure]) == ["25.9", "25.10"]
+
+
+def test_a_release_that_is_not_known(workload: Workload) -> None:
+    figures = read_published(workload)
+    check_release("25.10", figures)
+    with pytest.raises(UsageError, match=r"no figure was published with release '25\.1'") as caught:
+        check_release("25.1", figures)
+    assert "25.10" in str(caught.value.hint)
+    with pytest.raises(UsageError):
+        check_release("25.1", ())
+
+
+def test_the_example_in_the_documentation(workload: Workload) -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "write-a-plugin.md").read_text("utf-8")
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "tables:" in text]
+    assert workload.published is not None
+    workload.published.write_text(example.replace("size: 1b", "size: big"))
+    first, second = read_published(workload)
+    assert (first.release, first.scale, first.gbs, first.model_flops) == ("1.0", 8, 128, 3.7e13)
+    assert first.mfu == pytest.approx(0.3938)
+    assert (second.scale, second.step_time_s, second.mfu) == (16, 1.53, None)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of switches as values: layers, ranks, clocks, mounts; and that each can be said everywhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from llmb.cli.submit import single
+from llmb.cli.submit.direct import VARIABLES
+from llmb.planning.joblist.keys import SwitchKeys
+from llmb.workload.params import CHOICES
+from llmb.workload.switches import NAMES, NOTHING, Switches, merged, parse_clock, parse_mount, rank_ranges, said_of
+
+
+def test_a_layer_comes_over_those_before_it_only_in_what_it_says() -> None:
+    low = Switches(nccl_trace=True, image="a", time_limit=60)
+    high = Switches(nccl_trace=False, tokenizer="hub")
+    assert said_of(merged((low, NOTHING, high))) == {
+        "nccl_trace": False, "image": "a", "time_limit": 60, "tokenizer": "hub"
+    }  # fmt: skip
+
+
+def test_layers_that_say_nothing_are_nothing() -> None:
+    assert merged((NOTHING, Switches(), NOTHING)) is NOTHING
+    assert not NOTHING.names_profile
+    assert Switches(profile_start=0).names_profile
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("0-7", [(0, 7)]),
+        ("3", [(3, 3)]),
+        ("0, 8,16 - 23", [(0, 0), (8, 8), (16, 23)]),
+        ("all", [(0, None)]),
+    ],
+)
+def test_ranks(text: str, ranges: list[tuple[int, int | None]]) -> None:
+    assert rank_ranges(text) == ranges
+
+
+@pytest.mark.parametrize("text", ["", "7-0", "-1", "0-", "a", "0;7", "0,,7"])
+def test_what_are_no_ranks(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"'{text}' are not ranks: write 0-7, 0,8,16 or all")):
+        rank_ranges(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("00:30:00", 1800), ("1:00:01", 3601), ("100:00:00", 360000)])
+def test_a_time_limit(text: str, seconds: int) -> None:
+    assert parse_clock(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["30", "30:00", "00:00:00", "00:60:00", "00:30", "1-00:00:00", "", "00:30:00.5"])
+def test_what_is_no_time_limit(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time limit: write HH:MM:SS"):
+        parse_clock(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mount"), [("/a", "/a:/a"), ("/a:/b", "/a:/b"), ("/a:/b:ro", "/a:/b:ro"), (" /a:/b ", "/a:/b")]
+)
+def test_a_mount(text: str, mount: str) -> None:
+    assert parse_mount(text) == mount
+
+
+@pytest.mark.parametrize("text", ["", "a:/b", "/a:b", "/a:/b:ro:x", "/a,/b"])
+def test_what_is_no_mount(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a mount"):
+        parse_mount(text)
+
+
+def test_every_switch_has_a_key_and_an_option() -> None:
+    """What one of them lacks could not be said there."""
+    keys = {own.name for own in fields(SwitchKeys)} - {"max_steps", "gbs"}
+    options = {parameter.name for parameter in single.command.params} - {"max_steps", "gbs"}
+    assert keys | {"strong_scaling"} == set(NAMES)
+    assert set(NAMES) <= options | set(CHOICES)
+    assert set(CHOICES) <= keys
+
+
+def test_every_variable_of_the_direct_method_stands_for_an_option() -> None:
+    options = {parameter.name for parameter in single.command.params}
+    assert {variable.flag for variable in VARIABLES.values()} <= options

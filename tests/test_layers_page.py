@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that docs/architecture.md shows the import contracts, and that the check of it can fail."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+@pytest.fixture(scope="module")
+def layers() -> ModuleType:
+    """The program that draws the page."""
+    spec = importlib.util.spec_from_file_location("layers", DOCS / "layers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_as_the_contracts_are(layers: ModuleType) -> None:
+    assert layers.faults(layers.PAGE.read_text("utf-8"), layers.contracts()) == []
+
+
+def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
+    """The contracts name what is on the disk: nothing at the top of a package stands outside of its layers."""
+    for name, folder in {"llmb": DOCS.parent / "llmb", "llmb_installer": DOCS.parent / "installer/llmb_installer"}.items():
+        there = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+        assert {package for layer in layers.contracts()[name] for package in layer} == there - {"__init__"}
+
+
+def test_a_layer_that_moves_and_a_package_without_a_row_are_reported(layers: ModuleType) -> None:
+    page, found = layers.PAGE.read_text("utf-8"), layers.contracts()
+    moved = {**found, "llmb": [*found["llmb"][1:], found["llmb"][0]]}
+    assert layers.faults(page, moved) == ["a diagram is not its contract: run `python docs/layers.py`"]
+    assert layers.faults(layers.drawn(page, moved), moved) == []
+    grown = {**found, "llmb": [["gui"], *found["llmb"]]}
+    assert layers.faults(layers.drawn(page, grown), grown) == ["no row for gui of llmb"]

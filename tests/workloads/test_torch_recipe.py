@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recipe is read whole or refused in one line with its cure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.torch_read import parse_recipe, read_recipe
+
+MakeRecipe = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "nemotron", "nemotronh"])
+def test_a_recipe_keeps_every_value(raw_recipe: MakeRecipe, architecture: str) -> None:
+    raw = raw_recipe(
+        architecture,
+        checkpoint={"save": True, "dir": "c"},
+        profile={"start_step": 45, "stop_step": 50, "dir": "p"},
+    )
+    assert dataclasses.asdict(parse_recipe(raw)) == raw
+
+
+def test_a_whole_number_serves_as_a_float(raw_recipe: MakeRecipe) -> None:
+    assert parse_recipe(raw_recipe(learning_rate=1)).learning_rate == 1.0
+
+
+@pytest.mark.parametrize("key", ["program", "dtype", "max_steps", "checkpoint", "profile", "model_flops"])
+def test_a_missing_key_is_refused(raw_recipe: MakeRecipe, key: str) -> None:
+    raw = raw_recipe()
+    del raw[key]
+    with pytest.raises(RefusedError, match=rf"^recipe: has no key '{key}'; add it"):
+        parse_recipe(raw)
+
+
+def test_an_unknown_key_gets_the_nearest_word(raw_recipe: MakeRecipe) -> None:
+    with pytest.raises(RefusedError, match=r"^recipe: has an unknown key 'micro_bacth'; did you mean 'micro_batch'\?$"):
+        parse_recipe(raw_recipe() | {"micro_bacth": 1})
+
+
+def test_a_key_like_no_other_gets_the_list(raw_recipe: MakeRecipe) -> None:
+    raw = raw_recipe()
+    raw["parallelism"]["zebra"] = 1
+    with pytest.raises(RefusedError, match=r"^recipe.parallelism: .*'zebra'; known keys: cp, pp, tp, vp$"):
+        parse_recipe(raw)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("program", "nemo_pretrain", "recipe.program: is 'nemo_pretrain'; choose one of torch_pretrain"),
+        ("dtype", "fp8", "recipe.dtype: is 'fp8'; choose one of bf16, fp32"),
+        ("micro_batch", 2.0, "recipe.micro_batch: is 2.0; write a whole number"),
+        ("max_steps", True, "recipe.max_steps: is True; write a whole number"),
+        ("learning_rate", "fast", "recipe.learning_rate: is 'fast'; write a number"),
+        ("learning_rate", float("nan"), "recipe.learning_rate: is nan; write a finite number"),
+        ("model", [], "recipe.model: holds []; write an object in braces"),
+        ("checkpoint", {"save": 1, "dir": "c"}, "recipe.checkpoint.save: is 1; write true or false"),
+        ("profile", {"start_step": 0, "stop_step": 1, "dir": 7}, "recipe.profile.dir: is 7; write a text"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(raw_recipe: MakeRecipe, key: str, value: object, message: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        parse_recipe(raw_recipe(**{key: value}))
+    assert str(refusal.value) == message
+
+
+def test_an_error_shows_only_the_beginning_of_a_long_value() -> None:
+    with pytest.raises(RefusedError) as refusal:
+        parse_recipe(["x" * 1000])
+    assert len(str(refusal.value)) < 100
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"none.json: cannot be read \(No such file or directory\); check the path$"):
+        read_recipe(tmp_path / "none.json")
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text("{", encoding="utf-8")
+    with pytest.raises(RefusedError, match="is not JSON"):
+        read_recipe(file)
+
+
+def test_a_file_is_read(raw_recipe: MakeRecipe, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(raw_recipe()), encoding="utf-8")
+    assert read_recipe(file) == parse_recipe(raw_recipe())

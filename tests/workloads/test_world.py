@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process knows its rank from torchrun's names, else from srun's, else it is alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmb_workloads.errors import RefusedError
+from llmb_workloads.world import Place, place_from
+
+MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
+TORCHRUN = {"RANK": "3", "WORLD_SIZE": "16", "LOCAL_RANK": "1", **MEETING}
+SRUN = {"SLURM_PROCID": "5", "SLURM_NTASKS": "16", "SLURM_LOCALID": "2", **MEETING}
+
+
+def test_torchruns_names_are_read() -> None:
+    assert place_from(TORCHRUN) == Place(rank=3, world=16, local_rank=1)
+
+
+def test_sruns_names_are_read() -> None:
+    assert place_from(SRUN) == Place(rank=5, world=16, local_rank=2)
+
+
+def test_torchruns_names_come_first() -> None:
+    assert place_from(SRUN | TORCHRUN).rank == 3
+
+
+def test_a_process_that_nobody_placed_is_alone() -> None:
+    assert place_from({"PATH": "/bin"}) == Place(rank=0, world=1, local_rank=0)
+
+
+def test_one_process_of_one_needs_no_meeting_point() -> None:
+    assert place_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}).world == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (SRUN | {"MASTER_ADDR": ""}, "environment: SLURM_PROCID is set, MASTER_ADDR not; set MASTER_ADDR to the first"),
+        ({"RANK": "0"}, "environment: RANK is set, WORLD_SIZE not; set WORLD_SIZE too"),
+        (TORCHRUN | {"RANK": "-1"}, "environment: RANK is '-1'; write a whole number"),
+        (TORCHRUN | {"RANK": "16"}, "environment: RANK 16 is not below WORLD_SIZE 16; mend the start"),
+    ],
+)
+def test_half_a_place_is_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        place_from(environ)
+    assert str(refusal.value).startswith(message)

@@ -32,7 +32,9 @@ A row is for all its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 
 DP = N / (TP·PP·CP), GA (gradient accumulation) = GBS / (MBS·DP). Both must come out whole, a job takes whole nodes, the
 layers must divide by PP·VP, and with VP > 1 GA by PP. `--set tp=4` changes a number, and is checked the same way.
 Strong scaling keeps the batch while the GPUs grow; `strong_scaling: true` in a job list or `--strong-scaling` asks for
-it. GB/GPU is the memory that one GPU must have.
+it. GB/GPU is the memory that one GPU must have. Release is the published release whose settings a row follows, by GPU
+count where there are several: that of its newest figure. A row without one has the settings of NeMo 2.3.1's scripts
+([nemo.md](nemo.md#which-settings)).
 """
 FIGURES = """\
 ## Published figures
@@ -90,7 +92,7 @@ def _workload(workload: Workload) -> list[str]:
     default += f" ({', '.join(sorted(longer))})" if longer else ""
     parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}."]
     parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
-    parts += [_table(listing.ROWS, listing.configurations(workload))]
+    parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts that they were tested at:", _table(CHECKPOINTS, saved)]

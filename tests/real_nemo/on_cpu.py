@@ -63,9 +63,6 @@ def build_for_cpu(recipe: Recipe) -> Any:
     trainer.strategy.process_group_backend = "gloo"
     trainer.strategy.ddp.use_distributed_optimizer = optimizer.use_distributed_optimizer = False
     optimizer.clip_grad, optimizer.bf16 = 0.0, False
-    for callback in trainer.callbacks:
-        if callback.__fn_or_cls__.__name__ == "MegatronCommOverlapCallback":
-            callback.defer_embedding_wgrad_compute = False
     return partial
 
 

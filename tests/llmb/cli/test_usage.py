@@ -273,6 +273,7 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
         "size": "15b", "gpu": ["h100"], "dtype": ["fp8", "bf16"], "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
         "layers": 32, "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "mbs": 2, "gbs": "4N", "dp": "N/2", "ga": [4] * 8,
         "scaling": "weak", "memory_gb": 80, "cuda_graphs": False, "userbuffers": {}, "time_limit_minutes": None,
+        "releases": {"25.05": [16], "25.04": [32, 64, 128, 256, 512, 1024, 2048]},
     }  # fmt: skip
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))

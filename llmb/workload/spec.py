@@ -218,9 +218,11 @@ class Size:
 
     ``pipeline_extra``: layers beside the transformer's that the pipeline split counts (2: embedding and loss);
     ``exact_scales``: no scale beside the rows' own; ``whole_nodes``: a job takes all GPUs of its nodes;
-    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports);
+    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports, empty: no
+    type);
     ``proxy``: the size that ``proxy: true`` of a job list stands for; ``nemo``: None where NeMo has no recipe;
-    ``checkpoint``: None where none was published.
+    ``checkpoint``: None where none was published; ``max_steps``, ``time_limit_minutes``: where they are not the
+    workload's.
     """
 
     model: ModelShape
@@ -233,8 +235,11 @@ class Size:
     learning_rate: float = 3e-4
     nemo: NemoRecipe | None = None
     checkpoint: Checkpoint | None = None
+    max_steps: int | None = None
+    time_limit_minutes: int | None = None
 
     def __post_init__(self) -> None:
+        require_positive(self, unless="pipeline_extra")
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise typed.KeyFaultError("there is no row", "rows", hint=hint)

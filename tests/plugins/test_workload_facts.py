@@ -29,9 +29,9 @@ def key(workload: Workload) -> str:
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
-        (NEMOTRON4, ("pretrain_nemotron4", "15b", 20, ["15b", "340b", "tiny"])),
-        (LLAMA, ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "tiny"])),
-        (NEMOTRONH, ("pretrain_nemotronh", "56b", 25, ["56b", "tiny"])),
+        (NEMOTRON4, ("pretrain_nemotron4", "15b", 20, ["15b", "340b", "smoke", "tiny"])),
+        (LLAMA, ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "smoke", "tiny"])),
+        (NEMOTRONH, ("pretrain_nemotronh", "56b", 25, ["56b", "smoke", "tiny"])),
     ],
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )
@@ -95,9 +95,10 @@ def test_strong_scaling_is_340b_on_blackwell_with_a_longer_limit() -> None:
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
-def test_only_tiny_takes_part_of_a_node_and_is_discovered_on_cpu_alone(workload: Workload) -> None:
-    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == ["tiny"]
-    assert {name: size.discover for name, size in workload.sizes.items() if size.discover} == {"tiny": ("cpu",)}
+def test_the_sizes_for_trying_take_part_of_a_node_and_are_not_discovered_on_gpus(workload: Workload) -> None:
+    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == ["smoke", "tiny"]
+    discovered = {name: size.discover for name, size in workload.sizes.items() if size.discover is not None}
+    assert discovered == {"smoke": (), "tiny": ("cpu",)}
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
@@ -179,7 +180,7 @@ OF_405B = NemoRecipe(
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )  # fmt: skip
 def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoRecipe]) -> None:
-    assert {name: size.nemo for name, size in workload.sizes.items()} == {**recipes, "tiny": None}
+    assert {name: size.nemo for name, size in workload.sizes.items() if name != "smoke"} == {**recipes, "tiny": None}
     assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {"bf16_with_fp8_mixed"}
     own_end = (
         1 if workload is LLAMA else 0
@@ -242,7 +243,7 @@ def test_checkpoints(
 
 def test_nothing_was_published_of_other_checkpoints() -> None:
     sizes = [(name, size) for workload in ALL for name, size in workload.sizes.items() if size.checkpoint is None]
-    assert {name for name, _ in sizes} == {"405b-proxy", "56b", "tiny"}
+    assert {name for name, _ in sizes} == {"405b-proxy", "56b", "smoke", "tiny"}
 
 
 OVERLAP = {
@@ -266,7 +267,7 @@ def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
                 overlap = {"fp8": fp8, "bf16": bf16}.get(dtype)
                 assert row.userbuffers.get(dtype) == (overlap and f"userbuffers_{overlap}")
                 assert row.cuda_graphs == (workload is NEMOTRON4 and gpu in ("b200", "gb200"))
-                memory = None if name == "tiny" else 180 if gpu in ("b200", "gb200") else 80
+                memory = {"tiny": None, "smoke": 80}.get(name, 180 if gpu in ("b200", "gb200") else 80)
                 assert row.memory_gb == memory
                 assert memory is None or memory <= (known_types()[gpu].memory_gb or 0)
 

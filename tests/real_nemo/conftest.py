@@ -92,6 +92,14 @@ class Case:
         return " ".join(map(str, words)) + (" strong" if job.switches.strong_scaling else "")
 
     @property
+    def model_name(self) -> str:
+        """The same for rows whose ranks make the same model under the same settings: the label without its scale."""
+        job, release = self.job, self.recipe["release"] or "2.3.1"
+        words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, f"layers{job.num_layers}")
+        ways = (f"tp{job.tp}", f"pp{job.pp}", f"cp{job.cp}", f"vp{job.vp or 1}")
+        return " ".join((*words, *ways, release))
+
+    @property
     def exported(self) -> dict[str, str]:
         """The variables that the script exports, and how many local ranks share a NUMA node."""
         lines = re.findall(r"^export (\w+=.*)$", self.script.partition("\nsrun ")[0], re.MULTILINE)
@@ -108,6 +116,12 @@ class Case:
             **sizes, "size": job.model_size, "gpu": self.gpu, "release": self.recipe["release"],
             "gpus_per_node": job.gpus_per_node, "steps": job.max_steps, "recipe": self.recipe,
         }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def nemo_python() -> Path:
+    """The Python of the environment with NeMo."""
+    return Path(str(NEMO_PYTHON))
 
 
 @pytest.fixture(scope="session")
@@ -176,8 +190,16 @@ def published() -> Mapping[str, Case]:
     }
 
 
-def rows(gpu: str) -> list[JobRequest]:
-    """One request for each row, dtype and scale of this GPU type."""
+@cache
+def models() -> Mapping[str, Case]:
+    """A case for each model that the ranks of a row make: those of the published rows, and those of the size smoke."""
+    own = [case for name, case in cases().items() if name not in VARIANTS]
+    own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
+    return {case.model_name: case for case in reversed(own)}
+
+
+def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
+    """One request for each row, dtype and scale of this GPU type: of the published sizes, or of smoke."""
     return [
         JobRequest(
             workload=key, size=name, dtypes=(dtype,), scales=(scale,),
@@ -185,7 +207,7 @@ def rows(gpu: str) -> list[JobRequest]:
         )
         for key, workload in load_plugins(builtin_plugins()).workloads().items()
         for name, size in workload.sizes.items()
-        if size.nemo is not None
+        if size.nemo is not None and (name == "smoke") == smoke
         for row in size.rows
         if gpu in row.gpu
         for dtype in row.dtype
@@ -239,12 +261,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let each test that takes a `row` run once for each."""
     if "row" in metafunc.fixturenames:
         metafunc.parametrize("row", [name for name in cases() if name not in VARIANTS])
+    if "model" in metafunc.fixturenames:
+        metafunc.parametrize("model", models())
 
 
 @pytest.fixture(scope="session")
 def cases_by_label() -> Mapping[str, Case]:
     """The rows by what differences.yaml calls them."""
     return published()
+
+
+@pytest.fixture(scope="session")
+def cases_by_model() -> Mapping[str, Case]:
+    """A case for each model that ranks make."""
+    return models()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -50,11 +51,11 @@ def recipe(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def train(run_nemo: Run, folder: Path, **changes: Any) -> tuple[str, Samples]:
+def train(run_nemo: Run, folder: Path, *options: str, **changes: Any) -> tuple[str, Samples]:
     """Run the program on the CPU; its log, as text and as read."""
     folder.mkdir(exist_ok=True)
     (folder / "recipe.json").write_text(json.dumps(recipe(**changes)), encoding="utf-8")
-    done = run_nemo(HERE / "on_cpu.py", "recipe.json", cwd=folder)
+    done = run_nemo(HERE / "on_cpu.py", "recipe.json", *options, cwd=folder)
     assert done.returncode == 0, done.stdout[-4000:]
     (folder / "log.out").write_text(done.stdout, encoding="utf-8")
     return done.stdout, read_log(folder / "log.out")
@@ -110,6 +111,23 @@ def test_a_checkpoint_is_loaded_and_one_step_follows(
     # The same samples, and five steps of learning between.
     assert samples.steps[0].loss < saved[2].steps[0].loss
     assert not [*(tmp_path / "loaded").glob("nemo_experiments/**/*.distcp")]
+
+
+def output_gradients(text: str) -> list[tuple[int, int]]:
+    """After each step, how many gradients of the output layer were held, and how many computed."""
+    found = re.findall(r"^on_cpu: gradients of the output layer held: (\d+), computed: (\d+)$", text, re.MULTILINE)
+    return [(int(held), int(computed)) for held, computed in found]
+
+
+def test_no_gradient_of_the_output_layer_is_held_after_a_step(saved: tuple[Path, str, Samples]) -> None:
+    # One is computed in each of a step's four micro-batches.
+    assert output_gradients(saved[1]) == [(0, 4 * step) for step in range(1, STEPS + 1)]
+
+
+def test_without_a_pipeline_deferred_gradients_stay(run_nemo: Run, tmp_path: Path) -> None:
+    # Against this control the test before it proves something: Megatron defers, and nothing empties its lists.
+    text, _ = train(run_nemo, tmp_path / "deferred", "--defer", max_steps=2)
+    assert output_gradients(text) == [(4, 0), (8, 0)]
 
 
 def test_two_processes_share_a_batch(

@@ -160,7 +160,7 @@ def test_list_marks_what_is_installed(llmb_here: Command, cluster: Cluster) -> N
     assert done.stderr == "note: installed here, and no plugin offers it: pretrain_gone\n"
     lines = llmb_here("list", "--install", place).stdout.splitlines()
     assert lines[0].split()[-1] == "Installed"
-    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 3
+    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 4
     done = llmb_here("list", "-w", "nemotronh", "--install", place)
     assert done.stderr == "note: pretrain_nemotronh is not installed here: llmb-install add pretrain_nemotronh\n"
     assert llmb_here("list", "-w", "nemotron4", "--install", place).stderr == ""

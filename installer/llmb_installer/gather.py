@@ -22,6 +22,7 @@ from llmb_installer.answers.read import require_sound
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.detect import slurm_fit
+from llmb_installer.detect.runai_environment import with_variables
 from llmb_installer.detect.scheduler import SlurmFound
 from llmb_installer.fits import cluster_fit
 from llmb_installer.planning import flow
@@ -93,6 +94,9 @@ def gather(
         click.echo(f"note: by the answers that {folder} was made by: --config names others", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
+    if not terminal and not recorded:
+        document, used = with_variables(document, os.environ)
+        _tell([f"from the environment: {', '.join(used)}"] if used else [])
     if not terminal or not missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))

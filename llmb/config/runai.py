@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llmb.system.secrets import is_secret_name
 from llmb.text.typed import KeyFaultError
 
 
@@ -42,13 +44,24 @@ class RunaiSecret:
     name: str
     key: str
 
+    def __post_init__(self) -> None:
+        if _SECRET.fullmatch(self.name) is None:
+            hint = "small letters, digits, and hyphens between them: create the secret under such a name"
+            raise KeyFaultError(f"Run:ai's API accepts no secret named '{self.name}'", "name", hint=hint)
+        if not self.key:
+            raise KeyFaultError("is empty", "key", hint="the key in the secret that holds the value")
 
-# What llmb sets itself in each workload of Run:ai: with others a benchmark would be lost, or another one.
+
+# What llmb alone sets in each workload of Run:ai: with other values a benchmark would be lost, or another one.
 FIXED_RUNAI_SPEC = frozenset(
-    {"args", "autoDeletionTimeAfterCompletionSeconds", "backoffLimit", "cleanPodPolicy", "command", "completions",
-     "distributedFramework", "environmentVariables", "image", "maxReplicas", "minReplicas", "numWorkers",
-     "parallelism", "restartPolicy", "storage", "terminateAfterPreemption", "workingDir"}
+    {"args", "backoffLimit", "command", "completions", "distributedFramework", "image", "maxReplicas", "minReplicas",
+     "numWorkers", "parallelism", "restartPolicy"}
 )  # fmt: skip
+# What llmb sets a part of: yours is added to it.
+_SHARED: Mapping[str, type] = {"compute": dict, "storage": dict, "environmentVariables": list, "annotations": list}
+_GPUS = "gpuDevicesRequest"
+_WORDS: Mapping[type, str] = {dict: "a mapping", list: "a list"}
+_SECRET = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # as the API's documentation has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +71,8 @@ class RunaiConfig:
     ``cluster``: its name or uuid, where several have a project of that name. ``secrets``: where a pod gets each
     variable whose value is a secret. ``extended_resources``: of each pod, such as network devices, and how many.
     ``keep_days``: after how many days Run:ai forgets a workload that has ended. ``spec``: further fields of the
-    workload's spec, by the API's names; ``compute`` in it beside llmb's own.
+    workload's spec, by the API's names; None for one that is not to be sent. ``compute``, ``storage``,
+    ``environmentVariables`` and ``annotations`` in it are added to llmb's own.
     """
 
     base_url: str
@@ -81,5 +95,32 @@ class RunaiConfig:
             raise KeyFaultError("must be at least 1", "keep_days")
         if fixed := next((name for name in self.spec if name in FIXED_RUNAI_SPEC), None):
             raise KeyFaultError(f"{fixed} is for llmb alone to set", "spec", fixed, hint="leave it out")
-        if not isinstance(self.spec.get("compute", {}), dict):
-            raise KeyFaultError("must be a mapping", "spec", "compute")
+        for name, kind in _SHARED.items():
+            if name in self.spec and not isinstance(self.spec[name], kind):
+                raise KeyFaultError(f"must be {_WORDS[kind]}", "spec", name)
+        if _GPUS in self.spec.get("compute", {}):
+            hint = "gpu_types: gpus_per_node says how many GPUs a node has"
+            raise KeyFaultError(f"{_GPUS} is for llmb alone to set", "spec", "compute", _GPUS, hint=hint)
+        self._check_storage()
+        self._check_variables()
+
+    def _check_storage(self) -> None:
+        for name, volumes in self.spec.get("storage", {}).items():
+            if not isinstance(volumes, list):
+                raise KeyFaultError("must be a list", "spec", "storage", name)
+
+    def _check_variables(self) -> None:
+        """The request is kept beside the logs: it has no secret's value, and each variable once."""
+        for index, one in enumerate(self.spec.get("environmentVariables", ())):
+            where = ("spec", "environmentVariables", index)
+            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+                raise KeyFaultError("must be a mapping with a name", *where, hint="{name: NAME, value: TEXT}")
+            before = [other["name"] for other in self.spec["environmentVariables"][:index]]
+            if one["name"] in (*self.secrets, *before):
+                other = "in runai.secrets" if one["name"] in self.secrets else "named above"
+                raise KeyFaultError(f"{one['name']} is {other} already", *where, hint="leave out one of them")
+            if "value" in one and is_secret_name(one["name"]):
+                hint = f"runai: secrets: {{{one['name']}: {{name: SECRET, key: KEY}}}} gets it from Kubernetes"
+                raise KeyFaultError(
+                    f"{one['name']} is a secret, and its value is no part of this file", *where, hint=hint
+                )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from llmb.errors import InputFaults, UsageError
 from llmb.workload.spec import Workload
@@ -53,6 +54,39 @@ def test_without_a_terminal_all_missing_keys_are_named(run_install: Install) -> 
     keys = ["install", "gpu_type", "runai.base_url", "runai.project", "runai.pvc"]
     assert named == [f"error: the answers: '{key}' is missing" for key in keys]
     assert "docs/install.md lists the keys" in done.stderr
+
+
+def test_run_ai_s_variables_are_answers_without_a_terminal(run_install: Install, tmp_path: Path) -> None:
+    """The variables that NVIDIA's page of Nemotron4 has its users export, as it spells their values."""
+    named = {
+        "BASE_URL": "https://nvidia.run.ai/api/v1", "APP_ID": "llmb-qa", "APP_SECRET": "x",
+        "PROJECT_NAME": "llmb-testing", "PVC_DIR": f"{tmp_path}/nemo-run",
+        "CUSTOM_MOUNT": f"workspace:{tmp_path}:nemo2-workspace-project-hprdj",
+    }  # fmt: skip
+    answers = tmp_path / "answers.yaml"
+    given = ("--set", "cluster_type=runai", "--set", "gpu_type=h100")
+    done = run_install(*given, "--dry-run", "--record", answers, **named)
+    assert done.returncode == 0, done.stderr
+    written = yaml.safe_load(answers.read_text())
+    assert written["install"] == f"{tmp_path}/nemo-run/llmb"
+    assert written["runai"] == {
+        "base_url": "https://nvidia.run.ai/api/v1", "project": "llmb-testing", "app_id": "llmb-qa",
+        "pvc": {"name": "workspace", "path": str(tmp_path), "claim": "nemo2-workspace-project-hprdj"},
+    }  # fmt: skip
+    assert "runai.pvc from CUSTOM_MOUNT" in done.stderr
+
+
+def test_what_is_given_is_over_the_variables(run_install: Install, tmp_path: Path) -> None:
+    settings = ("cluster_type=runai", "gpu_type=h100", "runai.project=mine", f"install={tmp_path}/llmb")
+    options = [word for setting in settings for word in ("--set", setting)]
+    named = {"BASE_URL": "http://h", "PROJECT_NAME": "theirs", "CUSTOM_MOUNT": "w:/w:c", "PVC_DIR": "/w"}
+    done = run_install(*options, "--dry-run", **named)
+    assert done.returncode == 2
+    assert "error: BASE_URL: runai.base_url: 'http://h' is not the address of an API" in done.stderr
+    assert "runai.project" not in done.stderr
+    done = run_install(*options, "--dry-run", **{**named, "BASE_URL": "https://h/api/v1", "CUSTOM_MOUNT": "w:c"})
+    assert done.returncode == 2
+    assert "error: CUSTOM_MOUNT: 'w:c' is not of the form name:path:claim" in done.stderr
 
 
 def test_a_key_that_stands_twice_hides_no_other_fault(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
 _NETWORK = "check runai.base_url in cluster_config.yaml, the network and the proxy: HTTPS_PROXY, NO_PROXY"
+_SAYING = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
 _HINTS = {
     401: "the access key has expired or was removed: make another in Run:ai, under Access keys or Applications",
     403: "give the access key a role in the project that may submit workloads: Run:ai, under Access, Access rules",
@@ -44,7 +45,10 @@ def of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
     if status == 404:
         return NotThereError(f"Run:ai has nothing at {path}: {said}", hint=URL)
     if issues := _issues(answer):
-        hint = "the project's policy: change the configuration to what it allows, or ask for another policy"
+        hint = (
+            "the project's policy: set these fields in runai.spec of cluster_config.yaml, null for one that it fixes; "
+            "or ask for another policy"
+        )
         return RefusedError(f"Run:ai refused it: {'; '.join(issues)}", hint=hint)
     if 400 <= status < 500 and status not in _HINTS:
         return RefusedError(
@@ -57,6 +61,8 @@ def of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
 def of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:
     """The error that no token was given to the access key ``key``."""
     status = answer.status_code
+    if status < 300:
+        return not_understood(base_url, "no access token at /token")
     if status == 404:
         return LlmbError(f"{base_url}/token is not there (HTTP 404)", hint=URL)
     if status == 429 or status >= 500:
@@ -100,7 +106,7 @@ def not_understood(base_url: str, what: str) -> LlmbError:
 
 def _said(answer: httpx.Response) -> str:
     data = _data(answer)
-    parts = [str(data[key]) for key in ("message", "details") if data.get(key)]
+    parts = [str(data[key]) for key in _SAYING if data.get(key)]
     return ": ".join(dict.fromkeys(parts)) or answer.reason_phrase or "no reason given"
 
 

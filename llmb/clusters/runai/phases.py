@@ -108,9 +108,23 @@ def _reason(run: RunRecord, data: Mapping[str, Any], phase: str) -> str:
 
 
 def _message(data: Mapping[str, Any]) -> str:
-    """What Run:ai says of the phase, its reason's name first where the text does not have it."""
+    """Why it waits, else what Run:ai says of the phase, its reason's name first where the text does not have it."""
+    if waits := waiting_for(data):
+        return waits
     text, name = (str(data.get(key) or "").strip() for key in ("phaseMessage", "phaseReason"))
     return _joined(name if name not in text else "", text)
+
+
+def waiting_for(data: Mapping[str, Any]) -> str:
+    """What ``pendingSchedulingMessages`` say, pool by pool; empty where there are none, as in lists of workloads."""
+    listed = data.get("pendingSchedulingMessages") if data.get("phase") == "Pending" else None
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    texts = dict[str, list[str]]()
+    for one in found:
+        name, said = str(one.get("phaseReason") or ""), str(one.get("userMessage") or one.get("reason") or "")
+        texts.setdefault(": ".join(part for part in (name, said) if part), []).append(str(one.get("nodePool") or ""))
+    pools = {text: ", ".join(filter(None, names)) for text, names in texts.items()}
+    return _joined(*(f"{text} (node pool {names})" if names else text for text, names in pools.items()))
 
 
 def _joined(*parts: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from llmb.clusters.quote import bash
@@ -20,6 +21,8 @@ TRAINING, DISTRIBUTED = "trainings", "distributed"  # of one pod, and of several
 LONGEST_NAME = 50  # characters: the names of pods, which are hosts, are longer by -master-0 and may have 63
 _MARK = "#RUNAI "  # before each line of the body, which stands at the head of the run's script
 _DAY = 86400  # seconds
+# Fields that the API has for workloads of several pods alone.
+_OF_SEVERAL = frozenset({"cleanPodPolicy", "mpiLauncherCreationPolicy", "slotsPerWorker", "sshAuthMountPath"})
 
 
 def section(config: ClusterConfig) -> RunaiConfig:
@@ -72,12 +75,33 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         spec["nodePools"] = pools
     if runai.annotations:
         spec["annotations"] = [{"name": name, "value": value} for name, value in runai.annotations.items()]
-    spec |= {name: value for name, value in runai.spec.items() if name != "compute"}
-    found: dict[str, Any] = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
-    if kind_of(launch) == TRAINING:
-        return found
-    spec |= {"distributedFramework": "PyTorch", "numWorkers": launch.nodes - 1, "cleanPodPolicy": "None"}
-    return {**found, "masterSpecSameAsWorker": True}  # the master trains too
+    if kind_of(launch) == DISTRIBUTED:
+        spec |= {"distributedFramework": "PyTorch", "numWorkers": launch.nodes - 1, "cleanPodPolicy": "None"}
+    spec = _joined(spec, _yours(launch, runai))
+    found = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
+    return found if kind_of(launch) == TRAINING else {**found, "masterSpecSameAsWorker": True}  # the master trains too
+
+
+def _yours(launch: Launch, runai: RunaiConfig) -> dict[str, Any]:
+    """The fields of the configuration that the API has for this kind of workload."""
+    is_one = kind_of(launch) == TRAINING
+    return {name: value for name, value in runai.spec.items() if not (is_one and name in _OF_SEVERAL)}
+
+
+def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:
+    """``yours`` over ``ours``: mappings key by key, lists one behind the other; what you set to null is not sent."""
+    found = dict(ours)
+    for name, value in yours.items():
+        own = found.get(name)
+        if isinstance(own, dict) and isinstance(value, dict):
+            found[name] = _joined(own, value)
+        elif isinstance(own, list) and isinstance(value, list) and name != "nodePools":
+            found[name] = [*own, *value]
+        elif value is None:
+            found.pop(name, None)
+        else:
+            found[name] = value
+    return found
 
 
 def to_lines(kind: str, content: dict[str, Any]) -> list[str]:
@@ -109,7 +133,7 @@ def _compute(launch: Launch, config: ClusterConfig) -> dict[str, Any]:
     found["largeShmRequest"] = True  # NCCL and data loaders need more than 64 MB
     if more := section(config).extended_resources:
         found["extendedResources"] = [{"resource": name, "quantity": str(count)} for name, count in more.items()]
-    return {**found, **section(config).spec.get("compute", {}), **found}
+    return found
 
 
 def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:

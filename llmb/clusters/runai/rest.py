@@ -29,7 +29,12 @@ _SECONDS = 30.0  # for one answer
 _HURRIED = 5.0  # seconds for either, where somebody waits to know whether it answers
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
+_DENIED = frozenset({400, 401, 403})
 _LOOPBACK = ("127.0.0.1", "localhost")
+
+
+class BrokenGatewayError(UnclearError):
+    """A gateway has given up on a request (502): it is over, and whether it came to something is not known."""
 
 
 class Client:
@@ -46,6 +51,8 @@ class Client:
         self._first_pause = first_pause
         self._is_hurried = is_hurried
         self._token: Token | None = None
+        ends_right = self.base_url.endswith("/v1")  # else version 2 has no address
+        self._ways = tuple(way for way in credentials.requests() if ends_right or way.version == 1)
         self._has_answered = False
         self._lock = threading.Lock()
 
@@ -73,7 +80,8 @@ class Client:
     def create(self, path: str, content: Mapping[str, Any]) -> Any:
         """Make something new, once.
 
-        Raises UnclearError where the request may have arrived and no answer has come, LlmbError for a refusal.
+        Raises UnclearError where the request may have arrived and no answer has come, BrokenGatewayError among them,
+        LlmbError for a refusal.
         """
         return self._ask("POST", path, content=content, is_once=True)
 
@@ -104,16 +112,19 @@ class Client:
             return self._token
 
     def _sign_in(self) -> Token:
-        refusals = []
-        for content in self._credentials.requests():
-            answer = self._send("POST", "/token", content=content)
-            if answer.status_code < 300:
-                token = read_token(self._data(answer), time.time())
-                if token is None:
-                    raise faults.not_understood(self.base_url, "no access token at /token")
+        """A new token, by the first way that this control plane has. Raises SignInError, LlmbError."""
+        refusal: httpx.Response | None = None
+        for way in self._ways:
+            answer = self._send("POST", "/token", content=way.content, version=way.version)
+            if (token := _token_of(answer)) is not None:
+                self._ways = (way, *(other for other in self._ways if other is not way))
                 return token
-            refusals.append(answer)
-        raise faults.of_sign_in(self.base_url, self._credentials.id, refusals[0])
+            if answer.status_code == 429 or answer.status_code >= 500:  # another way would fare no better
+                raise faults.of_sign_in(self.base_url, self._credentials.id, answer)
+            if refusal is None or refusal.status_code not in _DENIED:  # an address that is not there explains nothing
+                refusal = answer
+        assert refusal is not None
+        raise faults.of_sign_in(self.base_url, self._credentials.id, refusal)
 
     def _send(
         self,
@@ -124,20 +135,24 @@ class Client:
         params: Mapping[str, str | int] | None = None,
         content: Mapping[str, Any] | None = None,
         is_once: bool = False,
+        version: int = 1,
     ) -> httpx.Response:
         """The answer, asked for again while the server is busy or cannot be reached.
 
-        A request that ``is_once`` is repeated only where it surely has not arrived.
+        A request that ``is_once`` is repeated only where it surely has not arrived. ``version``: of the API; 2 takes a
+        form in the place of JSON.
         """
         import httpx
 
         headers = {"Authorization": f"Bearer {token.text}"} if token is not None else {}
+        base = self.base_url if version == 1 else f"{self.base_url.removesuffix('/v1')}/v{version}"
+        form, data = (content, None) if version == 2 else (None, content)
         pause, attempts = self._first_pause, 1 if self._is_hurried else ATTEMPTS
         for attempt in range(1, attempts + 1):
             wanted = pause
             try:
                 answer = self._http.request(
-                    method, f"{self.base_url}{path}", params=params, json=content, headers=headers
+                    method, f"{base}{path}", params=params, json=data, data=form, headers=headers
                 )
             except httpx.TransportError as error:
                 never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
@@ -156,9 +171,10 @@ class Client:
                 self._has_answered = True
                 if answer.status_code not in _BUSY:
                     return answer
-                if is_once and answer.status_code in (502, 504):  # a gateway's: what it passed on is not known
+                if is_once and answer.status_code in (502, 504):  # a gateway's: what became of the request is not known
                     fault = faults.of_answer(self.base_url, answer)
-                    raise UnclearError(fault.message, hint=fault.hint)
+                    kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
+                    raise kind(fault.message, hint=fault.hint)
                 if attempt == attempts:
                     return answer
                 wanted = max(pause, _asked_pause(answer))
@@ -186,6 +202,15 @@ class Client:
             return answer.json()
         except ValueError as error:
             raise faults.not_understood(self.base_url, "no JSON") from error
+
+
+def _token_of(answer: httpx.Response) -> Token | None:
+    """The token in an answer; None where there is none, as in a web server's page for an unknown address."""
+    try:
+        data = answer.json() if answer.status_code < 300 else None
+    except ValueError:
+        return None
+    return read_token(data, time.time()) if isinstance(data, dict) else None
 
 
 def _asked_pause(answer: httpx.Response) -> float:

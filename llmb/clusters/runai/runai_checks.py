@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.runai import pod_script
+from llmb.clusters.runai import fields, pod_script, request
 from llmb.clusters.runai.pod_script import Setting
 from llmb.clusters.runai.volume import in_pod, is_on
 from llmb.clusters.runai.workloads import Api
@@ -44,9 +44,11 @@ def _own_faults(launch: Launch, setting: Setting, runai: RunaiConfig) -> Iterato
     root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
     stamp = Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
     try:
-        pod_script.render(launch, stamp, setting, f"launch_{launch.name}")
+        script = pod_script.render(launch, stamp, setting, f"launch_{launch.name}")
     except LlmbError as error:
         yield Fault(message=f"{launch.name}: {error.message}", hint=error.hint)
+    else:
+        yield from _faults_of_request(script)
     yield from checks.faults_of_launch(launch, setting.config)
     if launch.image is None:
         yield Fault(message=f"{launch.name} has no image", hint="--image names one, as a registry has it")
@@ -63,6 +65,15 @@ def _own_faults(launch: Launch, setting: Setting, runai: RunaiConfig) -> Iterato
         if not is_on(runai.pvc, source) or target not in (source, in_pod(runai.pvc, source)):
             message = f"{mount} cannot be mounted: pods see the volume {runai.pvc.name} alone, at {runai.pvc.path}"
             yield Fault(message=message, hint="copy it onto the volume, and name it as it is there")
+
+
+def _faults_of_request(script: str) -> Iterator[Fault]:
+    """What the documented API would refuse of the request at the head of a run's script."""
+    kind, content = request.from_script(script)
+    for fault in fields.faults_of(kind, {**content, "projectId": "", "clusterId": ""}):
+        newer = "--no-preflight submits it to a control plane that is newer than 2.24 and has it"
+        hint = f"{fault.hint}  {newer}" if fault.hint else "change it under runai in cluster_config.yaml"
+        yield Fault(message=f"the request to Run:ai: {fault}", hint=hint)
 
 
 def faults_of_secrets(launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.clusters import rundir
-from llmb.clusters.base import Pace, UnclearError
+from llmb.clusters.base import Pace
 from llmb.clusters.runai import phases, pod_script, request, runai_checks, waiting
 from llmb.clusters.runai.faults import RefusedError
 from llmb.clusters.runai.pod_script import Setting
-from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.rest import BrokenGatewayError, Client
 from llmb.clusters.runai.token import find_credentials
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
@@ -27,7 +27,9 @@ from llmb.runs.state import LOST, UNKNOWN, WAITING, JobState
 
 PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, settle=10.0)
 YOUNG = 300.0  # seconds after its submission in which Run:ai may not know a workload yet
-_ASKED = 3  # runs of one poll whose events are asked for
+_ASKED = 3  # runs of one poll that Run:ai is asked about one by one: why they wait or have failed
+_CREATIONS = 3  # attempts to make a workload where a gateway breaks and Run:ai does not know its name
+_WAITS = "pendingSchedulingMessages"
 _once = threading.Lock()  # the first of the runs under way signs in and stages the programs for the others
 
 
@@ -88,15 +90,28 @@ class RunaiCluster:
         kind, content = request.from_script(run.script.read_text(encoding="utf-8"))
         variables = content["spec"]["environmentVariables"]
         content["spec"]["environmentVariables"] = [one for one in map(self._filled, variables) if one is not None]
-        try:
-            return self.api.create(kind, content)
-        except UnclearError:
-            raise
-        except RefusedError:
-            # Perhaps because it has taken the run, and its answer to an earlier attempt was that it is busy.
-            if (known := self.find([run]).get(run.id)) is not None:
+        broken: BrokenGatewayError | None = None
+        fault: LlmbError
+        for attempt in range(_CREATIONS):
+            time.sleep(self.first_pause * attempt)
+            try:
+                return self.api.create(kind, content)
+            except BrokenGatewayError as error:
+                fault = broken = error
+            except RefusedError as error:
+                fault = broken or error  # perhaps because it has taken the run at an earlier attempt
+            if (known := self._known(run, fault)) is not None:
                 return known
-            raise
+            if fault is not broken:
+                break
+        raise fault
+
+    def _known(self, run: RunRecord, fault: LlmbError) -> str | None:
+        """The id of the run's workload, looked up by name. Raises ``fault`` where that is not answered either."""
+        try:
+            return self.find([run]).get(run.id)
+        except LlmbError:
+            raise fault from None
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
         """The ids of those of these runs that Run:ai knows by their names, also deleted ones.
@@ -123,6 +138,7 @@ class RunaiCluster:
         by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
         known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
         found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
+        found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
         found = {key: _with_cure(state) for key, state in self._explained(found, by_workload).items()}
         missing = [run for run in runs if run.id not in found]
         deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
@@ -151,6 +167,21 @@ class RunaiCluster:
         if variable.get("value") != request.placeholder(name):
             return variable
         return {"name": name, "value": self.environ[name]} if name in self.environ else None
+
+    def _waiting(
+        self, runs: Mapping[str, RunRecord], known: Mapping[str, Mapping[str, object]], now: float
+    ) -> dict[str, JobState]:
+        """The states of a few that wait, with the scheduler's reasons, which lists do not have."""
+        found = dict[str, JobState]()
+        listed = [key for key in runs if known[key].get("phase") == "Pending" and _WAITS not in known[key]]
+        for key in listed[:_ASKED]:
+            try:
+                data = self.api.one(key)
+            except LlmbError:  # the state is known without it
+                continue
+            if data is not None:
+                found[runs[key].id] = phases.of_workload(runs[key], data, now)
+        return found
 
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
         """``found``, with what Kubernetes says of a few that begin or have failed without a word."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,16 +28,30 @@ class NotSetError(LlmbError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    """One way to ask for a token: the API's version, and its body, which goes as a form to version 2, else as JSON."""
+
+    version: int
+    content: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """An access key's id and its secret, which is never shown."""
 
     id: str
     secret: str = field(repr=False)
 
-    def requests(self) -> Iterator[dict[str, str]]:
-        """The bodies that ask for a token: an access key's; an application's, which releases before 3.0 knew."""
-        yield {"grantType": "client_credentials", "clientId": self.id, "clientSecret": self.secret}
-        yield {"grantType": "app_token", "appId": self.id, "appSecret": self.secret}
+    def requests(self) -> tuple[TokenRequest, ...]:
+        """The ways to ask for a token, newest first: OAuth 2 (from 2.24), an access key's, and an application's, which
+        releases before 3.0 knew.
+        """
+        ours, theirs = "client_credentials", "app_token"
+        return (
+            TokenRequest(version=2, content={"grant_type": ours, "client_id": self.id, "client_secret": self.secret}),
+            TokenRequest(version=1, content={"grantType": ours, "clientID": self.id, "clientSecret": self.secret}),
+            TokenRequest(version=1, content={"grantType": theirs, "appID": self.id, "appSecret": self.secret}),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +86,10 @@ def read_token(answer: Mapping[str, Any], now: float) -> Token | None:
     It ends as the answer says, or as the token itself does (a JWT's ``exp``), whichever is first; a clock that is off
     by more than it lasts is not believed.
     """
-    text = answer.get("accessToken")
+    text = answer.get("accessToken") or answer.get("access_token")
     if not isinstance(text, str) or not text:
         return None
-    lasts, ends = answer.get("expiresIn"), _expiry(text)
+    lasts, ends = answer.get("expiresIn") or answer.get("expires_in"), _expiry(text)
     times = [now + lasts] if isinstance(lasts, int | float) and lasts > 0 else []
     times += [ends] if ends is not None and ends > now else []
     until = min(times, default=now + 2 * _EARLY)

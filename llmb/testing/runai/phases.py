@@ -27,8 +27,8 @@ def schedule(workload: Workload, there: Sequence[Workload], gpus: int) -> None:
 def start(workload: Workload, claims: Sequence[str], secrets: Mapping[str, Mapping[str, str]], folder: Path) -> None:
     """Start a workload's pods; where a claim or a secret is not there, tell so in an event."""
     spec = workload.body["spec"]
-    volumes = [one["claimName"] for one in spec.get("storage", {}).get("pvc", ())]
-    named = [one["secret"] for one in spec.get("environmentVariables", ()) if "secret" in one]
+    volumes = [one["claimName"] for one in (spec.get("storage") or {}).get("pvc") or ()]
+    named = [one["secret"] for one in spec.get("environmentVariables") or () if "secret" in one]
     events = [("FailedMount", f"claim {name} not found") for name in volumes if name not in claims]
     events += [
         ("Failed", f"secret {one['name']} not found") for one in named if one["key"] not in secrets.get(one["name"], {})

@@ -22,9 +22,9 @@ class ControlPlane:
 
     Pods print into ``folder``. ``gpus``: how many run at a time. ``has_pods``: whether workloads really run; without,
     each goes through ``phases``. ``clock``: the time that tokens go by, in epoch seconds. ``projects``, ``clusters``,
-    ``keys`` (of access keys, by id), ``applications`` (the older kind; None for a release that has none), ``secrets``
-    and ``claims`` may be changed at will; ``issues`` says what a policy has against a body. ``requests`` has every
-    method and path, ``answers`` each status.
+    ``keys`` (of access keys, by id), ``applications`` (the older kind; None for a release that has none),
+    ``token_versions`` (of the addresses that give tokens), ``secrets`` and ``claims`` may be changed at will;
+    ``issues`` says what a policy has against a body. ``requests`` has every method and path, ``answers`` each status.
     """
 
     def __init__(self, folder: Path, *, gpus: int = 8, has_pods: bool = True) -> None:
@@ -36,6 +36,7 @@ class ControlPlane:
         self.projects = [Project(id="4500001", name="benchmarks", cluster="c1")]
         self.keys = {"me": "s3cret"}
         self.applications: dict[str, str] | None = {}
+        self.token_versions = {1, 2}
         self.secrets: dict[str, dict[str, str]] = {}
         self.claims = ["work-claim"]
         self.issues: Callable[[Mapping[str, Any]], list[dict[str, str]]] = lambda body: []
@@ -68,14 +69,14 @@ class ControlPlane:
         with self.lock:
             self.tokens.clear()
 
-    def new_token(self) -> dict[str, Any]:
-        """A token as the API gives it."""
+    def new_token(self) -> str:
+        """A token that is good for ``token_seconds``."""
         until = self.clock() + self.token_seconds
         claims = {"exp": int(until), "sub": f"token-{next(self._serial)}"}
         parts = [urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in ({"alg": "none"}, claims)]
         text = ".".join([*parts, "signature"])
         self.tokens[text] = until
-        return {"accessToken": text, "expiresIn": int(self.token_seconds)}
+        return text
 
     def is_good(self, token: str) -> bool:
         """Whether a token is good now."""
@@ -116,7 +117,9 @@ class ControlPlane:
                 if all(one.phase in END for one in self.there()):
                     return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {seconds:g} s: {[one.data() for one in self.there()]}")
+                raise TimeoutError(
+                    f"not within {seconds:g} s: {[(one.name, one.phase, one.message) for one in self.there()]}"
+                )
             time.sleep(0.1)
 
     def stop(self, workload: Workload) -> None:

@@ -26,9 +26,9 @@ class Pods:
     def __init__(
         self, name: str, spec: Mapping[str, Any], count: int, secrets: Mapping[str, Mapping[str, str]], folder: Path
     ) -> None:
-        argv = [*shlex.split(spec["command"]), *shlex.split(spec.get("args", ""))]
+        argv = [*shlex.split(spec["command"]), *shlex.split(spec.get("args") or "")]
         base = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
-        own = {one["name"]: _value(one, secrets) for one in spec.get("environmentVariables", ())}
+        own = {one["name"]: _value(one, secrets) for one in spec.get("environmentVariables") or ()}
         self._held = hold_port()  # for the master, whose Python takes a while to listen on it
         self.processes = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class Pods:
             }  # fmt: skip
             environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **own}
             log = folder / f"{host}.log"
-            cwd = Path(spec.get("workingDir", "/"))
+            cwd = Path(spec.get("workingDir") or "/")
             self.processes.append(shell.spawn(argv, env=environment, cwd=cwd, log=log, session=True))
 
     def codes(self) -> list[int | None]:
@@ -76,4 +76,4 @@ def _below(pid: int) -> list[psutil.Process]:
 def _value(variable: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) -> str:
     if "secret" in variable:
         return secrets[variable["secret"]["name"]][variable["secret"]["key"]]
-    return str(variable["value"])
+    return str(variable.get("value", ""))  # what a config map or a field of the pod would give is not known here

@@ -5,25 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from llmb.testing.runai import views
+from llmb.testing.runai.answers import Answer, error
 from llmb.testing.runai.bodies import faults_of
 from llmb.testing.runai.lists import BadQueryError, page
 from llmb.testing.runai.plane import ControlPlane
 from llmb.testing.runai.workload import Workload
 
+_OF_PROJECTS = ("name", "clusterId")
 _FILTERS = ("name", "projectId", "projectName", "clusterId", "phase", "type", "createdAt", "completedAt")
 _LISTS = ("filterBy", "sortBy", "sortOrder", "offset", "limit", "search")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer of the API."""
-
-    status: int
-    data: Any
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +28,6 @@ class Request:
     words: tuple[str, ...]
     query: Mapping[str, str]
     body: Any
-
-
-def error(status: int, message: str, **more: Any) -> Answer:
-    """An answer that says no."""
-    return Answer(status=status, data={"code": status, "message": message, **more})
 
 
 def answer_to(plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
@@ -53,54 +42,36 @@ def answer_to(plane: ControlPlane, method: str, path: str, query: Mapping[str, s
     return error(404, f"no route for {method} {path}")
 
 
-def _sign_in(request: Request) -> Answer:
-    body = {name.lower(): value for name, value in (request.body or {}).items()}  # the API does not mind their case
-    plane = request.plane
-    kinds = {
-        "client_credentials": (plane.keys, "clientid", "clientsecret"),
-        "app_token": (plane.applications, "appid", "appsecret"),
-    }
-    known, key, secret = kinds.get(str(body.get("granttype")), (None, "", ""))
-    if known is None:
-        return error(400, "grantType is not known")
-    if set(body) - {"granttype", key, secret}:
-        return error(400, "unknown field")
-    if body.get(key) not in known or known[body[key]] != body.get(secret):
-        return error(401, "invalid credentials")
-    return Answer(status=200, data=plane.new_token())
-
-
 def _projects(request: Request) -> Answer:
-    listed = [
-        {"id": one.id, "name": one.name, "clusterId": one.cluster, "status": {"namespace": f"runai-{one.name}"}}
-        for one in request.plane.projects
-    ]
-    return Answer(status=200, data=page(listed, request.query, "projects", ("name", "clusterId")))
+    found = page([views.project(one) for one in request.plane.projects], request.query, "projects", _OF_PROJECTS)
+    return Answer(status=200, data=found)
 
 
 def _clusters(request: Request) -> Answer:
-    listed = [{"uuid": one.uuid, "name": one.name, "domain": None, "version": "2.24"} for one in request.plane.clusters]
-    return Answer(status=200, data=listed)
+    return Answer(status=200, data=[views.cluster(one) for one in request.plane.clusters])
 
 
 def _list(request: Request) -> Answer:
     request.plane.step()
     deleted = request.query.get("deleted") == "true"
-    kept = [one.data() for one in request.plane.workloads if (one.deleted is not None) == deleted]
+    kept = [views.listed(one) for one in request.plane.workloads if (one.deleted is not None) == deleted]
     return Answer(status=200, data=page(kept, request.query, "workloads", _FILTERS))
 
 
 def _one(request: Request) -> Answer:
     request.plane.step()
     workload = _find(request)
-    return Answer(status=200, data=workload.data()) if workload is not None else error(404, "workload not found")
+    return (
+        Answer(status=200, data=views.detailed(workload)) if workload is not None else error(404, "workload not found")
+    )
 
 
 def _events(request: Request) -> Answer:
     workload = _find(request)
     if workload is None:
         return error(404, "workload not found")
-    return Answer(status=200, data=page(workload.events, request.query, "events"))
+    events = [views.event(workload, one) for one in workload.events]
+    return Answer(status=200, data=page(events, request.query, "events"))
 
 
 def _create(request: Request) -> Answer:
@@ -115,8 +86,7 @@ def _create(request: Request) -> Answer:
     if issues := plane.issues(body):
         return error(400, "the workload does not comply with the policy", complianceIssues=issues)
     workload = plane.add(kind, body, project)
-    data = {"workloadId": workload.id, "name": workload.name, "requestedName": body["name"], "actualPhase": "Creating"}
-    return Answer(status=202, data=data)
+    return Answer(status=202, data=views.created(workload, body["name"]))
 
 
 def _suspend(request: Request) -> Answer:
@@ -141,7 +111,6 @@ def _find(request: Request) -> Workload | None:
 
 _KIND, _ID = "(trainings|distributed)", "([0-9a-z-]+)"
 _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ...] = (
-    ("POST", "/token", (), _sign_in),
     ("GET", "/org-unit/projects", _LISTS, _projects),
     ("GET", "/clusters", ("verbosity",), _clusters),
     ("GET", "/workloads", (*_LISTS, "deleted"), _list),

@@ -12,9 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from llmb.testing.runai.answers import Answer, error
 from llmb.testing.runai.lists import BadQueryError
 from llmb.testing.runai.plane import ControlPlane
-from llmb.testing.runai.routes import Answer, answer_to, error
+from llmb.testing.runai.routes import answer_to
+from llmb.testing.runai.sign_in import VERSIONS, sign_in
 
 _ROOT = "/api/v1"
 
@@ -58,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         url = urlsplit(self.path)
-        if not url.path.startswith(f"{_ROOT}/"):
+        if not url.path.startswith(f"{_ROOT}/") and url.path not in VERSIONS:
             self._send(error(404, "page not found"))
             return
         path, plane = url.path.removeprefix(_ROOT), self.plane
@@ -66,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             plane.requests.append((self.command, path))
             trouble = plane.trouble_for(self.command, path)
             if trouble is not None and isinstance(trouble.answer, int):
+                if trouble.is_done:
+                    self._answer(path, dict(parse_qsl(url.query)), content)
                 found = Answer(
                     status=trouble.answer, data=error(trouble.answer, "trouble").data, headers=trouble.headers
                 )
@@ -83,9 +87,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, path: str, query: dict[str, str], content: bytes) -> Answer:
         try:
+            if version := VERSIONS.get(urlsplit(self.path).path):
+                return sign_in(self.plane, version, content, self.headers.get("Content-Type", ""))
             body: Any = json.loads(content) if content else None
             scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-            if path != "/token" and not (scheme == "Bearer" and self.plane.is_good(token)):
+            if not (scheme == "Bearer" and self.plane.is_good(token)):
                 return error(401, "the token is not valid")
             return answer_to(self.plane, self.command, path, query, body)
         except (BadQueryError, ValueError) as wrong:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from llmb.testing.runai.bodies import pods_of
 from llmb.testing.runai.pods import Pods
 
 END = ("Completed", "Failed", "Stopped")
@@ -37,7 +36,8 @@ class Trouble:
     """What happens to the next ``times`` requests whose method and path (below /api/v1) fit.
 
     ``answer``: a status that is given in place of doing it; ``lost``, which does it and cuts the connection; ``cut``,
-    which cuts the connection at once.
+    which cuts the connection at once. ``is_done``: whether it is done all the same before a status is given, as where a
+    gateway breaks on the way back.
     """
 
     method: str = ".*"
@@ -45,6 +45,7 @@ class Trouble:
     answer: int | Literal["lost", "cut"]
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
+    is_done: bool = False
 
     def fits(self, method: str, path: str) -> bool:
         """Whether it is for this request; each that fits uses it up by one."""
@@ -58,7 +59,8 @@ class Trouble:
 class Workload:
     """A workload, its pods when they were started, and what a test has said of its phases.
 
-    ``script``: the phases that it goes through, one further with each look; empty where pods decide.
+    ``script``: the phases that it goes through, one further with each look; empty where pods decide. ``waits``: its
+    ``pendingSchedulingMessages`` while it is pending.
     """
 
     id: str
@@ -68,6 +70,9 @@ class Workload:
     project: Project
     phase: str = "Creating"
     message: str = ""
+    reason: str = ""
+    changed: str = field(default_factory=lambda: now())
+    waits: list[dict[str, Any]] = field(default_factory=list)
     script: list[str] = field(default_factory=list)
     pods: Pods | None = None
     restarts: int = 0
@@ -81,21 +86,9 @@ class Workload:
         """Its name."""
         return str(self.body["name"])
 
-    def data(self) -> dict[str, Any]:
-        """As the API shows it."""
-        count = pods_of(self.kind, self.body)
-        running = self.pods.codes().count(None) if self.pods is not None else 0
-        return {
-            "id": self.id, "name": self.name, "type": "Distributed" if self.kind == "distributed" else "Training",
-            "projectId": self.project.id, "projectName": self.project.name, "clusterId": self.project.cluster,
-            "phase": self.phase, "phaseMessage": self.message, "createdAt": self.created,
-            "completedAt": self.completed, "deletedAt": self.deleted, "requestedPods": {"number": count},
-            "runningPods": running, "conditions": [],
-        }  # fmt: skip
-
     def enter(self, phase: str) -> None:
         """Be in ``phase`` from now on."""
-        self.phase, self.message = phase, ""
+        self.phase, self.message, self.reason, self.changed = phase, "", "", now()
         if phase in END:
             self.completed = now()
 

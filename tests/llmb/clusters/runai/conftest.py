@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,12 @@ def paper(tmp_path: Path) -> Iterator[ControlPlane]:
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as started:
         started.phases = ("Pending",)
         yield started
+
+
+@pytest.fixture(scope="session")
+def models() -> Any:
+    """The models of the official client, generated from the API's document."""
+    return importlib.import_module("runai.models")
 
 
 @dataclass(kw_only=True)

@@ -13,9 +13,10 @@ import yaml
 from llmb.config import load_config
 from llmb.testing.runai import ControlPlane
 from llmb.text import yamlfile
+from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb_installer.answers import read_answers
-from llmb_installer.detect.runai_environment import find_runai
+from llmb_installer.detect.runai_environment import with_variables
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.config import own_part, plan_config, write_config
 
@@ -28,7 +29,7 @@ MORE = """\
   extended_resources: {rdma/ib: 8}
   annotations: {net: ib0}
   keep_days: 3
-  spec: {priorityClass: high, security: {runAsUid: 1000}}
+  spec: {priorityClass: high, security: {runAsUid: 1000}, imagePullPolicy: null, ports: [{container: 80}]}
 """
 
 
@@ -53,23 +54,19 @@ def test_every_key_of_the_answers_arrives(more: str, tmp_path: Path, workloads: 
 def test_the_variables_of_run_ai_s_users_are_enough(
     paper: ControlPlane, site_at: Callable[..., Site], tmp_path: Path, workloads: dict[str, Workload]
 ) -> None:
-    """From the variables that the installer looks at to a run in Run:ai."""
+    """From the variables alone, without a terminal, to a run in Run:ai."""
     volume = tmp_path / "volume"
-    found = find_runai(
-        {
-            "BASE_URL": paper.url,
-            "PROJECT_NAME": "benchmarks",
-            "CUSTOM_MOUNT": f"work:{volume}:work-claim",
-            "APP_ID": "me",
-        }
-    )
-    assert found.pvc is not None
-    pvc = dict(zip(("name", "path", "claim"), found.pvc, strict=True))
-    section = {"base_url": found.base_url, "project": found.project, "app_id": found.app_id, "pvc": pvc}
+    named = {
+        "BASE_URL": paper.url, "PROJECT_NAME": "benchmarks", "APP_ID": "me", "PVC_DIR": str(volume),
+        "CUSTOM_MOUNT": f"work:{volume}:work-claim",
+    }  # fmt: skip
+    document, _ = with_variables(Document(name="a.yaml", data={"cluster_type": "runai", "gpu_type": "h100"}), named)
+    pvc = {"name": "work", "path": str(volume), "claim": "work-claim"}
+    section = {"base_url": paper.url, "project": "benchmarks", "app_id": "me", "pvc": pvc}
     site = site_at(paper)
     (site.install / "cluster_config.yaml").unlink()
-    answers = {"cluster_type": "runai", "gpu_type": "h100", "runai": section}
-    assert written(yaml.safe_dump(answers), site.install, workloads) == section
+    assert document.data["install"] == str(site.install)
+    assert written(yaml.safe_dump(document.data), site.install, workloads) == section
     site.environ = {"APP_SECRET": "s3cret"}
     done = site.llmb("single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "16")
     assert done.returncode == 0, done.stderr

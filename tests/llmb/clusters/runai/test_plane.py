@@ -114,8 +114,8 @@ def test_workloads_wait_for_gpus(api: Caller, plane: ControlPlane) -> None:
     [
         ({"nodes": 2}, "spec.nodes is not a field"),
         ({"numWorkers": 1}, "spec.numWorkers is not a field"),  # of a training
-        ({"image": None}, "spec.image must be of type str"),
-        ({"backoffLimit": "0"}, "spec.backoffLimit must be of type int"),
+        ({"image": None}, "spec.image is missing"),
+        ({"backoffLimit": "0"}, "spec.backoffLimit must be a whole number"),
         ({"restartPolicy": "no"}, "spec.restartPolicy must be one of"),
         ({"compute": {"gpus": 8}}, "spec.compute.gpus is not a field"),
         ({"environmentVariables": [{"name": "A"}]}, "needs one value"),
@@ -167,9 +167,19 @@ def test_tokens_end(plane: ControlPlane, api: Caller) -> None:
     api.get("/clusters")
     plane.clock = lambda: 1e12
     assert api.http.get("/clusters").status_code == 401
-    grant = {"grantType": "client_credentials", "clientId": "me"}
-    assert api.http.post("/token", json={**grant, "clientSecret": "no"}).status_code == 401
-    assert api.http.post("/token", json={**grant, "clientSecret": "s3cret", "x": 1}).status_code == 400
+    first = {"grantType": "client_credentials", "clientId": "me"}
+    assert api.http.post("/token", json={**first, "clientSecret": "no"}).status_code == 401
+    assert api.http.post("/token", json={**first, "clientSecret": "s3cret", "x": 1}).status_code == 400
+    second = {"grant_type": "client_credentials", "client_id": "me", "client_secret": "s3cret"}
+    for body, status, error in (
+        (second, 200, None),
+        ({**second, "client_secret": "no"}, 401, "invalid_client"),
+        ({**second, "grant_type": "app_token"}, 400, "unsupported_grant_type"),
+        ({**second, "x": "1"}, 400, "invalid_request"),
+    ):
+        answer = api.http.post(f"{plane.url.removesuffix('v1')}v2/token", data=body)
+        assert (answer.status_code, answer.json().get("error")) == (status, error)
+    assert api.http.post(f"{plane.url.removesuffix('v1')}v2/token", json=second).status_code == 400  # it takes a form
 
 
 def test_troubles_come_as_often_as_they_are_asked_for(paper: ControlPlane) -> None:

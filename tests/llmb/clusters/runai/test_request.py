@@ -112,11 +112,52 @@ def test_a_gpu_type_has_a_node_pool_of_its_own() -> None:
 
 
 def test_further_fields_of_the_spec_go_beside_llmb_s_own() -> None:
-    more = ", spec: {security: {runAsUid: 1000}, compute: {cpuCoreRequest: 96, gpuDevicesRequest: 1}}"
+    more = ", spec: {security: {runAsUid: 1000}, compute: {cpuCoreRequest: 96}}"
     spec = body(launch(), stamp(), "s", config(more))["spec"]
     assert spec["security"] == {"runAsUid": 1000}
     assert spec["compute"] == {"cpuCoreRequest": 96, "gpuDevicesRequest": 8, "largeShmRequest": True}
     assert spec["restartPolicy"] == "Never"
+
+
+# What a policy may demand of the fields that llmb sets: a value, that it is left to the policy, or one more entry.
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("imagePullPolicy: Always", {"imagePullPolicy": "Always"}),
+        ("imagePullPolicy: null", {"imagePullPolicy": None}),
+        ("terminateAfterPreemption: null", {"terminateAfterPreemption": None}),
+        ("cleanPodPolicy: Running", {"cleanPodPolicy": "Running"}),
+        ("autoDeletionTimeAfterCompletionSeconds: 3600", {"autoDeletionTimeAfterCompletionSeconds": 3600}),
+        ("workingDir: /tmp", {"workingDir": "/tmp"}),
+        ("compute: {largeShmRequest: null}", {"compute": {"gpuDevicesRequest": 8}}),
+        ("labels: [{name: team, value: llm}]", {"labels": [{"name": "team", "value": "llm"}]}),
+        ("environmentVariables: [{name: SITE, value: x}]", {"environmentVariables": [{"name": "SITE", "value": "x"}]}),
+    ],
+)
+def test_a_policy_s_demands_can_be_met(spec: str, found: dict[str, Any]) -> None:
+    made = body(launch(nodes=2), stamp(), "s", config(f", spec: {{{spec}}}"))["spec"]
+    assert {name: made.get(name) for name in found} == found
+    assert (made["restartPolicy"], made["backoffLimit"], made["numWorkers"]) == ("Never", 0, 1)
+
+
+def test_what_is_for_several_pods_alone_is_not_sent_for_one() -> None:
+    more = ", spec: {cleanPodPolicy: Running, slotsPerWorker: 8, tty: true}"
+    spec = body(launch(), stamp(), "s", config(more))["spec"]
+    assert spec["tty"] is True
+    assert not {"cleanPodPolicy", "slotsPerWorker"} & spec.keys()
+
+
+def test_your_volumes_and_variables_stand_behind_llmb_s_own() -> None:
+    more = (
+        ", secrets: {HF_TOKEN: {name: hub, key: token}}, annotations: {net: ib0}"
+        ", spec: {storage: {pvc: [{claimName: data, path: /data, existingPvc: true}], nfs: [{name: n}]}"
+        ", environmentVariables: [{name: SITE, value: x}], annotations: [{name: team, value: llm}]}"
+    )
+    spec = body(launch(secrets=("HF_TOKEN",)), stamp(), "s", config(more))["spec"]
+    assert [one["claimName"] for one in spec["storage"]["pvc"]] == ["c", "data"]
+    assert spec["storage"]["nfs"] == [{"name": "n"}]
+    assert [one["name"] for one in spec["environmentVariables"]] == ["HF_TOKEN", "SITE"]
+    assert [one["name"] for one in spec["annotations"]] == ["net", "team"]
 
 
 def test_jobs_for_cpus_ask_for_no_gpu() -> None:
@@ -140,6 +181,18 @@ def test_the_request_is_read_back_from_the_script() -> None:
         (", keep_days: 0", "must be at least 1"),
         (", spec: {restartPolicy: Always}", "restartPolicy is for llmb alone to set"),
         (", spec: {compute: 8}", "must be a mapping"),
+        (", spec: {compute: {gpuDevicesRequest: 1}}", "c.yaml:3: .*gpuDevicesRequest is for llmb alone to set"),
+        (", spec: {storage: null}", "must be a mapping"),
+        (", spec: {storage: {pvc: null}}", "must be a list"),
+        (", spec: {environmentVariables: {A: b}}", "must be a list"),
+        (", spec: {environmentVariables: [A]}", "must be a mapping with a name"),
+        (", spec: {environmentVariables: [{name: HF_TOKEN, value: hf_x}]}", "HF_TOKEN is a secret"),
+        (", secrets: {A_KEY: {name: n, key: k}}, spec: {environmentVariables: [{name: A_KEY}]}", "A_KEY is in"),
+        (", spec: {environmentVariables: [{name: A, value: b}, {name: A, value: c}]}", "A is named above already"),
+        (", secrets: {HF_TOKEN: {name: My_Hub, key: token}}", "c.yaml:3: .*accepts no secret named 'My_Hub'"),
+        (", secrets: {HF_TOKEN: {name: hub-, key: token}}", "accepts no secret named 'hub-'"),
+        (", secrets: {HF_TOKEN: {name: a.b, key: token}}", "accepts no secret named 'a.b'"),
+        (", secrets: {HF_TOKEN: {name: hub, key: ''}}", "is empty"),
     ],
 )
 def test_faults_of_the_configuration(runai: str, said: str) -> None:

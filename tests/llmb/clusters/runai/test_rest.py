@@ -52,7 +52,7 @@ def client(paper: ControlPlane) -> Client:
 
 
 def tokens(plane: ControlPlane) -> int:
-    return plane.requests.count(("POST", "/token"))
+    return sum(path.endswith("/token") for _, path in plane.requests)
 
 
 def test_a_token_serves_until_it_is_about_to_end(client: Client, paper: ControlPlane, clock: Clock) -> None:
@@ -113,9 +113,33 @@ def test_a_token_by_what_it_says_of_itself() -> None:
     assert "eyJ" not in repr(skewed)
 
 
-def test_an_application_of_older_releases_signs_in(paper: ControlPlane) -> None:
-    paper.keys, paper.applications = {}, {"me": "s3cret"}
-    assert Client(paper.url, Credentials(id="me", secret="s3cret")).get("/clusters")
+@pytest.mark.parametrize(
+    ("versions", "is_key", "asked"),
+    [
+        ({1, 2}, True, ["/api/v2/token"]),
+        ({2}, True, ["/api/v2/token"]),  # as it will be, once the deprecated address is gone
+        ({1}, True, ["/api/v2/token", "/token"]),  # a control plane before 2.24
+        ({1, 2}, False, ["/api/v2/token", "/token", "/token"]),  # an application's, gone in 3.0
+        ({1}, False, ["/api/v2/token", "/token", "/token"]),
+    ],
+)
+def test_every_release_gives_a_token(
+    client: Client, paper: ControlPlane, clock: Clock, versions: set[int], is_key: bool, asked: list[str]
+) -> None:
+    paper.token_versions = versions
+    paper.keys, paper.applications = ({"me": "s3cret"}, None) if is_key else ({}, {"me": "s3cret"})
+    assert client.get("/clusters")
+    assert [path for _, path in paper.requests if path.endswith("/token")] == asked
+    clock.now += 3600  # the next token comes from where the first did
+    client.get("/clusters")
+    assert [path for _, path in paper.requests if path.endswith("/token")] == [*asked, asked[-1]]
+
+
+def test_a_control_plane_without_any_token_address(client: Client, paper: ControlPlane) -> None:
+    paper.token_versions = set()
+    with pytest.raises(LlmbError, match="/token is not there") as told:
+        client.get("/clusters")
+    assert "runai.base_url" in str(told.value.hint)
 
 
 def test_a_storm_of_429_is_waited_out_as_long_as_it_asks(client: Client, paper: ControlPlane, clock: Clock) -> None:
@@ -228,7 +252,7 @@ def test_a_policy_is_told_field_by_field(client: Client, paper: ControlPlane) ->
 @pytest.mark.parametrize("applications", [None, {}])
 def test_a_wrong_secret_is_not_shown(paper: ControlPlane, applications: dict[str, str] | None) -> None:
     paper.applications = applications
-    with pytest.raises(LlmbError, match="does not sign in 'me' with this secret: invalid credentials") as told:
+    with pytest.raises(LlmbError, match="does not sign in 'me' with this secret: invalid client credentials") as told:
         Client(paper.url, Credentials(id="me", secret="wr0ng")).get("/clusters")
     assert "wr0ng" not in f"{told.value} {told.value.hint} {Credentials(id='me', secret='wr0ng')}"
 

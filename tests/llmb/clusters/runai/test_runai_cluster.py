@@ -86,7 +86,9 @@ def test_runs_are_found_on_later_pages(paper_site: Site, paper: ControlPlane, mo
     assert cluster.find(runs) == {run.id: run.scheduler_id for run in runs}
     before = len(paper.requests)
     assert {state.state for state in cluster.poll(runs).values()} == {"PENDING"}
-    assert len(paper.requests) - before == 4  # pages, however many runs
+    asked = paper.requests[before:]
+    assert asked.count(("GET", "/workloads")) == 4  # pages, however many runs
+    assert len(asked) == 4 + 3  # why the first three wait
 
 
 def test_an_api_that_cannot_filter_by_project_lists_all(paper_site: Site, paper: ControlPlane) -> None:
@@ -98,7 +100,7 @@ def test_an_api_that_cannot_filter_by_project_lists_all(paper_site: Site, paper:
     assert cluster.find(runs) == {run.id: run.scheduler_id for run in runs}
     before = len(paper.requests)
     assert len(cluster.poll(runs)) == 4
-    assert len(paper.requests) == before + 1
+    assert paper.requests[before:].count(("GET", "/workloads")) == 1
 
 
 def test_a_run_that_left_a_trace_is_known_even_if_run_ai_has_forgotten_it(
@@ -209,7 +211,10 @@ def test_what_lies_on_the_volume_needs_no_mount(paper_site: Site, tmp_path: Path
     ("environ", "said"),
     [
         ({"APP_SECRET": ""}, "APP_SECRET is not set"),
-        ({"APP_SECRET": "wrong"}, "Run:ai does not sign in 'me' with this secret: invalid credentials (HTTP 401)"),
+        (
+            {"APP_SECRET": "wrong"},
+            "Run:ai does not sign in 'me' with this secret: invalid client credentials (HTTP 401)",
+        ),
     ],
 )
 def test_credentials_are_looked_at(paper_site: Site, environ: dict[str, str], said: str) -> None:
@@ -243,3 +248,59 @@ def test_a_server_without_an_answer_ends_nothing(paper_site: Site, paper: Contro
     paper.trouble(Trouble(path="/workloads.*", answer=503, times=99))
     with pytest.raises(LlmbError, match="HTTP 503"):
         paper_site.cluster().poll([run])
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["the gateway broke on the way back", "and on the way there"])
+def test_a_broken_gateway_is_settled_by_the_name_at_once(paper_site: Site, paper: ControlPlane, is_done: bool) -> None:
+    paper.trouble(Trouble(path=CREATE, answer=502, is_done=is_done))
+    run = paper_site.submit()
+    assert [workload.id for workload in paper.workloads] == [run.scheduler_id]
+
+
+def test_a_gateway_that_stays_broken_leaves_it_open(paper_site: Site, paper: ControlPlane) -> None:
+    paper.trouble(Trouble(path=CREATE, answer=502, times=99))
+    with pytest.raises(UnclearError, match="HTTP 502"):
+        paper_site.submit()
+    assert paper.requests.count(("POST", "/workloads/trainings")) == 3
+
+
+def test_a_name_that_is_taken_after_a_broken_gateway_is_no_refusal(
+    paper_site: Site, paper: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run:ai's list is late: it has the workload, which is why it refuses another of the name, and does not show it."""
+    monkeypatch.setattr(module.RunaiCluster, "find", lambda self, runs: {})
+    paper.trouble(Trouble(path=CREATE, answer=502, is_done=True))
+    with pytest.raises(UnclearError, match="HTTP 502"):
+        paper_site.submit()
+    assert 409 in paper.answers
+    assert len(paper.workloads) == 1
+
+
+WAITS = {"nodePool": "h100", "phaseReason": "OverLimit", "reason": "over limit", "userMessage": "The limit is reached"}
+
+
+@pytest.mark.parametrize("count", [1, 5])  # looked at one by one, and as a list, which does not have the messages
+def test_the_scheduler_says_why_a_workload_waits(paper_site: Site, paper: ControlPlane, count: int) -> None:
+    runs = [paper_site.submit() for _ in range(count)]
+    for workload in paper.workloads:
+        workload.waits = [WAITS, {**WAITS, "nodePool": "spare"}]
+    found = list(paper_site.cluster().poll(runs).values())
+    assert {one.state for one in found} == {"PENDING"}
+    said = [one for one in found if one.reason == "OverLimit: The limit is reached (node pool h100, spare)"]
+    assert len(said) == min(count, 3)
+    assert said[0].cure.startswith("the project's quota of GPUs is used up")
+
+
+def test_what_the_api_would_refuse_is_told_before_a_submission(
+    paper: ControlPlane, site_at: Callable[..., Site]
+) -> None:
+    spec = {"tyy": True, "ports": [{"container": "8080"}], "imagePullSecrets": [{"name": "My_Key"}]}
+    site = site_at(paper, runai={"spec": spec, "annotations": {"a" * 64: "x"}})
+    found = faults(site, site.launch(), site.launch(nodes=2, name="other"))
+    assert sorted(message.removeprefix("the request to Run:ai: spec.") for message in found) == [
+        "annotations[0].name must have at most 63 characters",
+        "imagePullSecrets[0].name 'My_Key' must match ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        "ports[0].container must be a whole number",
+        "tyy is not a field of Run:ai's API",
+    ]
+    assert found["the request to Run:ai: spec.tyy is not a field of Run:ai's API"].startswith("did you mean 'tty'?")

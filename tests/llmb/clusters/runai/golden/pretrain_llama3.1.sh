@@ -57,10 +57,10 @@
 #RUNAI         "value": "ib0,ib1"
 #RUNAI       }
 #RUNAI     ],
-#RUNAI     "priorityClass": "high",
 #RUNAI     "distributedFramework": "PyTorch",
 #RUNAI     "numWorkers": 63,
-#RUNAI     "cleanPodPolicy": "None"
+#RUNAI     "cleanPodPolicy": "None",
+#RUNAI     "priorityClass": "high"
 #RUNAI   },
 #RUNAI   "masterSpecSameAsWorker": true
 #RUNAI }

@@ -26,7 +26,10 @@ _FURTHER = frozenset(
      "time-min", "tmp", "tres-bind", "tres-per-task", "use-min-nodes", "verbose", "wait-all-nodes", "wckey"}
 )  # fmt: skip
 
-_SIZE = "leave it out: nodes and ranks follow from each job's scale (--scale N) and the GPUs of a node (gpus_per_node)"
+_SIZE = (
+    "leave it out: nodes and ranks follow from each job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
+    "llmb-run single also takes NUM_NODES=N"
+)
 _LOGS = "leave it out: the logs are in each run's folder (llmb-run jobs logs RUN); experiments_root says where runs are"
 _REQUEUE = "leave it out: llmb-run jobs retry makes another attempt, and --wait --retries N does so by itself"
 _VARIABLES = "variables stand outside of slurm, under environment and pass_environment; --env K=V gives one"

@@ -16,6 +16,7 @@ SLURM_OPTIONS = (
     "segment",
 )  # fmt: skip
 
+PMIX = "pmix"  # the kind of MPI that NVIDIA's launchers give srun
 _LIMIT = "write 'HH:MM:SS', or minutes; without it each job has its workload's own limit"
 
 
@@ -112,6 +113,10 @@ class SlurmConfig:
     def hint_for(key: str) -> str:
         """What to do about a ``key`` that is none of these."""
         return where_it_belongs(key, [*SLURM_OPTIONS, "container", "mpi", "gpu", "cpu", "args"])
+
+    def mpi_kind(self, *, has_pmix: bool = True) -> str | None:
+        """What srun is given for ``--mpi``, None for nothing; ``has_pmix``: whether this Slurm has the plugin."""
+        return self.mpi or (PMIX if self.container == "pyxis" and has_pmix else None)
 
     @property
     def time_limit(self) -> int | None:

@@ -22,11 +22,13 @@ _NETWORK, _NCCL_VERSION = needle("Using network "), needle("NCCL version ", b"+"
 _LIGHTNING_WORLD = needle("distributed processes registered", b".w")
 _MEGATRON_WORLD = needle("using world size")
 _NODE = needle("llmb node ", b"{}")
-PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE)
+_VBOOST = needle("llmb vboost: ")
+PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST)
 
 _NETWORK_SAID = re.compile(rb"Using network\s+([^\r\n]{1,60})")
 _NCCL_VERSION_SAID = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
 _NODE_SAID = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
+_VBOOST_SAID = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
 _HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
 _WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
 
@@ -42,6 +44,8 @@ def environment_of(text: bytes, line: Line) -> Environment:
     if text == _NODE.text:
         node = _read_node(line)
         return NOTHING if node is None else Environment(hosts=(node.host,), described=(node,))
+    if text == _VBOOST.text:
+        return Environment(vboost=_read_vboost(line))
     if text != _NETWORK.text:
         return Environment(world_size=_read_world_size(line))
     if (found := _read_network(line)) is None:
@@ -59,6 +63,7 @@ def merged(earlier: Environment, later: Environment) -> Environment:
         hosts=_union(earlier.hosts, later.hosts),
         nccl_version=later.nccl_version or earlier.nccl_version,
         world_size=later.world_size or earlier.world_size,
+        vboost=later.vboost or earlier.vboost,
         described=_union(earlier.described, later.described),
     )
 
@@ -119,6 +124,12 @@ def _read_nccl_version(line: Line) -> str | None:
     """NCCL's version, ``2.26.3+cuda12.9``."""
     match = _NCCL_VERSION_SAID.match(strip_escapes(line.after))
     return match[1].decode() if match and not line.cut else None
+
+
+def _read_vboost(line: Line) -> str | None:
+    """What the batch script says of vboost: ``set on 15 of 16 nodes: sudo: a password is required``."""
+    match = _VBOOST_SAID.match(strip_escapes(line.after))
+    return plain(match[1]) if match and not line.cut else None
 
 
 def _read_world_size(line: Line) -> int | None:

@@ -22,6 +22,7 @@ MEGATRON = ParseSpec(
         "step_time": "elapsed time per iteration (ms)",
         "tflops": "throughput per GPU (TFLOP/s/GPU)",
         "loss": "lm loss",
+        "grad_norm": "grad norm",
         "gbs": "global batch size",
         "consumed_samples": "consumed samples",
     },
@@ -39,7 +40,7 @@ class Format:
     """A spec made ready for reading.
 
     ``keys``: the log's keys for each of our names, and the factor of their values; ``each_step``: those of step time,
-    TFLOPS, loss and memory.
+    TFLOPS, loss, memory and gradient norm.
     """
 
     name: str | None = None
@@ -64,7 +65,9 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
         first_iteration=spec.first_iteration,
         redrawn=spec.redrawn,
         keys=keys,
-        each_step=tuple(keys.get(name, NO_KEYS) for name in ("step_time", "tflops", "loss", "peak_memory")),
+        each_step=tuple(
+            keys.get(name, NO_KEYS) for name in ("step_time", "tflops", "loss", "peak_memory", "grad_norm")
+        ),
     )
 
 

@@ -46,10 +46,10 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
     text = before[header.end() :] + (after[: following.start()] if following else after)
     cut = line.cut and following is None
     iteration = int(header["i"]) - form.first_iteration
-    step_time, tflops, loss, memory = _values_of(text, form, cut)
+    step_time, tflops, loss, memory, norm = _values_of(text, form, cut)
     if step_time is None or iteration < 0:
         return None
-    step = Step(iteration=iteration, step_time=step_time, tflops=tflops, loss=loss)
+    step = Step(iteration=iteration, step_time=step_time, tflops=tflops, loss=loss, grad_norm=norm)
     gbs = _batch(text, form, iteration, cut) if with_batch else None
     return StepLine(step, int(header["last"]) - form.first_iteration, gbs, memory)
 

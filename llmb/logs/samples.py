@@ -11,13 +11,15 @@ from typing import Literal
 class Step:
     """One training step: ``iteration`` from 0, ``step_time`` in seconds, ``tflops`` of one GPU as the framework says.
 
-    Numbers are as logged, so nan and inf occur; what the line does not hold is None.
+    ``grad_norm``: of all gradients, before they are clipped. Numbers are as logged, so nan and inf occur; what the line
+    does not hold is None.
     """
 
     iteration: int
     step_time: float
     tflops: float | None = None
     loss: float | None = None
+    grad_norm: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,15 @@ class Environment:
     """What a log says of where it ran: empty or None where it does not.
 
     ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that
-    said anything; ``world_size`` in ranks, which is GPUs; ``described``: what nodes say of themselves.
+    said anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was
+    raised, and why not on the others; ``described``: what nodes say of themselves.
     """
 
     networks: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     nccl_version: str | None = None
     world_size: int | None = None
+    vboost: str | None = None
     described: tuple[Node, ...] = ()
 
     @property
@@ -96,3 +100,8 @@ class Samples:
     def has_nan(self) -> bool:
         """Whether a step's loss is not a number."""
         return any(step.loss is not None and step.loss != step.loss for step in self.steps)
+
+    @property
+    def has_nan_gradient(self) -> bool:
+        """Whether a step's gradient norm is not a number."""
+        return any(step.grad_norm is not None and step.grad_norm != step.grad_norm for step in self.steps)

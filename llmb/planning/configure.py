@@ -15,6 +15,7 @@ from llmb.runs.job import STRONG, Job
 from llmb.text.names import and_list, nearest, suggest
 from llmb.workload.gpus import CPU, gpus_in_words
 from llmb.workload.model import ModelShape
+from llmb.workload.published import raises_vboost
 from llmb.workload.spec import Row, Size, Workload
 from llmb.workload.switches import NOTHING, Switches
 
@@ -24,8 +25,9 @@ class Place:
     """The part of a cluster that a job's numbers depend on.
 
     ``gpu_type``: the cluster's name for it; ``rows``: the known type whose rows it takes; ``one_machine``: all ranks
-    run on this machine, whatever its node size; ``requested``: the GPUs of a node that the scheduler is asked for,
-    None where nothing says so; ``time_limit``: the cluster's own for all jobs in seconds, over those of the workloads.
+    run on this machine, whatever its node size; ``sets_vboost``: its scripts can raise the GPUs' vboost; ``requested``:
+    the GPUs of a node that the scheduler is asked for, None where nothing says so; ``time_limit``: the cluster's own
+    for all jobs in seconds, over those of the workloads.
     """
 
     gpu_type: str
@@ -34,6 +36,7 @@ class Place:
     requested: int | None = None
     one_machine: bool = False
     needs_image: bool = False
+    sets_vboost: bool = False
     time_limit: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,9 +71,22 @@ def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, li
         warnings += modes.check_checkpoint(wish.switches, size, place.rows, wish.scale, label, force=force)
         place = replace(place, gpus_per_node=wish.switches.gpus_per_node or place.gpus_per_node)
     job = _settle(wish, size, row, place)
+    job, unmet = _with_vboost(job, wish, row, place, label)
+    warnings += unmet
     check_splits(job, size)
     modes.check_ranks(wish.switches if wish.profile else NOTHING, wish.scale, label)
     return job, warnings
+
+
+def _with_vboost(job: Job, wish: Wish, row: Row, place: Place, label: str) -> tuple[Job, list[str]]:
+    """The job with what was asked for, else with what the published runs did; a warning where that cannot be here."""
+    wanted = wish.switches.vboost
+    if not place.sets_vboost or place.rows == CPU:
+        why = "there is no GPU" if place.rows == CPU else "only a job on Slurm can set it"
+        return job, [f"{label}: vboost is left as it is: {why}"] if wanted else []
+    if wanted is None and wish.workload.sizes[wish.size].nemo is not None:
+        wanted = raises_vboost(row.release(wish.scale))
+    return replace(job, vboost=wanted), []
 
 
 def _with_others(error: UsageError, wish: Wish, size: Size, place: Place, label: str) -> UsageError:
@@ -120,7 +136,7 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
         message = f"{label} has no strong scaling on {place.gpu_type}"
         hint = _strong_hint(size, place.rows)
         faults.append(Fault(message=message, place=wish.places.get(STRONG, ""), hint=hint))
-    elif wish.scale not in counts:
+    elif wish.scale not in (*counts, *modes.checkpoint_scales(wish.switches, size, place.rows)):
         whose = label if len({tuple(one) for one in tested.values()}) == 1 or not is_known else f"{label} {wish.dtype}"
         where, named = f"{whose} on {place.gpu_type}", ", ".join(map(str, counts))
         message = f"{where} has no scale {wish.scale}"
@@ -169,7 +185,7 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
         )
     ga = divide(gbs, mbs * dp, f"{label}: the global batch {gbs}", f"mbs·dp = {mbs}·{dp}")
     nodes, per_node = _nodes(wish, size, place)
-    mode = _mode(wish, label)
+    mode = _mode(wish, label, row)
     model = _model(size.model, given.get("num_layers", row.layers), label)
     return Job(
         workload=wish.workload.key, model_size=wish.size, dtype=wish.dtype, gpu_type=place.gpu_type, scale=wish.scale,
@@ -186,12 +202,15 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     )  # fmt: skip
 
 
-def _mode(wish: Wish, label: str) -> Mode:
+def _mode(wish: Wish, label: str, row: Row | None = None) -> Mode:
+    size, release = wish.workload.sizes[wish.size], row.release(wish.scale) if row is not None else None
+    steps = size.max_steps or wish.workload.max_steps
     switches = replace(wish.switches, strong_scaling=True) if wish.strong_scaling else wish.switches
     try:
         return mode_of(
             switches, profile=wish.profile, given_steps=wish.params.get("max_steps"),
-            default_steps=wish.workload.sizes[wish.size].max_steps or wish.workload.max_steps,
+            default_steps=steps, window=modes.profile_window(wish.workload, size, release, steps),
+            profiler=modes.PROFILED if size.nemo is None else modes.NSYS,
         )  # fmt: skip
     except UsageError as error:
         raise UsageError(f"{label}: {error.message}", hint=error.hint) from error

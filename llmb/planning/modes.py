@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmb.errors import UsageError
-from llmb.workload.spec import Checkpoint, Size
+from llmb.workload.published import release_order
+from llmb.workload.spec import Checkpoint, ProfileWindow, Size, Workload
 from llmb.workload.switches import PROFILE_DETAILS, PROFILE_RANKS, Switches, rank_ranges
 
-PROFILE_STEPS = 5
-PROFILE_START = 45  # of the releases' 50 steps
+PROFILE_STEPS = 5  # where no release says otherwise
+NSYS, PROFILED = "nsys", "profile"  # a profiled run's name: as release 25.04 has it, and without Nsight Systems
 TRACE_STEPS = 5
 TRACE_LIMIT = 15 * 60  # seconds
 TRACE_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
@@ -27,10 +28,23 @@ class Mode:
     switches: Switches
 
 
-def mode_of(switches: Switches, *, profile: bool, given_steps: int | None, default_steps: int) -> Mode:
+def profile_window(workload: Workload, size: Size, release: str | None, steps: int) -> ProfileWindow | None:
+    """The steps that ``release`` profiles, else those of the newest; None where a run of ``steps`` has not as many."""
+    if size.nemo is None or not workload.profiles:
+        return None
+    newest = max(workload.profiles, key=release_order)
+    own = workload.profiles.get(release or newest, workload.profiles[newest])
+    return own if own.stop <= steps else None
+
+
+def mode_of(
+    switches: Switches, *, profile: bool, given_steps: int | None, default_steps: int,
+    window: ProfileWindow | None = None, profiler: str = PROFILED,
+) -> Mode:  # fmt: skip
     """The mode of a job; ``given_steps`` None where nobody named them. Raises UsageError for what does not go together.
 
-    A job that is not profiled drops what is said of profiles: a list may profile some of its jobs alone.
+    ``window``: the steps that its release profiles; ``profiler``: the word for a profiled run's name. A job that is not
+    profiled drops what is said of profiles: a list may profile some of its jobs alone.
     """
     traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
     if traced and profile:
@@ -42,28 +56,31 @@ def mode_of(switches: Switches, *, profile: bool, given_steps: int | None, defau
         raise UsageError(f"a run that loads a checkpoint has one step, not {given_steps}", hint=hint)
     steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
     if profile:
-        switches = _with_profile(switches, given_steps, default_steps)
+        switches = _with_profile(switches, given_steps, default_steps, window)
         steps = switches.profile_stop or steps
     elif switches.names_profile:
         switches = replace(switches, **dict.fromkeys(PROFILE_DETAILS))
     limit = switches.time_limit or (TRACE_LIMIT if traced else None)
-    named = given_steps is not None or (profile and steps != default_steps)
-    words = _words(switches, steps=steps if named else 0)
+    usual = window.stop if window is not None else default_steps
+    named = given_steps is not None or (profile and steps != usual)
+    words = (*_words(switches, steps=steps if named else 0), *((profiler,) if profile else ()))
     if (switches.image, switches.time_limit, switches.gpus_per_node) != (None, None, None):
         switches = replace(switches, image=None, time_limit=None, gpus_per_node=None)  # fields of the job itself
     return Mode(max_steps=steps, time_limit=limit, words=words, switches=switches)
 
 
-def _with_profile(switches: Switches, given_steps: int | None, default_steps: int) -> Switches:
-    """The switches with the window filled in: up to the last step, unless another is named; the run ends there."""
-    stop = switches.profile_stop or given_steps or default_steps
+def _with_profile(
+    switches: Switches, given_steps: int | None, default_steps: int, window: ProfileWindow | None
+) -> Switches:
+    """The switches with the window filled in: the release's, else up to the last step; the run ends there."""
+    usual = window or ProfileWindow(start=max(0, default_steps - PROFILE_STEPS), stop=default_steps)
+    stop = switches.profile_stop or given_steps or usual.stop
     if given_steps is not None and stop != given_steps:
         message = f"a profiled run ends at its last profiled step {stop}, not at step {given_steps}"
         raise UsageError(message, hint=f"leave max_steps out, or profile to step {given_steps}")
-    usual = (
-        PROFILE_START if switches.profile_stop is not None and stop > PROFILE_START else max(0, stop - PROFILE_STEPS)
-    )
-    start = usual if switches.profile_start is None else switches.profile_start
+    keeps_start = switches.profile_stop is not None and stop > usual.start
+    from_end = usual.start if keeps_start else max(0, stop - (usual.stop - usual.start))
+    start = from_end if switches.profile_start is None else switches.profile_start
     if start >= stop:
         raise UsageError(f"a profile from step {start} to step {stop} sees nothing", hint="start before the stop")
     try:
@@ -75,9 +92,9 @@ def _with_profile(switches: Switches, given_steps: int | None, default_steps: in
 
 
 def _words(switches: Switches, *, steps: int) -> tuple[str, ...]:
-    """What goes into the experiment's name: that the steps are not the published ones.
+    """What goes into the experiment's name: that the steps are not the published ones, and the like.
 
-    Profiling and saving are not among them, as in the releases: the run's record tells.
+    Saving is not among them, as in the releases: the run's record tells.
     """
     flags = (
         (f"steps{steps}", bool(steps) and switches.load_checkpoint is None),
@@ -115,6 +132,16 @@ def check_container(switches: Switches, label: str, *, container: bool) -> None:
         if value is not None and not container:
             hint = "leave it out; slurm.container: pyxis in cluster_config.yaml starts ranks in images"
             raise UsageError(f"{label}: '{name}' is for containers, and here ranks start without one", hint=hint)
+
+
+def checkpoint_scales(switches: Switches, size: Size, gpu: str) -> list[int]:
+    """The scales that a checkpoint was tested at, also below those of the rows; none unless one is asked for."""
+    checkpoint = size.checkpoint
+    if checkpoint is None or not (switches.save_checkpoint or switches.load_checkpoint):
+        return []
+    saved = checkpoint.save[gpu].counts if switches.save_checkpoint and gpu in checkpoint.save else ()
+    least = _least(checkpoint, "load", gpu) if switches.load_checkpoint is not None else None
+    return [*saved, *([least] if least is not None else [])]
 
 
 def check_checkpoint(switches: Switches, size: Size, gpu: str, scale: int, label: str, *, force: bool) -> list[str]:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
-from llmb.workload.gpus import known_types
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
-from llmb.workload.published import Figure
+from llmb.workload.published import Figure, peak_of
 from llmb.workload.spec import Workload
 
 TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"
@@ -67,12 +66,6 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
             figure=figure, quantity=MFU, printed=round(100 * figure.mfu, 2), recomputed=_percent(figure, peak),
             tolerance=0.01, note=note,
         )  # fmt: skip
-
-
-def peak_of(figure: Figure) -> float | None:
-    """The dense peak of one GPU at the figure's dtype by gpus.yaml, in TFLOPS; None where it is not known."""
-    known = known_types().get(figure.gpu_type)
-    return known.peak_tflops.get(figure.dtype) if known else None
 
 
 def _percent(figure: Figure, peak: float) -> float:

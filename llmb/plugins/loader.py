@@ -108,7 +108,9 @@ class Plugins:
         from llmb.runs.launch import Launch
 
         answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
-        return replace(answer, workload=job.workload, gpu_type=job.gpu_type) if answer is not None else None
+        if answer is None:
+            return None
+        return replace(answer, workload=job.workload, gpu_type=job.gpu_type, vboost=bool(job.vboost))
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""

@@ -29,6 +29,12 @@ _GLANCE = (
     Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
     Column(key="tflops", heading="TFLOPS/GPU", right=True),
     Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
+    Column(
+        key="mfu_reference",
+        heading="MFU % by the reference's formula",
+        show=lambda value: f"{100 * value:.2f}",
+        right=True,
+    ),
     Column(key="ratio", right=True),
     Column(key="verdict"),
     Column(key="checkpoint"),
@@ -61,10 +67,11 @@ def levels(results: Sequence[Result]) -> Iterator[Level]:
     rows = table_rows(results)
     level = Level([column for column in _GLANCE if any(row[column.key] is not None for row in rows)], rows)
     yield level
+    yield (level := level.without("mfu_reference", said="MFU by the reference's formula"))
     rows = [{**row, "reason": "; ".join(filter(None, (row["reason"], row["checkpoint"]))) or None} for row in rows]
     columns = [column for column in _GLANCE if column.key in ("reason", *(own.key for own in level.columns))]
     columns = [column for column in columns if any(row[column.key] is not None for row in rows)]
-    yield (level := Level(columns, rows).without("checkpoint"))
+    yield (level := Level(columns, rows, level.left_out).without("checkpoint"))
     yield (level := level.without("tokens_per_second", said="tokens/s"))
     yield (level := level.without("tflops", said="TFLOPS/GPU"))
     if any(column.key == "verdict" for column in columns):
@@ -86,6 +93,7 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
             **{name: getattr(result, name) for name in _PLAIN},
             "step_time": _spread(result.time_mean_seconds, result.time_std_dev_seconds, 3),
             "tflops": _tflops(result),
+            "mfu_reference": _mfu_by_another_formula(result),
             "ratio": _ratio(result),
             "verdict": _verdict(result) if compared else None,
             "checkpoint": "; ".join(in_words(result.checkpoints)) or None,
@@ -93,6 +101,11 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
         }
         for result in results
     ]
+
+
+def _mfu_by_another_formula(result: Result) -> float | None:
+    """The MFU in the convention of the reference, where that is not ours."""
+    return None if result.reference_flops_convention == result.flops_convention else result.mfu_reference_convention
 
 
 def _ratio(result: Result) -> str | None:

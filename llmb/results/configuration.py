@@ -18,6 +18,7 @@ class Configuration:
 
     ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, where not as usual;
     ``tokenizer``: where not the null one; ``nccl_trace``, ``saves``, ``loads``: what it did beside training.
+    ``vboost``: whether it was to be raised on each node first.
     """
 
     workload: str
@@ -42,6 +43,7 @@ class Configuration:
     nccl_trace: bool = False
     saves: bool = False
     loads: bool = False
+    vboost: bool | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every l
 _SAID = {
     "gbs": "batch {}", "seq_length": "sequence {}", "num_layers": "{} layers", "profile": "profiled",
     "saves": "saves a checkpoint", "loads": "loads a checkpoint", "nccl_trace": "NCCL trace", "image": "{}",
-    "gpus_per_node": "{} GPUs per node",
+    "vboost": "vboost", "gpus_per_node": "{} GPUs per node",
 }  # fmt: skip
 
 

@@ -19,9 +19,9 @@ class LogFacts:
     """What a log says; None or empty where it does not.
 
     ``networks``: what NCCL uses (``IB``, ``Socket``); ``nodes``: how many ``hosts`` said anything; ``drivers`` and
-    ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: of the lowest GPU of all;
-    ``peak_memory_bytes`` of one GPU; ``checkpoints``: each save and load with the time of rank 0 and the longest of any
-    rank, in seconds.
+    ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: of the lowest GPU of all; ``vboost``: on how
+    many nodes it was raised, and why not on the others; ``peak_memory_bytes`` of one GPU; ``checkpoints``: each save
+    and load with the time of rank 0 and the longest of any rank, in seconds.
     """
 
     framework: str | None = None
@@ -35,6 +35,7 @@ class LogFacts:
     gpu_models: tuple[str, ...] = ()
     max_sm_clock_mhz: float | None = None
     power_limit_w: float | None = None
+    vboost: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def facts_of(samples: Samples) -> LogFacts:
         gpu_models=_each(node.gpu for node in nodes),
         max_sm_clock_mhz=min(filter(None, (node.max_sm_clock_mhz for node in nodes)), default=None),
         power_limit_w=min(filter(None, (node.power_limit_w for node in nodes)), default=None),
+        vboost=environment.vboost,
     )  # fmt: skip
 
 
@@ -70,13 +72,15 @@ def _each(words: Iterable[str | None]) -> tuple[str, ...]:
 def invalid_because(samples: Samples, window: Window | None, nodes: int | None = None) -> tuple[str, ...]:
     """What keeps the measurement from counting; ``nodes``: how many the job had, as far as others than the log know.
 
-    A loss that is no number leaves weights that are none. NCCL's ``Socket`` between nodes is TCP, which is reported to
-    cost a fifth of the throughput.
+    A loss or a gradient that is no number leaves weights that are none, at whichever step. NCCL's ``Socket`` between
+    nodes is TCP, which is reported to cost a fifth of the throughput.
     """
     found = []
     measured = [] if window is None else [step.loss for step in steps_in(samples, window) if step.loss is not None]
     if samples.has_nan or not all(map(math.isfinite, measured)):
         found.append("the loss is not a number")
+    if samples.has_nan_gradient:
+        found.append("the gradient norm is not a number")
     several = max(nodes or 1, samples.environment.nodes or 1) > 1
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
         found.append("ran over TCP: NCCL said 'Using network Socket'")

@@ -18,7 +18,7 @@ from llmb.workload.spec import Row, Workload
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 _DTYPES = ("bf16", "fp8", "fp16", "fp32")
 _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
-_PROFILED = re.compile(r"(?:^|_)nsys(?:_|$)")
+_PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
 _SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")

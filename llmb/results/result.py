@@ -42,6 +42,8 @@ class Result:
     log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
     ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
     without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
+    ``mfu_reference_convention``: its MFU with the FLOPs of one sample, by the formula ``reference_flops_convention``,
+    and the peak that the printed MFU of the reference was computed with; None where none was printed.
     """
 
     experiment: str
@@ -79,6 +81,8 @@ class Result:
     log: LogFacts | None = None
     checkpoints: Checkpoints | None = None
     not_said: tuple[str, ...] = ()
+    mfu_reference_convention: float | None = None
+    reference_flops_convention: str | None = None
 
     @property
     def was_cancelled(self) -> bool:

@@ -55,6 +55,7 @@ class Job:
 
     ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp). ``gpu_type`` is the cluster's
     name for it; ``model`` has the job's own layer count. ``switches`` has what none of the other fields says.
+    ``vboost``: whether the script raises it on each node before the training, None where that is not llmb's to say.
     """
 
     workload: str
@@ -85,3 +86,4 @@ class Job:
     model: ModelShape
     learning_rate: float
     switches: Switches = NOTHING
+    vboost: bool | None = None

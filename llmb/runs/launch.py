@@ -44,7 +44,8 @@ class Launch:
     job's, ``gpu_type`` the cluster's name of the job's; llmb fills both in. The rest is looked at before a submission:
     ``packages`` that ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU;
     ``disk_gb`` that it will write; ``cures``, what to do about a secret or an input that is missing, by its name.
-    ``slurm_args`` are those of the command line, kept so that every attempt has them.
+    ``slurm_args`` are those of the command line, kept so that every attempt has them. ``vboost``: a Slurm cluster first
+    raises the GPUs' vboost on each node; llmb fills it in.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Launch:
     disk_gb: float = 0.0
     cures: Mapping[str, str] = field(default_factory=dict)
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
+    vboost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,10 @@ class Prepared:
     launch: Launch | None
 
 
-def site_of(config: ClusterConfig, job: Job) -> Site:
-    """The cluster as a hook sees it for this job."""
+def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
+    """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has that plugin."""
     own = config.workloads.of(job.workload)
+    slurm = config.slurm if config.cluster_type == "slurm" else None
     return Site(
         cluster_type=config.cluster_type,
         gpu_type=config.rows_for(job.gpu_type),
@@ -45,19 +46,21 @@ def site_of(config: ClusterConfig, job: Job) -> Site:
         venv=own.venv_path,
         venvs=own.venvs,
         assets=own.assets,
+        mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
         environment=job.env,
     )
 
 
 def prepare(
-    plan: Plan, plugins: Plugins, config: ClusterConfig, slurm_args: Mapping[str, str | bool] = NO_ARGS
-) -> tuple[list[Prepared], list[Fault]]:
-    """The launch of each job, and what stands in the way of those that have none. Pure."""
+    plan: Plan, plugins: Plugins, config: ClusterConfig, slurm_args: Mapping[str, str | bool] = NO_ARGS,
+    *, has_pmix: bool = True,
+) -> tuple[list[Prepared], list[Fault]]:  # fmt: skip
+    """The launch of each job, and what stands in the way of those that have none; ``has_pmix`` as ``site_of``. Pure."""
     workloads = plugins.workloads()
     prepared, faults = [], []
     for job, place in zip(plan.jobs, plan.places, strict=True):
         try:
-            launch = plugins.launch(workloads[job.workload], job, site_of(config, job))
+            launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
         except LlmbError as error:
             faults.append(Fault(place=place, message=error.message, hint=error.hint))
             continue

@@ -21,9 +21,11 @@ from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_time
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
 _SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log does not say them
+_NOT_IN_LOGS = (*_SPLIT, "vboost")
 # What a run does beside training, in words.
 _DOES = {
     "saves": "saves checkpoints", "loads": "loads a checkpoint", "nccl_trace": "traces NCCL", "profile": "is profiled",
+    "vboost": "raises vboost",
 }  # fmt: skip
 
 
@@ -185,7 +187,7 @@ def differences(ours: Configuration, theirs: Configuration) -> list[str]:
     variables = sorted({*ours.env, *theirs.env})
     found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
     found = [(name, own, other) for name, own, other in found if own != other]
-    unknown = {name for name, own, other in found if name in _SPLIT and None in (own, other)}
+    unknown = {name for name, own, other in found if name in _NOT_IN_LOGS and None in (own, other)}
     if "tp" in unknown:
         unknown.add("vp")  # of which None means none, where the rest is known
     return [_differs(*one) for one in found if one[0] not in unknown]
@@ -208,6 +210,7 @@ def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[st
         ("GPU", ", ".join(ours.gpu_models), ", ".join(theirs.gpu_models)),
         ("SM clock in MHz", ours.max_sm_clock_mhz, theirs.max_sm_clock_mhz),
         ("power limit in W", ours.power_limit_w, theirs.power_limit_w),
+        ("vboost", ours.vboost, theirs.vboost),
         ("framework", ours.framework, theirs.framework),
     )
     return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in said if own and other and own != other]

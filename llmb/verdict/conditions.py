@@ -10,7 +10,7 @@ from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.stats.measure import LAST, Window
 from llmb.workload.model import flops_convention
-from llmb.workload.published import Figure
+from llmb.workload.published import Figure, raises_vboost
 from llmb.workload.spec import Row
 
 NOT_PUBLISHED = "of the published run none of this is known; of two own runs: llmb-run compare {} OTHER"
@@ -41,7 +41,7 @@ def differences(
         yield f"the window: {here} here, {there} of {figure.steps} there"
     own = flops_convention(job.model)
     if figure.flops_convention is not None and figure.flops_convention != own:
-        yield f"the FLOPs formula: {own} here, {figure.flops_convention} there, so the two MFU do not compare"
+        yield f"the FLOPs formula: {own} here, {figure.flops_convention} there, {_by_theirs(result, figure)}"
     if figure.peak_tflops is not None and figure.peak_tflops != peak_tflops:
         yield f"the peak under the MFU: {figure.peak_tflops:g} TFLOPS there"
     for name in _SPLIT if row is not None else ():
@@ -52,8 +52,28 @@ def differences(
         yield "the scaling of fp8: current here, delayed in the published runs"
     if job.switches.tokenizer == "hub":
         yield "the tokenizer: the model's own here, NeMo's null tokenizer there"
+    if (found := _vboost(result, job, figure)) is not None:
+        yield found
     if job.env:
         yield "variables set here: " + ", ".join(sorted(job.env))
+
+
+def _by_theirs(result: Result, figure: Figure) -> str:
+    """Both MFU by the formula and the peak of the published one."""
+    if result.mfu_reference_convention is None or figure.mfu is None:
+        return "so the two MFU do not compare"
+    return f"by which the MFU is {100 * result.mfu_reference_convention:.2f} % here, {100 * figure.mfu:.2f} % there"
+
+
+def _vboost(result: Result, job: Job, figure: Figure) -> str | None:
+    """How vboost differs from the published runs, where it does."""
+    there = raises_vboost(figure.release)
+    log = result.log.vboost if result.log is not None else None
+    if job.vboost and there and log is not None and ":" in log:  # on some nodes it was not to be had
+        return f"vboost: {log} here, on in the published runs"
+    if job.vboost in (None, there):
+        return None
+    return f"vboost: {'on' if job.vboost else 'off'} here, {'on' if there else 'off'} in the published runs"
 
 
 def alike(result: Result) -> str:
@@ -77,6 +97,7 @@ def place(log: LogFacts | None, image: str | None = None, digest: str | None = N
         f"driver {', '.join(log.drivers)}" if log.drivers else "",
         f"SM clock up to {log.max_sm_clock_mhz:g} MHz" if log.max_sm_clock_mhz else "",
         f"power limit {log.power_limit_w:g} W" if log.power_limit_w else "",
+        f"vboost {log.vboost}" if log.vboost else "",
         f"{log.nodes} node{'s' if log.nodes > 1 else ''}{f' ({hosts})' if hosts else ''}" if log.nodes else "",
     )
     if any(said):

@@ -99,11 +99,19 @@ def _flops(told: Told, seconds: float) -> list[str]:
         return [*parts, _entry("MFU", f"not known: there is no peak for {job.gpu_type} {job.dtype}")]
     peak = f"{told.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
     parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * result.mfu:.2f} %"))
+    if result.mfu_reference_convention is not None and told.figure is not None:
+        parts.append(_entry("", _mfu_as_published(result.mfu_reference_convention, told.figure)))
     if told.tflops_note:
         parts.append(_entry("", f"the framework's own TFLOPS do not count: {told.tflops_note}"))
     elif result.tflops_per_gpu_mean is not None:
         parts.append(_entry("", f"the framework logs {result.tflops_per_gpu_mean:.2f} TFLOPS of each GPU"))
     return parts
+
+
+def _mfu_as_published(value: float, figure: Figure) -> str:
+    peak = f", a peak of {figure.peak_tflops:g} TFLOPS" if figure.peak_tflops is not None else ""
+    flops = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample{peak}"
+    return f"as release {figure.release} computes it: {100 * value:.2f} % ({flops})"
 
 
 def _compared(told: Told) -> list[str]:

@@ -75,6 +75,7 @@ _PARTS = {
         "gpu_models",
         "max_sm_clock_mhz",
         "power_limit_w",
+        "vboost",
     ),
 }
 

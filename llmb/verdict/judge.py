@@ -12,7 +12,7 @@ from llmb.stats.measure import Window
 from llmb.verdict.pooling import published
 from llmb.verdict.reference import find_reference, same_window
 from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_times
-from llmb.workload.published import Figure
+from llmb.workload.published import Figure, mfu_as_published
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
 PROFILED = "profiled: a profiler costs time"
@@ -60,7 +60,11 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
         figure, missing = None, LOADS
     else:
         figure, missing = find_reference(result.configuration, figures, release)
-    result = replace(result, reference=None if figure is None else reference_of(figure))
+    if figure is not None:
+        result = replace(
+            result, reference=reference_of(figure), mfu_reference_convention=mfu_as_published(figure, measured),
+            reference_flops_convention=figure.flops_convention,
+        )  # fmt: skip
     if (why := why_invalid(result)) is not None:
         return replace(result, verdict=INVALID, verdict_reason=why)
     if figure is None:

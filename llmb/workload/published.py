@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.stats.measure import Window, parse_window
+from llmb.stats.measure import Window, mfu, model_tflops_per_gpu, parse_window
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest, suggest
+from llmb.workload.gpus import known_types
 from llmb.workload.model import require_positive
 from llmb.workload.spec import BatchRule, Workload
 
@@ -158,6 +159,25 @@ def release_order(release: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts releases from old to new: their numbers as numbers, so that 25.10 comes after 25.9."""
     parts = re.findall(r"\d+|[^\W\d_]+", release.lower())
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+
+
+def peak_of(figure: Figure) -> float | None:
+    """The dense peak of one GPU at the figure's dtype by gpus.yaml, in TFLOPS; None where it is not known."""
+    known = known_types().get(figure.gpu_type)
+    return known.peak_tflops.get(figure.dtype) if known else None
+
+
+def mfu_as_published(figure: Figure, seconds: float) -> float | None:
+    """The MFU of a step of ``seconds``, a fraction, with the FLOPs and the peak of ``figure``; None without them."""
+    peak = figure.peak_tflops or peak_of(figure)
+    if figure.model_flops is None or peak is None:
+        return None
+    return mfu(model_tflops_per_gpu(figure.gbs, figure.model_flops, seconds, figure.scale), peak)
+
+
+def raises_vboost(release: str | None) -> bool:
+    """Whether the launch scripts of a release raised the GPUs' vboost; None: those of NeMo 2.3.1, which did."""
+    return release is None or release_order("25.04") <= release_order(release)
 
 
 def releases(figures: Iterable[Figure]) -> list[str]:

@@ -88,6 +88,22 @@ class Scales:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileWindow:
+    """The steps that a release profiles, from ``start`` on; the run ends at ``stop``.
+
+    ``measured_too``: ENABLE_PROFILE of its launch script ran a measured job beside the profiled one.
+    """
+
+    start: int
+    stop: int
+    measured_too: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise typed.KeyFaultError(f"steps {self.start} to {self.stop} are none", "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of a workload's table: the parallelism and batch for these GPU types, dtypes and scales.
 
@@ -276,6 +292,8 @@ class Size:
 class Workload:
     """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none.
 
+    ``profiles``: the steps that its releases profile with NeMo, by release; a row whose release is not among them
+    takes those of the newest, and where there are none the last steps are profiled.
     ``published``: the file of its published figures (llmb.workload.published); in YAML a name beside the workload's own
     file.
     ``file``: the YAML that it was read from, which says nothing of it; None where it was not.
@@ -289,6 +307,7 @@ class Workload:
     image: Annotated[str, parse_image] | None = None
     max_steps: int = 50
     time_limit_minutes: int = 20
+    profiles: dict[str, ProfileWindow] = field(default_factory=dict)
     published: Path | None = None
     file: Path | None = field(default=None, compare=False)
 

@@ -20,8 +20,8 @@ class Switches:
     model's own from the hub. ``fp8``: how dtype fp8 scales its tensors. ``profile_start``, ``profile_stop``: the steps
     that Nsight Systems sees, the run ends at the second; ``profile_ranks``: whose, ``0-7`` or ``0,8`` or ``all``.
     ``nccl_trace``: NCCL logs each collective. ``save_checkpoint``: after the last step. ``load_checkpoint``: the folder
-    that holds ``weights``, absolute; one step follows. ``image``, ``mounts`` (``source:target``): beside the
-    workload's. ``time_limit`` in seconds.
+    that holds ``weights``, absolute; one step follows. ``vboost``: raise the GPUs' vboost on each node
+    first, on Slurm. ``image``, ``mounts`` (``source:target``): beside the workload's. ``time_limit`` in seconds.
     """
 
     strong_scaling: bool | None = None
@@ -34,6 +34,7 @@ class Switches:
     nccl_trace: bool | None = None
     save_checkpoint: bool | None = None
     load_checkpoint: str | None = None
+    vboost: bool | None = None
     image: str | None = None
     mounts: tuple[str, ...] | None = None
     time_limit: int | None = None

@@ -57,6 +57,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hub hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(tokenizer="hub")}),
     "current scaling": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(fp8="current")}),
     "trace": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(nccl_trace=True)}),
+    "without PMIx": ("h100", {"workload": "llama3.1_70b", "scales": (64,), "mpi": "none"}),
     "overrides": ("h100", {
         "workload": "nemotron4_15b", "scales": (32,),
         "params": {"tp": (4,), "pp": (2,), "cp": (2,), "vp": (4,), "mbs": (1,), "gbs": (64,), "max_steps": (7,),
@@ -128,10 +129,12 @@ def nemo_python() -> Path:
 def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a script of this folder, or the program, by NeMo's Python; what it prints comes back together."""
 
-    def run(*arguments: object, cwd: Path, stderr: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, cwd: Path, stderr: int = subprocess.STDOUT, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(NEMO_PYTHON), *map(str, arguments)], env=environment(cwd), cwd=cwd, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=LONGEST, check=False,
+            [str(NEMO_PYTHON), *map(str, arguments)], env=environment(cwd) | variables, cwd=cwd,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=LONGEST, check=False,
         )  # fmt: skip
 
     return run
@@ -178,8 +181,10 @@ def environment(home: Path) -> dict[str, str]:
 def cases() -> Mapping[str, Case]:
     """Every row of the three workloads that NeMo runs, and the variants by their names."""
     found = {f"{case.gpu} {case.job.experiment_name}": case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu))}
-    for name, (gpu, request) in VARIANTS.items():
-        (found[name],) = planned(gpu, [JobRequest(**{"dtypes": ("fp8",), **request})], force=True)
+    for name, (gpu, variant) in VARIANTS.items():
+        request = {"dtypes": ("fp8",), **variant}
+        mpi = request.pop("mpi", None)  # of the cluster, not of the job
+        (found[name],) = planned(gpu, [JobRequest(**request)], force=True, mpi=mpi)
     return found
 
 
@@ -215,10 +220,10 @@ def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
     ]  # fmt: skip
 
 
-def planned(gpu: str, requests: list[JobRequest], *, force: bool = False) -> list[Case]:
+def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: str | None = None) -> list[Case]:
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())
-    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig())
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig(mpi=mpi))
     plan = make_plan(requests, plugins.workloads(), config, extra=Extra(force=force))
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import os
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ import nemo.lightning.io.pl as checkpoints  # noqa: E402
 import nemo_run  # noqa: E402
 import torch  # noqa: E402
 from megatron.core.models.gpt import GPTModel  # noqa: E402
+from megatron.core.optimizer import ChainedOptimizer  # noqa: E402
 from megatron.core.tensor_parallel.layers import ColumnParallelLinear  # noqa: E402
 from megatron.core.tensor_parallel.random import CudaRNGStatesTracker  # noqa: E402
 from nemo.collections.llm.gpt.model.base import gpt_forward_step, local_layer_spec  # noqa: E402
@@ -98,6 +100,21 @@ def layers(config: Any) -> Any:
     return found
 
 
+def spoil_gradient(step: int) -> None:
+    """Let one weight's gradient be no number at ``step``; the weights are then left as they are, and so is the loss."""
+    measure, update = ChainedOptimizer.get_grad_norm, ChainedOptimizer.step_with_ready_grads
+    steps = []
+
+    def measured(self: Any) -> Any:
+        steps.append(step)
+        if len(steps) - 1 == step:
+            self.chained_optimizers[0].get_main_grads_for_grad_norm()[0].view(-1)[0] = float("nan")
+        return measure(self)
+
+    ChainedOptimizer.get_grad_norm = measured
+    ChainedOptimizer.step_with_ready_grads = lambda self: len(steps) - 1 == step or update(self)
+
+
 def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
     """The program's configuration, less what takes a GPU or Transformer Engine."""
     partial = build(recipe)
@@ -132,6 +149,8 @@ def masked_step(model: Any, batch: dict[str, Any]) -> Any:
 def main(words: list[str]) -> int:
     """Run the program on what is no option of this script; its exit code."""
     replace_gpu()
+    if spoilt := os.environ.get("LLMB_TEST_SPOILT_STEP"):
+        spoil_gradient(int(spoilt))
     adapted = functools.partial(build_for_cpu, narrow="--narrow" in words, defer="--defer" in words)
     program.build = adapted  # type: ignore[attr-defined]
     with OnCpu():

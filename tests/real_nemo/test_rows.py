@@ -128,7 +128,7 @@ def test_callbacks(case: Any, found: dict[str, Any]) -> None:
     collected = ["GarbageCollectionCallback"] if case.job.model_size != "56b" else []
     # The last two are Lightning's; no ModelCheckpoint, neither its nor NeMo's.
     assert found["callbacks"] == sorted([
-        "FLOPsMeasurementCallback", "MegatronCommOverlapCallback", "TimingCallback", *collected,
+        "FLOPsMeasurementCallback", "MegatronCommOverlapCallback", "TimingCallback", "GradientNorm", *collected,
         "ModelSummary", "TQDMProgressBar",
     ])  # fmt: skip
 

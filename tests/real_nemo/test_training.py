@@ -15,6 +15,8 @@ import pytest
 
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
+from llmb.results.facts import invalid_because
+from llmb.stats.measure import Window
 from llmb.testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
@@ -45,6 +47,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
         "optimizer": {"use_precision_aware_optimizer": None}, "cuda_graphs": False,
         "comm_overlap": {
             "overlap_param_gather_with_optimizer_step": False, "userbuffers": None, "wgrad_deferral_limit": None,
+            "tp_comm_bootstrap_backend": None,
         },
         "tokenizer": {"kind": "null", "vocab_size": 1024}, "profile": None, "checkpoint": None,
         "load_checkpoint": None, "model_flops": STEP_FLOPS / 4, **changes,
@@ -80,6 +83,23 @@ def test_the_log_of_a_run_is_read_whole(saved: tuple[Path, str, Samples]) -> Non
         assert step.tflops is not None
         # Both have four digits.
         assert step.tflops * step.step_time * 1e12 == pytest.approx(STEP_FLOPS, rel=2e-3)
+
+
+def test_each_steps_line_has_its_own_gradient_norm(saved: tuple[Path, str, Samples]) -> None:
+    norms = [step.grad_norm for step in saved[2].steps]
+    # Each step sees other samples, so no two are equal.
+    assert len({norm for norm in norms if norm is not None and 0 < norm < 10}) == STEPS
+
+
+def test_a_gradient_that_is_no_number_makes_the_run_invalid(run_nemo: Run, tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe(max_steps=3)), encoding="utf-8")
+    done = run_nemo(HERE / "on_cpu.py", "recipe.json", cwd=tmp_path, LLMB_TEST_SPOILT_STEP="1")
+    assert done.returncode == 0, done.stdout[-4000:]
+    (tmp_path / "log.out").write_text(done.stdout, encoding="utf-8")
+    samples = read_log(tmp_path / "log.out")
+    assert [math.isnan(step.grad_norm or 0) for step in samples.steps] == [False, True, False]
+    # The losses do not show it, and the window is the last step alone.
+    assert invalid_because(samples, Window(2, 2)) == ("the gradient norm is not a number",)
 
 
 def test_a_saved_checkpoint_is_where_and_as_the_published_pages_show_it(saved: tuple[Path, str, Samples]) -> None:

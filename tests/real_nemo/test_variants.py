@@ -27,6 +27,13 @@ def test_a_profile_of_other_steps_and_ranks_ends_the_run_at_its_end(variant: Var
     assert (found["trainer"]["max_steps"], found["trainer"]["validation_interval"]) == (25, 25)
 
 
+def test_tensor_parallel_overlap_starts_by_nccl_where_no_pmix_starts_the_ranks(variant: Variant) -> None:
+    _, found = variant("without PMIx")
+    assert found["overlap"]["tp_comm_bootstrap_backend"] == "nccl"
+    _, found = variant("profile")
+    assert found["overlap"]["tp_comm_bootstrap_backend"] is None
+
+
 @pytest.mark.parametrize("name", ["save", "save hybrid"])
 def test_a_checkpoint_is_saved_once_and_whole_after_the_last_step(variant: Variant, name: str) -> None:
     _, found = variant(name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError
+from llmb.workload.launchvars import unread
 from llmb.workload.switches import parse_clock, parse_image, parse_mount
 
 
@@ -74,17 +75,19 @@ VARIABLES: Mapping[str, Variable] = {
     "ENABLE_PROFILE": Variable(flag="profile", read=_flag, spoken="a profile and|for a profile"),
     "PROFILE_START_STEP": Variable(flag="profile_start", read=_step, spoken="from step {}"),
     "PROFILE_STOP_STEP": Variable(flag="profile_stop", read=_count, spoken="step {}"),
+    "PROFILE_RANKS": Variable(flag="profile_ranks", read=_text, spoken="profile_ranks '{}'"),
     "ENABLE_GPU_METRICS": Variable(flag="gpu_metrics", read=_flag),
     "ENABLE_NCCLTRACE": Variable(flag="nccl_trace", read=_flag, spoken="NCCL trace"),
     "ENABLE_CHECKPOINT": Variable(flag="save_checkpoint", read=_flag, spoken="save a checkpoint"),
     "LOAD_CHECKPOINT_PATH": Variable(flag="load_checkpoint", read=_text, spoken="load|loads a checkpoint"),
+    "ENABLE_VBOOST": Variable(flag="vboost", read=_flag),
     "RUN_CONF_IMAGE": Variable(flag="image", read=_image, spoken="'image'"),
     "RUN_CONF_MOUNTS": Variable(flag="mounts", read=_mounts, spoken="'mounts'"),
 }
-_GPUS, _CLUSTER_TYPE = "JOB_TOTAL_GPUS", "CLUSTER_TYPE"
+_GPUS, _NODES, _CLUSTER_TYPE = "JOB_TOTAL_GPUS", "NUM_NODES", "CLUSTER_TYPE"
 # How messages speak of what --set gives, where not by its name.
 _PARAMS = {"gbs": "global batch {}", "max_steps": "step {}|not {}", "num_layers": "{} layers"}
-_OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "ENABLE_GPU_METRICS")
+_OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "PROFILE_RANKS", "ENABLE_GPU_METRICS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,7 @@ def read_variables(flags: Mapping[str, Any], given: Collection[str], environ: Ma
     An empty variable is as good as none. Raises InputFaults that name each variable with a wrong value.
     """
     values, used, beaten, faults = dict(flags), dict[str, str](), list[str](), list[Fault]()
-    for name, variable in VARIABLES.items():
+    for name, variable in {**VARIABLES, _NODES: Variable(flag="num_nodes", read=_count)}.items():
         text = environ.get(name, "")
         if not text.strip():
             continue
@@ -121,9 +124,23 @@ def read_variables(flags: Mapping[str, Any], given: Collection[str], environ: Ma
         values[VARIABLES[name].flag] = flags[VARIABLES[name].flag]
         del used[name]
     beaten += [f"{name} (ENABLE_PROFILE is not true)" for name in idle if environ[name].strip().lower() != "false"]
+    beaten += unread(environ, (*VARIABLES, _NODES))
     said = [f"from the environment: {' '.join(f'{name}={text}' for name, text in used.items())}"] if used else []
     said += [f"not used: {', '.join(beaten)}"] if beaten else []
     return Direct(flags=values, used=used, said=tuple(said))
+
+
+def scale_of_nodes(flags: Mapping[str, Any], per_node: int) -> int:
+    """The GPU count that NUM_NODES of release 24.11 stands for, with ``per_node`` GPUs on each.
+
+    Raises UsageError where JOB_TOTAL_GPUS says another.
+    """
+    nodes: int = flags["num_nodes"]
+    gpus = nodes * per_node
+    if flags["scale"] not in (None, gpus):
+        message = f"NUM_NODES={nodes} of {per_node} GPUs are {gpus} GPUs, and {_GPUS} says {flags['scale']}"
+        raise UsageError(message, hint=f"unset NUM_NODES or {_GPUS}")
+    return gpus
 
 
 def check_cluster_type(environ: Mapping[str, str], cluster_type: str) -> None:
@@ -155,8 +172,8 @@ def _placed(fault: Fault, used: Mapping[str, str], given: Mapping[str, str]) -> 
 
 
 def _of_variable(fault: Fault, name: str, text: str) -> bool:
-    variable = VARIABLES[name]
-    return bool(variable.spoken) and _speaks(fault, variable.spoken, variable.read(text))
+    variable = VARIABLES.get(name)
+    return variable is not None and bool(variable.spoken) and _speaks(fault, variable.spoken, variable.read(text))
 
 
 def _speaks(fault: Fault, spoken: str, value: Any) -> bool:

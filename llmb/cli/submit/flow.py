@@ -19,6 +19,10 @@ from llmb.submission.submit import Outcome, Prepared, check, prepare, submit
 from llmb.workload.gpus import known_types, nearest_type
 from llmb.workload.switches import Switches
 
+NO_PMIX = (
+    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and tensor-parallel overlap is set up by NCCL; "
+    "the published runs had pmix"
+)
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
 
 
@@ -112,7 +116,10 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
     if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")
     faults = [*listed.faults, *plan.faults]
-    items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args)
+    has_pmix = _has_pmix(context)
+    items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
+    if not has_pmix and items:
+        context.warn(NO_PMIX)
     faults = sorted([*faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
@@ -123,6 +130,15 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
         say(f"warning: {text}")
     chosen = {id(job) for job in kept}
     return [item for item in items if id(item.job) in chosen], faults
+
+
+def _has_pmix(context: Context) -> bool:
+    """Whether ranks could start under PMIx: False for a Slurm whose srun does not have it."""
+    if context.config.cluster_type != "slurm":
+        return True
+    from llmb.config.slurm import PMIX
+
+    return PMIX not in getattr(context.cluster, "lacks", ())
 
 
 def _gpu_hint(name: str, known: Sequence[str], meant: str | None) -> str:

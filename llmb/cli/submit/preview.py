@@ -16,6 +16,7 @@ from llmb.frameworks.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
 from llmb.frameworks.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
 from llmb.frameworks.nemo.wrappers import NSIGHT
 from llmb.frameworks.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
+from llmb.planning.modes import NSYS, PROFILED
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -34,7 +35,7 @@ _VALUE_WIDTH = 60  # characters of a variable's value; json, csv and md have all
 # What a narrow table leaves out: it follows from the rest, or is the workload's.
 _FOLLOWING = ("dp", "ga", "nodes", "time_limit")
 _OPTIONAL = ("vp", "profile", "changed")
-_HIDDEN = ("model", "learning_rate", "switches")
+_HIDDEN = ("model", "learning_rate", "switches", "vboost")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
 
 
@@ -96,7 +97,9 @@ def _changed(job: Job, common: Mapping[str, str], shared: Sequence[str] = (), *,
 
 
 def _words(job: Job) -> list[str]:
-    return job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+    """What stands behind the numbers in the job's name, but for the profile, which has a column."""
+    words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+    return [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
 
 
 def _common_words(jobs: Sequence[Job]) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,9 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
             raise InputFaults(faults)
         for text in found.said:
             say(f"note: {text}")
+        if "NUM_NODES" in found.used and "scale" not in given:
+            flags["scale"] = direct.scale_of_nodes(flags, _gpus_per_node(context, flags))
+            say(f"note: NUM_NODES={flags['num_nodes']}: {flags['scale']} GPUs")
         if flags["scale"] is None:
             raise UsageError("the GPU count is missing", hint="--scale N, or JOB_TOTAL_GPUS=N before the command")
         direct.check_cluster_type(os.environ, context.config.cluster_type)
@@ -63,11 +67,45 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
         profile=flags["profile"],
     )
     flags["gpu_type"] = flags["gpu_type"] or _only_gpu_type(context, request)
+    if "ENABLE_PROFILE" in found.used and request.profile and _measured_too(context, request, flags["gpu_type"]):
+        say("note: ENABLE_PROFILE is two jobs, as in release 25.04: one measured, one profiled (-p: the second alone)")
+        request = replace(request, profile=False, add_profile=True)
     try:
         return flow.run(context, JobList(requests=(request,)), replace(how, gpu_type=flags["gpu_type"]))
     except UsageError as error:
         words = dict(item.split("=", 1) for item in flags["params"])
         raise direct.name_variables(error, found.used, words) from error
+
+
+def _gpus_per_node(context: Context, flags: Mapping[str, Any]) -> int:
+    """The GPUs that a job uses on each node: as given, else those of its GPU type, of the cluster's default one."""
+    config, wanted = context.config, flags["gpu_type"]
+    known = (config.gpu_type, *config.gpu_types)
+    per_node: int = flags["gpus_per_node"] or config.gpu(wanted if wanted in known else config.gpu_type).gpus_per_node
+    return per_node
+
+
+def _measured_too(context: Context, request: Any, gpu_type: str | None) -> bool:
+    """Whether ENABLE_PROFILE stood for two jobs in the release that this configuration is of."""
+    from llmb.errors import UsageError
+    from llmb.planning.configure import find_row
+    from llmb.planning.modes import profile_window
+    from llmb.planning.plan import resolve
+
+    config = context.config
+    gpu = gpu_type or config.gpu_type
+    if gpu not in (config.gpu_type, *config.gpu_types):
+        return False
+    rows = config.rows_for(gpu)
+    try:
+        workload, name = resolve(request, context.workloads, gpu, rows)
+    except UsageError:  # the plan says so, with all else that is wrong
+        return False
+    size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
+    row = find_row(size, rows, dtype, request.scales[0], strong=False)
+    release = row.release(request.scales[0]) if row is not None else None
+    window = profile_window(workload, size, release, size.max_steps or workload.max_steps)
+    return window is not None and window.measured_too
 
 
 def _only_gpu_type(context: Context, request: Any) -> str | None:

@@ -37,6 +37,7 @@ def switch_options(command: F) -> F:
             click.option("--nccl-trace", is_flag=True, help="Log each NCCL call (5 steps, 15 minutes)."),
             click.option("--save-checkpoint", is_flag=True, help="Save a checkpoint after the last step."),
             click.option("--load-checkpoint", metavar="DIR", help="Load the checkpoint in DIR, then run one step."),
+            click.option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (on Slurm)."),
             click.option("--image", metavar="IMAGE", help="Another image: a reference, or the path of a .sqsh."),
             click.option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
         )
@@ -50,7 +51,7 @@ def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     from llmb.workload.switches import parse_clock, parse_image, parse_mount, rank_ranges
 
     found: dict[str, Any] = dict(words)
-    plain = ("profile_start", "profile_stop", "gpus_per_node")
+    plain = ("profile_start", "profile_stop", "gpus_per_node", "vboost")
     found |= {name: flags[name] for name in plain if flags[name] not in (None, "")}
     yes_or_no = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
     found |= {name: True for name in yes_or_no if flags[name]}

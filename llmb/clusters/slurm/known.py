@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.sbatch_script import PMIX, PYXIS, PYXIS_OPTIONS
+from llmb.clusters.slurm.sbatch_script import PYXIS, PYXIS_OPTIONS
 from llmb.config import ClusterConfig
-from llmb.config.slurm import SlurmConfig
+from llmb.config.slurm import PMIX, SlurmConfig
 from llmb.errors import LlmbError
 
 _HELP_SECONDS = 60.0  # no controller is asked: only a busy machine is slow, and a script without the answer may fail

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from llmb.clusters import bashscript
 from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS
 from llmb.clusters.quote import bash
+from llmb.clusters.slurm import vboost
 from llmb.clusters.slurm.quote import directive
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
-from llmb.config.slurm import SlurmConfig
+from llmb.config.slurm import PMIX, SlurmConfig
 from llmb.runs.launch import Launch, Stamp
 
-PYXIS, PMIX = "pyxis", "pmix"
+PYXIS = "pyxis"
 PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", "container-writable", "container-env")
 WRITABLE_FROM = (25, 8)  # year and month of an image's release
 
@@ -87,7 +88,7 @@ class Setting:
     @property
     def mpi(self) -> str | None:
         """What srun is told of MPI, None for nothing."""
-        return self.slurm.mpi or (PMIX if self.container and PMIX not in self.lacks else None)
+        return self.slurm.mpi_kind(has_pmix=PMIX not in self.lacks)
 
 
 def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
@@ -108,6 +109,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         "",
         *(f"export {name}={value}" for name, value in variables.items()),
         "",
+        *vboost.lines(launch),
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
     return "\n".join(parts) + "\n" + _LAST_ACT + END

@@ -39,7 +39,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
     nemo = size.nemo.of(row.release(job.scale))
     tokenizer = tokenizer_of(job, nemo, site)
     environment = environment_of(job, nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
-    recipe = recipe_of(job, size, nemo, row, tokenizer.name)
+    recipe = recipe_of(job, size, nemo, row, tokenizer.name, has_pmix=site.has_pmix)
     return Launch(
         name=job.experiment_name,
         nodes=job.nodes,

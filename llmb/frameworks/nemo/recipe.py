@@ -18,11 +18,14 @@ _PLUGINS = {"bf16": "bf16_mixed"}
 _FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_current_scaling_mixed"}
 
 
-def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str | None = None) -> dict[str, Any]:
+def recipe_of(
+    job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str | None = None, *, has_pmix: bool = False
+) -> dict[str, Any]:
     """All settings of the program; it looks nothing up when it runs.
 
     ``nemo``: with the settings of the release that ``row`` follows.
-    ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer.
+    ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer. ``has_pmix``: whether
+    PMIx starts the ranks, as in NVIDIA's own runs on Slurm.
     """
     switches = job.switches
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
@@ -54,6 +57,9 @@ def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str |
             "userbuffers": _userbuffers(job, row),
             # Only Megatron's schedules with a pipeline compute the deferred gradients; without one they would pile up.
             "wgrad_deferral_limit": nemo.wgrad_deferral_limit if job.pp > 1 else None,
+            # Null: Transformer Engine's choice, which is MPI where torch has it; without PMIx every rank would be an
+            # MPI world of its own.
+            "tp_comm_bootstrap_backend": None if has_pmix else "nccl",
         },
         "tokenizer": _tokenizer(tokenizer, nemo),
         "profile": _profile(job),

@@ -61,6 +61,7 @@ class SwitchKeys:
     nccl_trace: bool | None = None
     save_checkpoint: bool | None = None
     load_checkpoint: Annotated[str, _absolute] | None = None
+    vboost: bool | None = None
     image: Annotated[str, _image] | None = None
     mounts: Annotated[tuple[str, ...], _mounts] | None = None
     time_limit: Annotated[str, _clock] | None = None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from llmb.logs.reader import progress, read_log
 from llmb.logs.samples import Samples, Step
+from llmb.results.facts import invalid_because
 
 BAR = (
     "Epoch 0: : 100%|██████████| {}/100 [07:57<00:00, reduced_train_loss=7.310, global_step={:#.4}, "
@@ -85,7 +86,7 @@ def test_steps_of_their_own_lines_come_before_a_list(tmp_path: Path) -> None:
 def test_the_lines_of_megatron(tmp_path: Path) -> None:
     samples = read(tmp_path, "".join(f"{megatron(n)}\n" for n in range(1, 51)))
     assert [step.iteration for step in samples.steps] == list(range(50))
-    assert samples.steps[0] == Step(iteration=0, step_time=20289.1 * 1e-3, tflops=611.5, loss=12.5)
+    assert samples.steps[0] == Step(iteration=0, step_time=20289.1 * 1e-3, tflops=611.5, loss=12.5, grad_norm=10.275)
     assert (samples.last, samples.attempts, samples.gbs, samples.framework) == (49, 1, 128, "Megatron")
     assert progress(tmp_path / "log-x.out")[0] == (49, 49)
 
@@ -96,7 +97,33 @@ def test_the_sample_line_of_megatron_bridge(tmp_path: Path) -> None:
         "throughput per GPU (TFLOP/s/GPU): 611.5 | lm loss: 1.258695E+01 | grad norm: 10.275 |\n"
     )
     (step,) = read(tmp_path, line).steps
-    assert step == Step(iteration=0, step_time=20289.1 * 1e-3, tflops=611.5, loss=12.58695)
+    assert step == Step(iteration=0, step_time=20289.1 * 1e-3, tflops=611.5, loss=12.58695, grad_norm=10.275)
+
+
+# NeMo's line as our program leaves it, and Megatron-LM's, which writes the norm of a gradient that is no number as nan.
+NORMS = {
+    "NeMo 2": (
+        "Training epoch 0, iteration 3/4 | lr: 5.997e-07 | global_batch_size: 4 | global_step: 3 | reduced_train_loss: "
+        "7.036 | train_step_timing in s: 0.06232 | TFLOPS_per_GPU: 0.2045 | gradient_norm: {} | consumed_samples: 16\n"
+    ),
+    "NeMo 2, its own key": "iteration 3/4 | train_step_timing in s: 1.5 | reduced_train_loss: 7.0 | grad_norm: {}\n",
+    "Megatron": (
+        " iteration        4/      50 | consumed samples:          128 | elapsed time per iteration (ms): 20289.1 | "
+        "lm loss: 1.258695E+01 | loss scale: 1.0 | grad norm: {} | number of skipped iterations:   0 |\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", NORMS.values(), ids=list(NORMS))
+def test_a_gradient_norm_is_read_and_one_that_is_no_number_makes_a_run_invalid(tmp_path: Path, line: str) -> None:
+    sound = read(tmp_path, line.format("0.7725"))
+    assert (sound.steps[0].iteration, sound.steps[0].grad_norm, sound.has_nan_gradient) == (3, 0.7725, False)
+    assert invalid_because(sound, None) == ()
+    broken = read(tmp_path, line.format("nan"))
+    assert broken.has_nan_gradient
+    assert not broken.has_nan
+    # At any step: this one is in no window.
+    assert invalid_because(broken, None) == ("the gradient norm is not a number",)
 
 
 @pytest.mark.parametrize("first", [True, False])

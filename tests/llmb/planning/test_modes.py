@@ -52,7 +52,7 @@ def test_a_plain_job_says_nothing(workloads: Workloads) -> None:
 
 def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workloads) -> None:
     profiled = job(workloads, profile=True)
-    assert (profiled.experiment_name, profiled.max_steps) == (PLAIN, 50)
+    assert (profiled.experiment_name, profiled.max_steps) == (f"{PLAIN}_nsys", 50)
     assert said_of(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
 
 
@@ -73,7 +73,49 @@ def test_a_profiled_run_ends_at_its_stop_step(
 ) -> None:
     found = job(workloads, profile=True, params=params, switches=Switches(**said))  # type: ignore[arg-type]
     assert (found.switches.profile_start, found.switches.profile_stop) == window
-    assert (found.max_steps, found.experiment_name) == (steps, PLAIN + word)
+    assert (found.max_steps, found.experiment_name) == (steps, f"{PLAIN}{word}_nsys")
+
+
+# What the releases' pages print: the steps profiled, and how many steps the run has.
+PAGES = {
+    "25.07": ("nemotron4_340b", "h100", 256, (45, 50), 50),
+    "25.07, Blackwell": ("nemotron4_15b", "b200", 16, (45, 50), 50),
+    "25.07, Nemotron-H": ("nemotronh_56b", "b200", 32, (45, 50), 50),
+    "25.05": ("nemotronh_56b", "h100", 32, (46, 50), 50),
+    "25.05, 405b": ("llama3.1_405b", "h100", 512, (46, 50), 50),
+    "25.04, 405b": ("llama3.1_405b", "h100", 1024, (20, 25), 25),
+    "25.05, Blackwell": ("llama3.1_405b", "gb200", 128, (46, 50), 50),
+    "25.04": ("llama3.1_70b", "h100", 64, (20, 25), 25),
+    "25.04, the proxy": ("llama3.1_405b-proxy", "h100", 32, (20, 25), 25),
+}
+
+
+@pytest.mark.parametrize(("workload", "gpu", "scale", "window", "steps"), PAGES.values(), ids=list(PAGES))
+def test_a_profile_is_of_the_steps_of_its_release(
+    workload: str, gpu: str, scale: int, window: tuple[int, int], steps: int, workloads: Workloads
+) -> None:
+    request = JobRequest(workload=workload, dtypes=("fp8",), scales=(scale,), profile=True)
+    (found,) = make_plan([request], workloads, ClusterConfig(cluster_type="slurm", gpu_type=gpu)).jobs
+    assert (found.switches.profile_start, found.switches.profile_stop, found.max_steps) == (*window, steps)
+    # The first eight: the pages say 0-8, the scripts of 25.04 took these.
+    assert found.switches.profile_ranks == "0-7"
+    assert found.experiment_name.endswith(f"_gbs{found.gbs}_nsys")
+
+
+def test_other_steps_keep_the_length_of_the_releases_profile(workloads: Workloads) -> None:
+    request = JobRequest(
+        workload="nemotronh_56b", dtypes=("fp8",), scales=(32,), profile=True, params={"max_steps": (30,)}
+    )
+    (found,) = make_plan([request], workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100")).jobs
+    assert (found.switches.profile_start, found.switches.profile_stop) == (26, 30)
+    assert found.experiment_name.endswith("_steps30_nsys")
+
+
+def test_a_size_without_nemo_has_another_profiler_and_the_last_steps(workloads: Workloads) -> None:
+    request = JobRequest(workload="llama3.1_tiny", dtypes=("bf16",), scales=(1,), profile=True)
+    (found,) = make_plan([request], workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100")).jobs
+    assert (found.switches.profile_start, found.switches.profile_stop) == (45, 50)
+    assert found.experiment_name.endswith("_profile")
 
 
 def test_added_profiles_alone_take_what_is_said_of_profiles(workloads: Workloads) -> None:
@@ -140,8 +182,10 @@ def test_what_changes_the_run_is_in_its_name(said: dict[str, Any], word: str, wo
         ({"workload": "nemotron4_340b", "scales": (256,), "strong_scaling": True}, "it is for b200, gb200"),
         ({"workload": "nemotronh", "size": "56b", "dtypes": ("bf16",)}, "56b on h100 has no dtype 'bf16'"),
         ({"scales": (16,), "switches": Switches(load_checkpoint="/c")}, "tested from 64 GPUs on, this is 16 GPUs"),
-        ({"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(save_checkpoint=True)},
-         "to save a checkpoint is tested from 512 GPUs on"),
+        ({"workload": "nemotron4_340b", "scales": (128,), "switches": Switches(save_checkpoint=True)},
+         "to save a checkpoint is tested from 256 GPUs on"),
+        ({"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(load_checkpoint="/c")},
+         "to load a checkpoint is tested from 512 GPUs on"),
         ({"workload": "nemotronh_56b", "switches": Switches(save_checkpoint=True)}, "checkpoint is not tested on h100"),
         ({"workload": "llama3.1_405b-proxy", "switches": Switches(load_checkpoint="/c")}, "is not tested on h100"),
         ({"switches": Switches(gpus_per_node=3)}, "64 GPUs do not fill whole nodes of 3"),
@@ -164,6 +208,40 @@ def test_force_takes_an_untested_checkpoint_with_a_warning(workloads: Workloads)
     plan = planned(workloads, scales=(16,), extra=extra)
     assert not plan.faults
     assert plan.warnings == ("pretrain_nemotron4 15b: to load a checkpoint is tested from 64 GPUs on, this is 16 GPUs",)
+
+
+# What the pages print: the least scale that saving and loading were tested at, by release.
+CHECKPOINTS: list[tuple[str, str, str, int]] = [
+    ("nemotron4_15b", "h100", "save", 16), ("nemotron4_15b", "h100", "load", 64),  # 25.04, 25.07
+    ("nemotron4_15b", "b200", "save", 8), ("nemotron4_15b", "b200", "load", 8),
+    ("nemotron4_15b", "gb200", "save", 8), ("nemotron4_15b", "gb200", "load", 8),
+    ("nemotron4_340b", "h100", "save", 256), ("nemotron4_340b", "h100", "load", 512),  # 25.04 saves at 256
+    ("nemotron4_340b", "b200", "save", 128), ("nemotron4_340b", "gb200", "load", 128),
+    ("llama3.1_8b", "h100", "save", 16), ("llama3.1_8b", "h100", "load", 16),
+    ("llama3.1_70b", "h100", "save", 128), ("llama3.1_70b", "h100", "load", 128),
+    ("llama3.1_405b", "h100", "save", 512), ("llama3.1_405b", "h100", "load", 1024),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("workload", "gpu", "verb", "least"), CHECKPOINTS)
+def test_a_checkpoint_needs_no_force_from_its_least_tested_scale_on(
+    workload: str, gpu: str, verb: str, least: int, workloads: Workloads
+) -> None:
+    switches = Switches(save_checkpoint=True) if verb == "save" else Switches(load_checkpoint="/c")
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig())
+    request = JobRequest(workload=workload, dtypes=("fp8",), scales=(least,), switches=switches)
+    plan = make_plan([request], workloads, config)
+    assert (plan.faults, plan.warnings) == ((), ())
+    assert [one.scale for one in plan.jobs] == [least]
+    below = make_plan([JobRequest(workload=workload, dtypes=("fp8",), scales=(least // 2,), switches=switches)],
+                      workloads, config)  # fmt: skip
+    assert below.faults
+
+
+def test_a_scale_for_checkpoints_is_for_nothing_else(workloads: Workloads) -> None:
+    config = ClusterConfig(cluster_type="slurm", gpu_type="b200", slurm=SlurmConfig())
+    plan = make_plan([JobRequest(workload="nemotron4_15b", dtypes=("fp8",), scales=(8,))], workloads, config)
+    assert [fault.message for fault in plan.faults] == ["pretrain_nemotron4 15b on b200 has no scale 8"]
 
 
 def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workloads) -> None:

@@ -14,6 +14,28 @@ H100 = ClusterConfig(cluster_type="slurm", gpu_type="h100")
 
 
 @pytest.mark.parametrize(
+    ("name", "scale", "params", "fix"),
+    [
+        ("nemotron4_15b", 64, {"tp": 16}, "choose a tp of 1, 2, 4 or 8: --set tp=N"),
+        ("nemotronh_56b", 64, {"tp": 16}, "choose a tp of 1, 2, 4 or 8: --set tp=N"),
+        ("nemotronh_56b", 32, {"pp": 4}, "choose pp and vp whose product is 1, 2, 59 or 118"),
+        ("llama3.1_405b", 512, {"vp": 5}, "choose pp and vp whose product is 1, 2, 4, 8, 16, 32, 64 or 128"),
+        ("nemotron4_340b", 512, {"gbs": 72}, "--set gbs=N, a multiple of mbs·dp·pp = 64; or --set vp=1"),
+        ("nemotron4_15b", 64, {"vp": 2}, "--set vp=1"),
+        ("nemotronh_56b", 32, {"cp": 2}, "--set cp=1"),
+    ],
+)
+def test_the_fix_names_what_would_split(
+    name: str, scale: int, params: dict[str, int], fix: str, workloads: dict[str, Workload]
+) -> None:
+    given = {key: (value,) for key, value in params.items()}
+    (fault,) = make_plan(
+        [JobRequest(workload=name, dtypes=("fp8",), scales=(scale,), params=given)], workloads, H100
+    ).faults
+    assert fix in (fault.hint or "")
+
+
+@pytest.mark.parametrize(
     ("name", "scale", "params", "message"),
     [
         ("nemotronh_56b", 32, {"cp": 2}, "a hybrid of Mamba and attention layers cannot be split by cp, which is 2"),

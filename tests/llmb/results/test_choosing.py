@@ -105,7 +105,7 @@ def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run) -> None:
         "13 runs: 7 succeeded, 5 failed, 1 cancelled",
         "verdicts: 4 FAIL, 1 INVALID, 2 PASS",
         "FAIL: nemotron4_15b_fp8_gpus16 0.795: s0 s1 s2 s3",
-        "INVALID: nemotron4_15b_bf16_gpus16, profiled: a profiler costs time: p1",
+        "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",
         "4 failed, GPU out of memory: o0 o1 o2 o3",
         "1 failed, no known cause: q1",
         "why, and what to do: llmb-run explain RUN; all of it on a page: llmb-run report -o report.html",
@@ -147,7 +147,7 @@ def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run) -> None
     assert lines[0].startswith("14 configurations against published: 1 FAIL, 1 INVALID,")
     assert lines[1:3] == [
         "FAIL: nemotron4_15b_bf16_gpus16 0.785: s1",
-        "INVALID: nemotron4_15b_bf16_gpus16, profiled: a profiler costs time: p1",
+        "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",
     ]
     assert "NCCL_ALGO=Ring" in run("compare").stdout
     assert "- FAIL: nemotron4_15b_bf16_gpus16 0.785: s1\n" in run("report").stdout

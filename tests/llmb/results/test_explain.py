@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -139,3 +142,40 @@ def test_explain_a_run_without_a_reference(make_install: Any, llmb_here: Command
     assert "NO_REFERENCE: nothing is published for size tiny" in said
     assert "MFU        not known: there is no peak for cpu fp32" in said
     assert "rules:" not in said
+
+
+def test_the_mfu_is_also_told_as_the_reference_computes_it(
+    install: Any, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Release 24.11 prints this example: 32 · 1.01e16 / 4.77 s / 128 GPUs / 989 TFLOPS = 53.52 %."""
+    install.measured("c1", 4.77, "nemotron4_340b", scale=128)
+    install.measured("a1", 2.75)
+    rows = {row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]}
+    own = rows["c1"]
+    assert (own["flops_convention"], own["reference_flops_convention"]) == ("gqa", "mha-4h")
+    assert round(own["mfu_reference_convention"], 4) == 0.5352
+    assert own["mfu"] == pytest.approx(32 * 8.62e15 / 4.77 / 128 / 989e12, rel=1e-3)
+    assert (rows["a1"]["mfu_reference_convention"], rows["a1"]["reference_flops_convention"]) == (None, None)
+    said = run("explain", "c1").stdout
+    assert "as release 24.11 computes it: 53.52 % (formula mha-4h, 1.01e+16 for one sample)" in said
+    assert "the FLOPs formula: gqa here, mha-4h there, by which the MFU is 53.52 % here, 55.38 % there" in said
+    assert "computes it" not in run("explain", "a1").stdout
+    assert "53.52" in run("report").stdout
+    page = install.folder / "report.html"
+    assert run("report", "-o", page).returncode == 0
+    assert "by which the MFU is 53.52 % here, 55.38 % there" in page.read_text()
+    monkeypatch.setenv("COLUMNS", "250")
+    head, _, *lines = run("results").stdout.splitlines()
+    assert "MFU % by the reference's formula" in head
+    assert "45.69" in "".join(lines)
+    assert "53.52" in "".join(lines)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "53.52" not in run("results").stdout
+
+
+def test_a_peak_of_the_release_is_taken_for_its_mfu(install: Any, run: Command) -> None:
+    """Release 25.04 prints 62.47 % for Llama 3.1 8b at 12.27 s, with 989.5 TFLOPS for bf16."""
+    install.measured("l1", 12.27, "llama3.1_8b", scale=8)
+    (row,) = json.loads(run("results", "--format", "json").stdout)["results"]
+    assert abs(100 * row["mfu_reference_convention"] - 62.47) < 0.01
+    assert "as release 25.04 computes it: 62.4" in run("explain", "l1").stdout

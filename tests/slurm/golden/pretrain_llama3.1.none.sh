@@ -38,7 +38,7 @@ printf %s '{
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
-  "comm_overlap": {"overlap_param_gather_with_optimizer_step": true, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50},
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": true, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50, "tp_comm_bootstrap_backend": "nccl"},
   "tokenizer": {"kind": "null", "vocab_size": 128255},
   "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2.15074782314496e+16
 }
@@ -66,6 +66,23 @@ export NVTE_NORM_BWD_USE_CUDNN=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+llmb_boost=$(timeout -k 5 60 srun --overlap --nodes=64 --ntasks=64 --ntasks-per-node=1 \
+    bash -c 'llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'"'"'\n'"'"'}"' 2>&1 < /dev/null)
+llmb_code=$?
+llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
+llmb_why=$(grep -v '^llmb: set$' <<< "$llmb_boost" | sed -n 's/^llmb: //p' | head -n 1)
+if (( llmb_code == 124 || llmb_code == 137 )); then
+    llmb_why="no answer within 60 s"
+    scancel "$SLURM_JOB_ID.0" 2> /dev/null
+fi
+if (( llmb_set < 64 )); then
+    llmb_why=": ${llmb_why:-${llmb_boost##*$'\n'}}"
+else
+    llmb_why=
+fi
+echo "llmb vboost: set on $llmb_set of 64 nodes$llmb_why" >> "$llmb_log"
 
 srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID

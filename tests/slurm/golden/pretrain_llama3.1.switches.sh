@@ -1,10 +1,10 @@
 #!/bin/bash
-#SBATCH --job-name=pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.k3x9ab2c
+#SBATCH --job-name=pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys.k3x9ab2c
 #SBATCH --nodes=64
 #SBATCH --ntasks-per-node=8
 #SBATCH --time=01:00:00
-#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub
-#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys
+#SBATCH --output=/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys/sbatch_pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys.out
 #SBATCH --open-mode=append
 #SBATCH --export=ALL
 #SBATCH --no-requeue
@@ -15,8 +15,8 @@
 #SBATCH --gres=gpu:8
 
 llmb_run='/lustre/llmb/runs/job_1700000000'
-llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub'
-llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub.out
+llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys'
+llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys.out
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
 printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
     "started $(date +%s)" > "$llmb_part" || exit 1
@@ -31,16 +31,16 @@ fi
 
 cd "$llmb_work" || exit 1
 printf %s '{
-  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub", "release": "25.05", "recipe": "llama31_405b", "model_recipe": null, "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
+  "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys", "release": "25.05", "recipe": "llama31_405b", "model_recipe": null, "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
   "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": null, "hybrid_override_pattern": null},
   "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
   "micro_batch": 1, "global_batch": 256, "max_steps": 50,
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
-  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50},
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50, "tp_comm_bootstrap_backend": null},
   "tokenizer": {"kind": "hub", "name": "meta-llama/Llama-3.1-405B"},
-  "profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 2, 3, 4, 5, 6, 7, 64]},
+  "profile": {"start_step": 46, "stop_step": 50, "ranks": [0, 1, 2, 3, 4, 5, 6, 7, 64]},
   "checkpoint": {"save_at_step": 50},
   "load_checkpoint": null, "model_flops": 2.15074782314496e+16
 }
@@ -68,6 +68,23 @@ export NVTE_NORM_BWD_USE_CUDNN=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+llmb_boost=$(timeout -k 5 60 srun --overlap --nodes=64 --ntasks=64 --ntasks-per-node=1 \
+    bash -c 'llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'"'"'\n'"'"'}"' 2>&1 < /dev/null)
+llmb_code=$?
+llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
+llmb_why=$(grep -v '^llmb: set$' <<< "$llmb_boost" | sed -n 's/^llmb: //p' | head -n 1)
+if (( llmb_code == 124 || llmb_code == 137 )); then
+    llmb_why="no answer within 60 s"
+    scancel "$SLURM_JOB_ID.0" 2> /dev/null
+fi
+if (( llmb_set < 64 )); then
+    llmb_why=": ${llmb_why:-${llmb_boost##*$'\n'}}"
+else
+    llmb_why=
+fi
+echo "llmb vboost: set on $llmb_set of 64 nodes$llmb_why" >> "$llmb_log"
 
 srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     --mpi=pmix \

@@ -38,7 +38,7 @@ printf %s '{
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
-  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null},
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null, "tp_comm_bootstrap_backend": null},
   "tokenizer": {"kind": "null", "vocab_size": 131072},
   "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2816072617033728.0
 }
@@ -63,6 +63,23 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+llmb_boost=$(timeout -k 5 60 srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 \
+    bash -c 'llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'"'"'\n'"'"'}"' 2>&1 < /dev/null)
+llmb_code=$?
+llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
+llmb_why=$(grep -v '^llmb: set$' <<< "$llmb_boost" | sed -n 's/^llmb: //p' | head -n 1)
+if (( llmb_code == 124 || llmb_code == 137 )); then
+    llmb_why="no answer within 60 s"
+    scancel "$SLURM_JOB_ID.0" 2> /dev/null
+fi
+if (( llmb_set < 4 )); then
+    llmb_why=": ${llmb_why:-${llmb_boost##*$'\n'}}"
+else
+    llmb_why=
+fi
+echo "llmb vboost: set on $llmb_set of 4 nodes$llmb_why" >> "$llmb_log"
 
 srun --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     --mpi=pmix \

@@ -28,6 +28,7 @@ RECIPE: dict[str, Any] = {
     "comm_overlap": {
         "overlap_param_gather_with_optimizer_step": True,
         "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50,
+        "tp_comm_bootstrap_backend": None,
     },
     "tokenizer": {"kind": "null", "vocab_size": 128255}, "profile": None, "checkpoint": None, "load_checkpoint": None,
     "model_flops": 2.15e16,

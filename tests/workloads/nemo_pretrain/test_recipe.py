@@ -68,6 +68,10 @@ def test_every_key_must_be_there(nemo_recipe: Make, key: str) -> None:
         ({"max_steps": 0}, "recipe.max_steps: is 0; write 1 or more"),
         ({"recipe": "../x"}, "recipe.recipe: is '../x'; write a name of letters, digits and underscores"),
         ({"precision": {"plugin": "os.system"}}, "recipe.precision.plugin: is 'os.system'; write a name of"),
+        (
+            {"comm_overlap": {"tp_comm_bootstrap_backend": "pmix"}},
+            "recipe.comm_overlap.tp_comm_bootstrap_backend: is 'pmix'; choose one of nccl, gloo, mpi",
+        ),
         ({"comm_overlap": {"userbuffers": ""}}, "recipe.comm_overlap.userbuffers: is ''; write a name of"),
         ({"model_recipe": "../x"}, "recipe.model_recipe: is '../x'; write a name of letters, digits and underscores"),
         (

@@ -24,6 +24,7 @@ def set_callbacks(partial: Any, recipe: Recipe) -> None:
     if not any(_is(callback, timing) for callback in callbacks):
         callbacks.append(_config(timing))
     callbacks.append(_flops(partial, recipe.flops_model_name))
+    callbacks.append(_config(find("llmb_workloads.nemo_pretrain.gradients", "GradientNorm")))
     if recipe.profile is not None:
         callbacks.append(_nsys(recipe.profile))
     if recipe.checkpoint is not None:
@@ -40,6 +41,7 @@ def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -
     assign(
         found[0],
         overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
+        tp_comm_bootstrap_backend=overlap.tp_comm_bootstrap_backend,
         tp_comm_overlap_cfg=None if overlap.userbuffers is None else find(USERBUFFERS, overlap.userbuffers),
         # Null for both is what the callback takes where nobody sets them: no deferral.
         defer_embedding_wgrad_compute=None if overlap.wgrad_deferral_limit is None else True,

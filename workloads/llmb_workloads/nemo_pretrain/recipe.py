@@ -60,12 +60,14 @@ class CommOverlap:
 
     `userbuffers`: a name of NeMo's recipes.tp_overlap_configs.userbuffers; null: Transformer Engine's own defaults.
     `wgrad_deferral_limit`: how many micro batches' gradients of the output layer wait for the pipeline to drain; null:
-    none does.
+    none does. `tp_comm_bootstrap_backend`: what the ranks of tensor parallelism find each other by; null: Transformer
+    Engine's choice.
     """
 
     overlap_param_gather_with_optimizer_step: bool
     userbuffers: str | None
     wgrad_deferral_limit: int | None
+    tp_comm_bootstrap_backend: Literal["nccl", "gloo", "mpi"] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,8 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
         ({"ENABLE_NCCLTRACE": "true"}, {"max_steps": 5, "time_limit": "00:15:00", "switches": {"nccl_trace": True}}),
         ({"ENABLE_CHECKPOINT": "true"}, {"switches": {"save_checkpoint": True}}),
         ({"LOAD_CHECKPOINT_PATH": "/c"}, {"max_steps": 1, "switches": {"load_checkpoint": "/c"}}),
+        ({"ENABLE_VBOOST": "false"}, {"switches": {"vboost": False}}),
+        ({"ENABLE_VBOOST": "1"}, {"switches": {"vboost": True}}),
         ({"RUN_CONF_IMAGE": "/images/own.sqsh"}, {"image": "/images/own.sqsh"}),
         ({"RUN_CONF_MOUNTS": "/a:/b,/c"}, {"switches": {"mounts": ["/a:/b", "/c:/c"]}}),
         ({"STRONG_SCALING": "false", "ENABLE_PROFILE": "false", "ENABLE_CHECKPOINT": "", "GBS": " "},
@@ -75,6 +77,101 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
 def test_each_variable(variables: dict[str, str], expected: dict[str, Any], direct: Direct) -> None:
     job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", **variables))
     assert {name: job[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("workload", "gpus", "expected"),
+    [
+        ("llama3.1", "16", [(False, 50), (True, 25)]),  # release 25.04: its results have a folder each
+        ("nemotron4", "16", [(True, 50)]),  # 25.07
+        ("nemotronh", "32", [(True, 50)]),  # 25.05
+    ],
+)
+def test_enable_profile_is_as_many_jobs_as_in_its_release(
+    workload: str, gpus: str, expected: list[tuple[bool, int]], direct: Direct
+) -> None:
+    done = direct(workload, JOB_TOTAL_GPUS=gpus, ENABLE_PROFILE="true")
+    assert done.returncode == 0, done.stderr
+    jobs = json.loads(done.stdout)["jobs"]
+    assert [(job["profile"], job["max_steps"]) for job in jobs] == expected
+    assert [job["experiment_name"].endswith("_nsys") for job in jobs] == [profile for profile, _ in expected]
+    assert ("note: ENABLE_PROFILE is two jobs, as in release 25.04" in done.stderr) is (len(expected) == 2)
+
+
+def test_the_option_profiles_one_job(direct: Direct) -> None:
+    assert job_of(direct("llama3.1", "-p", JOB_TOTAL_GPUS="16", ENABLE_PROFILE="true"))["profile"] is True
+
+
+def test_the_nodes_of_release_24_11_are_a_scale(direct: Direct) -> None:
+    """Its page: DTYPE=... MODEL_SIZE=340b sbatch -N ${NUM_NODES}, of 8 GPUs each; the batch is twice the nodes."""
+    done = direct("nemotron4", NUM_NODES="16", MODEL_SIZE="340b", DTYPE="bf16")
+    job = job_of(done)
+    assert (job["scale"], job["nodes"], job["gpus_per_node"], job["gbs"]) == (128, 16, 8, 32)
+    assert "note: NUM_NODES=16: 128 GPUs\n" in done.stderr
+    job = job_of(direct("nemotron4", NUM_NODES="16", GPUS_PER_NODE="4", DTYPE="bf16"))
+    assert (job["scale"], job["nodes"]) == (64, 16)
+    assert job_of(direct("nemotron4", NUM_NODES="16", JOB_TOTAL_GPUS="128"))["scale"] == 128
+    assert job_of(direct("nemotron4", "--scale", 32, NUM_NODES="16"))["scale"] == 32
+
+
+def test_nodes_and_gpus_that_do_not_agree(direct: Direct) -> None:
+    done = direct("nemotron4", NUM_NODES="16", JOB_TOTAL_GPUS="64")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "NUM_NODES=16 of 8 GPUs are 128 GPUs, and JOB_TOTAL_GPUS says 64\nhint: unset NUM_NODES" in done.stderr
+
+
+def test_the_option_of_sbatch_for_nodes_names_what_to_write(llmb_here: Command, cluster: Cluster) -> None:
+    words = ("single", "-w", "nemotron4", "-s", "340b", "--scale", 128, "-d", "--install", cluster())
+    done = llmb_here(*words, "--slurm-arg", "nodes=16")
+    assert done.returncode == 2
+    assert "NUM_NODES=N" in done.stderr
+
+
+# Variables of the launch scripts that no option stands for, or that have another way: with what is to be said of each.
+UNREAD = {
+    "TP": "--set tp=3", "PP": "--set pp=3", "CP": "--set cp=3", "VP": "--set vp=3", "MBS": "--set mbs=3",
+    "NUM_LAYERS": "--set num_layers=3", "RUN_CONF_MAX_STEPS": "--max-steps 3", "FP8_RECIPE": "--set fp8=current",
+    "SBATCH_RESERVATION": "--slurm-arg reservation=3", "SBATCH_QOS": "--slurm-arg qos=3",
+    "ADDITIONAL_SLURM_PARAMS": "--slurm-arg KEY=VALUE", "CHECKPOINT_INTERVAL": "--save-checkpoint",
+    "HIDDEN_SIZE": "leave it out", "FSDP": "leave it out", "CPU_PER_TASK_PINNING": "leave it out",
+    "CONFIG_VARIANT": "leave it out", "OPTIMIZATION_NAME": "leave it out",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "said"), UNREAD.items(), ids=list(UNREAD))
+def test_a_variable_without_effect_is_named(name: str, said: str, direct: Direct) -> None:
+    done = direct("nemotron4", JOB_TOTAL_GPUS="64", **{name: "3"})
+    assert job_of(done)["experiment_name"] == "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("note: not used: "))
+    assert f"{name} (" in line
+    assert said in line
+
+
+def test_the_ranks_of_a_profile(direct: Direct) -> None:
+    job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", ENABLE_PROFILE="1", PROFILE_RANKS="0-8"))
+    assert job["switches"]["profile_ranks"] == "0-8"
+    done = direct("nemotron4", JOB_TOTAL_GPUS="64", PROFILE_RANKS="0-8")
+    assert "not used: PROFILE_RANKS (ENABLE_PROFILE is not true)" in done.stderr
+
+
+def test_a_lists_environment_does_not_steer_a_job_and_that_is_said(
+    llmb_here: Command, cluster: Cluster, tmp_path: Path
+) -> None:
+    env = "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: own, TIME_LIMIT: '01:00:00', TP: 4"
+    path = tmp_path / "jobs.yaml"
+    path.write_text(f"nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  overrides: {{env: {{{env}, NOTE: x}}}}\n")
+    done = llmb_here("submit-all", path, "--env", "PROFILE_RANKS=0-8", "--install", cluster(), "-d", "--format", "json")
+    assert job_of(done)["max_steps"] == 50
+    warnings = [line for line in done.stderr.splitlines() if "changes nothing of a job" in line]
+    assert len(warnings) == 7
+    for said in (
+        "MAX_STEPS=100 changes nothing of a job: write max_steps: 100", "write gbs: 128",
+        "write save_checkpoint: true", "write image: own", "write time_limit: '01:00:00'",
+        "write params: {tp: 4}", "PROFILE_RANKS=0-8 changes nothing of a job: write --profile-ranks 0-8",
+    ):  # fmt: skip
+        assert any(said in line for line in warnings), said
+    assert all(line.startswith(f"warning: {path}:") for line in warnings)
+    assert "NOTE" not in done.stderr
 
 
 def test_a_flag_beats_a_variable_and_that_is_said(direct: Direct) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -538,3 +539,26 @@ def test_a_table_fits_a_narrow_terminal(
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
     assert line.split()[:3] == ["llama3.1", "405b", "fp8"]
+
+
+def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
+    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Debian's Slurm answers, with pyxis: an image's ranks then start without MPI."""
+    words = ("single", "-w", "llama3.1_70b", "--scale", 64, "--install", cluster(slurm={"gres": 8}), "-d")
+    (tmp_path / "srun").write_text(
+        "#!/bin/sh\ncase $* in *--mpi=list*) echo 'MPI plugin types are...'; echo none; echo pmi2 ;;\n"
+        "*) echo '--container-image --container-workdir --container-mount-home --container-writable --container-env' ;;"
+        "\nesac\n"
+    )
+    (tmp_path / "srun").chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        done = llmb_here(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "warning: srun has no MPI plugin 'pmix': the ranks start without --mpi, and tensor-parallel" in done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert "--mpi" not in job["script"]
+    assert '"tp_comm_bootstrap_backend": "nccl"' in job["script"]
+    done = llmb_here(*words, "--set", "max_steps=7", "--format", "json")
+    assert "pmix" not in done.stderr

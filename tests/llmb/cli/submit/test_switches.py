@@ -39,7 +39,7 @@ def test_all_of_them_at_once(jobs: Jobs, cluster: Cluster) -> None:
         "--profile-start", 20, "--profile-stop", 30, "--profile-ranks", "0,8", "--gpu-metrics", "--save-checkpoint",
         "--image", "nvcr.io/nvidia/nemo:25.09", "--mount", "/a:/b", "--mount", "/c", "--set", "tokenizer=hub",
     )  # fmt: skip
-    name = "pretrain_llama3.1_405b_bf16_gpus1024_tp8_pp8_cp2_vp8_mbs1_gbs1024_steps30_hub"
+    name = "pretrain_llama3.1_405b_bf16_gpus1024_tp8_pp8_cp2_vp8_mbs1_gbs1024_steps30_hub_nsys"
     assert (job["experiment_name"], job["max_steps"], job["gbs"], job["time_limit"]) == (name, 30, 1024, "02:00:00")
     assert job["image"] == "nvcr.io/nvidia/nemo:25.09"
     assert list(job)[-2:] == ["script", "switches"]
@@ -161,9 +161,9 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
 @pytest.mark.parametrize(
     ("kind", "gpu", "words", "said"),
     [
-        ("slurm", "h100", ("--scale", 16), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
-        ("runai", "h100", ("--scale", 16), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
-        ("local", "h100", ("--scale", 8), "by Nsight Systems: steps 45-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("slurm", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("runai", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
+        ("local", "h100", ("--scale", 8), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
         ("local", "cpu", ("-s", "tiny", "--scale", 2), "by torch: steps 45-50, every rank, into <name>/torch_profile/"),
     ],
 )  # fmt: skip

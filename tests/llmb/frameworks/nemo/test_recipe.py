@@ -60,6 +60,7 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
         "comm_overlap": {
             "overlap_param_gather_with_optimizer_step": True,
             "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50,
+            "tp_comm_bootstrap_backend": None,
         },
         "tokenizer": {"kind": "null", "vocab_size": 128255},
         "profile": None, "checkpoint": None, "load_checkpoint": None, "model_flops": 2.15074782314496e16,
@@ -151,6 +152,27 @@ def test_checkpoints_do_without_the_overlap_that_hides_parameters(
     found = recipe(**ON_B200, switches=Switches(**said))
     assert found["comm_overlap"]["overlap_param_gather_with_optimizer_step"] is False
     assert found["optimizer"]["use_precision_aware_optimizer"] is aware
+
+
+@pytest.mark.parametrize(
+    ("place", "backend"),
+    [
+        ({}, None),  # srun --mpi=pmix, as NVIDIA's launchers
+        ({"installed": {"mpi": "pmix_v4"}}, None),
+        ({"installed": {"mpi": None}}, "nccl"),  # a Slurm without the plugin
+        ({"installed": {"mpi": "none"}}, "nccl"),
+        ({"installed": {"mpi": "pmi2"}}, "nccl"),
+        ({"container": "none"}, "nccl"),
+        ({"kind": "runai"}, "nccl"),
+    ],
+    ids=str,
+)
+def test_tensor_parallel_overlap_starts_by_nccl_without_pmix(
+    place: dict[str, Any], backend: str | None, recipe: Recipe
+) -> None:
+    found = recipe("llama3.1_70b", **SMALL, **place)
+    assert found["comm_overlap"]["tp_comm_bootstrap_backend"] == backend
+    assert parse_recipe(found).comm_overlap.tp_comm_bootstrap_backend == backend
 
 
 def test_the_hubs_tokenizer_and_other_scaling(recipe: Recipe) -> None:

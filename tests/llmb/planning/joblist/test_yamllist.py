@@ -97,7 +97,9 @@ def test_repeats_profile_and_a_sweep_multiply(workloads: dict[str, Workload]) ->
         (2, 1, False), (2, 2, False), (2, 1, True),
         (4, 1, False), (4, 2, False), (4, 1, True),
     ]  # fmt: skip
-    assert len({job.experiment_name for job in jobs}) == 2
+    names = {job.experiment_name for job in jobs}
+    assert len(names) == 4
+    assert len({name.removesuffix("_nsys") for name in names}) == 2
 
 
 def test_a_sweep_has_every_combination(workloads: dict[str, Workload]) -> None:

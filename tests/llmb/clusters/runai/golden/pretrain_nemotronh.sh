@@ -80,7 +80,7 @@ if (( llmb_node == 0 )); then
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
-  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null},
+  "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null, "tp_comm_bootstrap_backend": "nccl"},
   "tokenizer": {"kind": "null", "vocab_size": 131072},
   "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2816072617033728.0
 }

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of which jobs raise vboost: as the release did that a job is compared with, and what is asked for over that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.config import ClusterConfig
+from llmb.config.schema import GpuTypeConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.planning.plan import Plan, make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs.job import JobRequest
+from llmb.workload.published import read_published
+from llmb.workload.switches import Switches
+
+PLUGINS = load_plugins(builtin_plugins())
+# The launch scripts of these releases pass enable_vboost to NeMo; those of 24.11 have no such thing.
+RAISED = {"24.11": False, "25.04": True, "25.05": True, "25.07": True}
+SMALL: dict[str, Any] = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (16,)}
+
+
+def planned(gpu: str = "h100", kind: str = "slurm", **request: Any) -> Plan:
+    slurm = SlurmConfig() if kind == "slurm" else None
+    own = {gpu: GpuTypeConfig(gpus_per_node=16)} if kind == "local" else {}
+    config = ClusterConfig(cluster_type=kind, gpu_type=gpu, slurm=slurm, gpu_types=own)
+    plan = make_plan([JobRequest(**{**SMALL, **request})], PLUGINS.workloads(), config)
+    assert not plan.faults
+    return plan
+
+
+def test_by_default_as_the_newest_release_with_a_figure_for_it() -> None:
+    for workload in PLUGINS.workloads().values():
+        figures = read_published(workload)
+        newest = {
+            (own.model_size, own.dtype, own.scale, own.gpu_type, own.gbs): own.release
+            for own in sorted(figures, key=lambda own: own.release)
+        }
+        for (size, dtype, scale, gpu, gbs), release in newest.items():
+            (job,) = planned(
+                gpu, workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,), params={"gbs": (gbs,)},
+                strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048,
+            ).jobs  # fmt: skip
+            assert job.vboost is RAISED[release], (workload.key, size, dtype, scale, gpu)
+
+
+def test_rows_without_a_figure_are_as_the_newest_release() -> None:
+    assert planned("b200").jobs[0].vboost is True
+    assert planned("b200", workload="nemotronh_56b", scales=(32,)).jobs[0].vboost is True
+    # Of A100 there is release 24.11 alone.
+    assert planned("a100", workload="nemotron4_340b", dtypes=("bf16",), scales=(128,)).jobs[0].vboost is False
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_is_asked_for_comes_over_that(wanted: bool) -> None:
+    plan = planned(switches=Switches(vboost=wanted))
+    assert (plan.jobs[0].vboost, plan.warnings) == (wanted, ())
+    (tiny,) = planned(workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,), switches=Switches(vboost=wanted)).jobs
+    assert tiny.vboost is wanted
+
+
+def test_a_size_without_nemo_leaves_it_alone() -> None:
+    assert planned(workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,)).jobs[0].vboost is None
+
+
+@pytest.mark.parametrize("kind", ["local", "runai"])
+def test_elsewhere_it_does_nothing_and_who_asks_for_it_is_told(kind: str) -> None:
+    plan = planned(kind=kind)
+    assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
+    plan = planned(kind=kind, switches=Switches(vboost=False))
+    assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
+    plan = planned(kind=kind, switches=Switches(vboost=True))
+    assert plan.jobs[0].vboost is None
+    assert plan.warnings == ("pretrain_nemotron4 15b: vboost is left as it is: only a job on Slurm can set it",)
+
+
+def test_on_cpus_there_is_nothing_to_raise() -> None:
+    plan = planned("cpu", workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,), switches=Switches(vboost=True))
+    assert plan.jobs[0].vboost is None
+    assert plan.warnings == ("pretrain_nemotron4 tiny: vboost is left as it is: there is no GPU",)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Megatron core refuses to split the plan refuses before, and takes what Megatron takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.config import ClusterConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.planning.configure import find_row
+from llmb.planning.plan import Extra, make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs.job import JobRequest
+
+HERE = Path(__file__).parent
+# Of each: the workload, the scale and what --set would change; how many GPUs there are decides nothing of a split.
+CASES: dict[str, tuple[str, int, dict[str, int]]] = {
+    "as published, 15b": ("nemotron4_15b", 64, {}),
+    "as published, 340b": ("nemotron4_340b", 512, {}),
+    "as published, 405b": ("llama3.1_405b", 512, {}),
+    "query groups": ("nemotron4_15b", 64, {"tp": 16}),
+    "heads": ("nemotron4_15b", 64, {"tp": 32}),
+    "layers": ("nemotron4_340b", 512, {"vp": 5}),
+    "layers, no virtual pipeline": ("nemotron4_15b", 96, {"pp": 3}),
+    "layers, embedding and loss": ("llama3.1_405b", 512, {"vp": 3}),
+    "layers of a proxy": ("llama3.1_405b-proxy", 64, {"num_layers": 31}),
+    "fewer layers": ("nemotron4_15b", 64, {"num_layers": 16, "pp": 4, "vp": 2, "gbs": 512}),
+}  # fmt: skip
+TAKEN = {"as published, 15b", "as published, 340b", "as published, 405b", "fewer layers"}
+
+
+def case(name: str) -> dict[str, Any]:
+    """The fields of Megatron's configuration."""
+    label, scale, params = CASES[name]
+    key, _, size_name = label.partition("_")
+    workload = load_plugins(builtin_plugins()).workloads()[f"pretrain_{key}"]
+    size = workload.sizes[size_name]
+    row = find_row(size, "h100", "fp8", scale, strong=False)
+    assert row is not None
+    model = size.model
+    chosen = {"tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, **params}
+    return {
+        "num_layers": params.get("num_layers", row.layers or model.layers), "hidden_size": model.hidden,
+        "ffn_hidden_size": model.ffn, "num_attention_heads": model.heads, "num_query_groups": model.kv_groups,
+        "tensor_model_parallel_size": chosen["tp"], "pipeline_model_parallel_size": chosen["pp"],
+        "context_parallel_size": chosen["cp"], "virtual_pipeline_model_parallel_size": chosen["vp"],
+        "sequence_parallel": (chosen["tp"] or 1) > 1,
+        "account_for_embedding_in_pipeline_split": size.pipeline_extra > 0,
+        "account_for_loss_in_pipeline_split": size.pipeline_extra > 0,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def refusals(run_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What Megatron says to each case."""
+    folder = tmp_path_factory.mktemp("splits")
+    (folder / "cases.json").write_text(json.dumps({name: case(name) for name in CASES}), encoding="utf-8")
+    done = run_nemo(HERE / "megatron_splits.py", "cases.json", "found.json", cwd=folder)
+    assert done.returncode == 0, done.stdout[-4000:]
+    found: dict[str, str] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> None:
+    workload, scale, params = CASES[name]
+    request = JobRequest(
+        workload=workload, dtypes=("fp8",), scales=(scale,), params={key: (value,) for key, value in params.items()}
+    )
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig())
+    # Any GPU count is taken, so that what is refused is the split alone.
+    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, extra=Extra(force=True))
+    assert bool(refusals[name]) is bool(plan.faults), refusals[name]
+    assert bool(plan.jobs) is (name in TAKEN)
+    for fault in plan.faults:
+        assert any(what in fault.message for what in ("layers", "query groups", "attention heads"))
+        assert "is not a multiple of" in fault.message
+        assert fault.hint

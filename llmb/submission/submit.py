@@ -18,6 +18,7 @@ from llmb.runs.job import Job
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.site import Site
+from llmb.submission import leftovers
 from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
 from llmb.system.process import ProcessId
 
@@ -115,6 +116,9 @@ def submit(
     job that nothing launches.
     """
     launches = [launch_of(item, config) for item in items]
+    leftovers.clean(
+        {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
+    )
     begun: list[RunRecord] = []
     free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
 

@@ -13,8 +13,9 @@ import pytest
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
 from llmb.errors import LlmbError
-from llmb.runs import store
+from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
+from llmb.submission.follow import poll
 
 Site = Any  # the class is in conftest.py
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"
@@ -51,7 +52,7 @@ def test_a_forgotten_job_ends_as_its_own_files_say(bare_site: Site) -> None:
     assert bare_site.poll(cancelled).state == "CANCELLED", bare_site.all_of(cancelled)
 
 
-def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site) -> None:
+def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was cancelled before it started, and nobody looked while the controller knew."""
     first = bare_site.submit(SLEEP, nodes=2)
     bare_site.reaches(first, "RUNNING")
@@ -62,11 +63,17 @@ def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site) -> 
     bare_site.cluster().cancel([first])
     bare_site.comes_to_rest()
     bare_site.kit.forget_jobs()
-    seen = bare_site.poll(run)
-    assert (seen.state, seen.reason) == ("PENDING", f"Slurm no longer knows job {run.scheduler_id}")
-    end = bare_site.cluster().poll([replace(run, created=run.created - 400)])[run.id]
-    assert end.state == "LOST"
+    run = replace(run, cluster=bare_site.cluster().identity())
+    assert run.cluster == "Slurm cluster kit"
+    seen = poll(bare_site.cluster(), [run])[run.id]
+    assert (seen.state, seen.is_end) == ("PENDING", False)
+    assert f"Slurm no longer knows job {run.scheduler_id}" in seen.reason
+    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    end = poll(bare_site.cluster(), [run])[run.id]
+    assert (end.state, end.is_final) == ("LOST", False)
     assert "it left no end; last seen PENDING" in end.reason
+    away = poll(bare_site.cluster(), [replace(run, cluster="Slurm cluster alpha")])[run.id]
+    assert away.is_elsewhere
 
 
 def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:
@@ -114,7 +121,7 @@ def test_commands_that_look_once_show_what_was_seen_last(bare_site: Site) -> Non
     for one in (done, shown):
         assert (one.returncode, one.stderr.startswith("note: states as they were seen last")) == (0, True), one.stderr
     assert json.loads(done.stdout) == seen
-    assert [row["status"] for row in json.loads(shown.stdout)["results"]] == ["Running"]
+    assert [row["status"] for row in json.loads(shown.stdout)["results"]] == ["Pending"]
 
 
 def test_a_submission_without_an_answer_is_found_afterwards(bare_site: Site) -> None:

@@ -44,6 +44,9 @@ class Scheduler:
     def pace(self) -> Pace:
         return Pace(poll=0, slowest_poll=0)
 
+    def identity(self) -> str | None:
+        return None
+
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
         raise AssertionError("nothing was left")
 

@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import fits, known, sbatch_script
+from llmb.clusters.slurm import fits, image_checks, known, sbatch_script
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import partitions
 from llmb.clusters.slurm.refusals import refusals
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.clusters.slurm.sbatch_script import Setting
-from llmb.config.images import image_path
+from llmb.config.places import place_in_config
 from llmb.errors import Fault, LlmbError
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 
@@ -38,16 +38,10 @@ def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
-    hint = f"llmb-install add {checks.workload_of(launch, setting.config)}"
-    if launch.image is None:
-        yield Fault(message=f"{launch.name} has no image", hint="slurm.container: none runs it from an environment")
-    elif not (path := image_path(launch.image, setting.config)).exists():
-        by_itself = "" if str(path) == launch.image else f", or for it alone llmb-install image {launch.image}"
-        yield Fault(message=f"the image {path} is not there", hint=hint + by_itself)
-    for mount in sbatch_script.mounts(launch, _stamp(launch, setting), setting):
-        if "," in mount or mount.count(":") > 2:
-            message = f"{mount} cannot be mounted: pyxis takes commas and colons for its own"
-            yield Fault(message=message, hint="choose folders without them")
+    yield from image_checks.faults_of_image(launch, setting.config)
+    yield from image_checks.faults_of_mounts(launch)
+    yield from image_checks.faults_of_own_mounts((_stamp(launch, setting).directory, setting.programs))
+    yield from image_checks.faults_of_writable(launch, setting.config, setting.lacks)
 
 
 def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client) -> Iterator[Fault]:
@@ -77,8 +71,9 @@ def _plugin_faults(setting: Setting, client: Client) -> Iterator[Fault]:
             hint="slurm.container: none in cluster_config.yaml runs from an environment of Python",
         )
     if mpi is not None and (said := known.no_mpi(client, mpi)) is not None:
-        hint = "slurm.mpi in cluster_config.yaml; srun --mpi=list shows the kinds that there are, none among them"
-        yield Fault(message=f"this Slurm {said}", hint=hint)
+        place = place_in_config(setting.config.llmb_install, "slurm", "mpi")
+        hint = "srun --mpi=list shows what it has; slurm.mpi in cluster_config.yaml names it, and none starts without"
+        yield Fault(message=f"this Slurm {said}", place=place, hint=hint)
 
 
 def _stamp(launch: Launch, setting: Setting) -> Stamp:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from llmb.logs.text import strip_escapes
 
 _NUMBER = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _LIST = re.compile(rb"\s*[:=]\s*\[")
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STEP_TIME = re.compile(
@@ -32,7 +34,7 @@ class StepLine(NamedTuple):
     """A step as its line has it, the ``last`` iteration announced, and what is not the step's own."""
 
     step: Step
-    last: int
+    last: int | None
     gbs: int | None
     peak_memory: float | None
 
@@ -44,14 +46,19 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
         return None
     following = form.iteration.search(after)
     text = before[header.end() :] + (after[: following.start()] if following else after)
+    if form.thousands:
+        text = _COMMA.sub(b"", text)
     cut = line.cut and following is None
     iteration = int(header["i"]) - form.first_iteration
     step_time, tflops, loss, memory = _values_of(text, form, cut)
-    if step_time is None or iteration < 0:
+    rate = _value_of(text, "tokens_rate", form, cut)
+    if iteration < 0 or (step_time is None and rate is None):
         return None
-    step = Step(iteration=iteration, step_time=step_time, tflops=tflops, loss=loss)
+    seconds = math.nan if step_time is None else step_time
+    step = Step(iteration=iteration, step_time=seconds, tflops=tflops, loss=loss, tokens_rate=rate)
     gbs = _batch(text, form, iteration, cut) if with_batch else None
-    return StepLine(step, int(header["last"]) - form.first_iteration, gbs, memory)
+    last = header.groupdict().get("last")
+    return StepLine(step, None if last is None else int(last) - form.first_iteration, gbs, memory)
 
 
 def read_rank(line: Line, form: Format) -> int | None:

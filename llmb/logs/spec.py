@@ -13,11 +13,12 @@ class ParseSpec:
     """Which lines are steps and which keys they hold.
 
     ``needle``: text that every step's line has and few others; ``iteration``: a pattern with the groups ``i`` (counted
-    from ``first_iteration``) and ``last``; ``keys`` maps our names (``step_time``, ``tflops``, ``loss``, ``gbs``,
-    ``consumed_samples``, ``global_step``, ``peak_memory``) to the log's, ``a|b`` where it has either; ``units`` has
-    what their values are multiplied by to be s, TFLOPS or bytes; ``redrawn``: a step's line is printed again as it
-    changes, and the last one counts. ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model,
-    with ``tflops_note`` saying why. A spec for NeMo 2's lines takes those of NeMo 1 and Megatron as well.
+    from ``first_iteration``) and, where the lines have it, ``last``; ``keys`` maps our names (``step_time``,
+    ``tflops``, ``loss``, ``gbs``, ``consumed_samples``, ``global_step``, ``peak_memory``, ``tokens_rate``: tokens per
+    second of one GPU) to the log's, ``a|b`` where it has either; ``units`` has what their values are multiplied by to
+    be s, TFLOPS or bytes; ``redrawn``: a step's line is printed again as it changes, and the last one counts.
+    ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model, with ``tflops_note`` saying why. A
+    spec for NeMo 2's lines takes those of every other program that llmb knows as well.
     ``samples``: what a plugin has read of the log by itself, with nothing left to look for.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from llmb.failures import group_failures
 from llmb.report.words import CANCELLED, ORDER, word_of
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.text.names import shorter
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
@@ -16,7 +16,7 @@ from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 LEAST = 12  # runs: of fewer the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, whose names are long
 _LINES = 8  # of one kind
-_STATUS = {SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", RUNNING: "not ended"}
+_STATUS = {SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", RUNNING: "not ended", UNKNOWN: "unknown"}
 
 
 def digest(results: Sequence[Result]) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llmb.failures import CANCELLED_KIND, Group
-from llmb.results.result import FAILED, RUNNING, Result
+from llmb.results.result import FAILED, RUNNING, UNKNOWN, Result
 from llmb.verdict.rules import (
     FAIL,
     FAIL_BELOW,
@@ -26,6 +26,7 @@ MEANINGS = {
     INCONCLUSIVE: f"the repeats lie on both sides of {FAIL_BELOW}: more of them would settle it",
     WARN: f"a little slower than published: below {WARN_BELOW}",
     SUSPICIOUS: f"faster than can be expected, above {SUSPICIOUS_ABOVE}: something is not the same",
+    UNKNOWN: "nobody knows what became of it, or what it measured",
     RUNNING: "has not ended",
     CANCELLED: "somebody ended it",
     PASS: f"as published or faster: {WARN_BELOW} to {SUSPICIOUS_ABOVE}",

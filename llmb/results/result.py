@@ -14,6 +14,7 @@ from llmb.stats.measure import Window
 from llmb.stats.summary import Statistics
 
 SUCCESS, FAILED, RUNNING = "Success", "Failed", "Running"
+UNKNOWN = "Unknown"  # nobody can say what became of it; ``reason`` says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class Result:
     ``state``: its scheduler's last word; ``cause``: why it failed, as far as that is known; ``invalid``: what in the
     log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
     ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
-    without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
+    without a record leaves open, of workload, dtype, scale, gbs and gpu_type; ``first_iteration``: the number that the
+    log gives its first step, from which the window and the outliers count.
     """
 
     experiment: str
@@ -79,6 +81,7 @@ class Result:
     log: LogFacts | None = None
     checkpoints: Checkpoints | None = None
     not_said: tuple[str, ...] = ()
+    first_iteration: int = 0
 
     @property
     def was_cancelled(self) -> bool:

@@ -13,7 +13,7 @@ from llmb.errors import UsageError
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.report import report
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
@@ -28,7 +28,7 @@ class _Exported:
     """What a comparison needs of an exported result; further keys, of a newer llmb, are passed over."""
 
     experiment: str
-    status: Literal["Success", "Failed", "Running"]
+    status: Literal["Success", "Failed", "Cancelled", "Running", "Pending", "Unknown"]
     path: str = ""
     reason: str | None = None
     window: tuple[int, ...] | None = None
@@ -91,7 +91,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 def why_left_out(result: Result) -> str | None:
     """Why a judged result cannot be kept to compare others with; None where it can."""
     if result.status != SUCCESS or result.time_mean_seconds is None:
-        words = {FAILED: "failed", RUNNING: "has not ended"}
+        words = {FAILED: "failed", RUNNING: "has not ended", UNKNOWN: "is unknown"}
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
     if result.verdict == INVALID:
         return f"INVALID: {result.verdict_reason}"

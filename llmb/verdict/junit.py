@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
 
-from llmb.results.result import FAILED, RUNNING, Result
+from llmb.results.result import FAILED, RUNNING, UNKNOWN, Result
 from llmb.text.tables import escape
 from llmb.verdict.rules import BAD, INCONCLUSIVE, NO_REFERENCE
 
@@ -40,8 +40,9 @@ def _case(result: Result) -> Case:
     name = f"{result.experiment} [{result.run}]" if result.run else result.experiment
     if result.status == FAILED:
         return Case(group=group, name=name, outcome="failure", message=result.reason or "it failed")
-    if result.status == RUNNING:
-        return Case(group=group, name=name, outcome="skipped", message=result.reason or "it has not ended")
+    if result.status in (RUNNING, UNKNOWN):
+        why = "it has not ended" if result.status == RUNNING else "nobody knows what became of it"
+        return Case(group=group, name=name, outcome="skipped", message=result.reason or why)
     message = f"{result.verdict}: {result.verdict_reason}" if result.verdict else ""
     return Case(group=group, name=name, outcome=outcome_of(result.verdict), message=message)
 

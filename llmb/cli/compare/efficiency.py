@@ -12,7 +12,7 @@ from llmb.cli.output import print_runs
 from llmb.cli.results.choose import Choice
 from llmb.cli.results.judged import exit_code
 from llmb.errors import UsageError
-from llmb.results import FAILED, RUNNING, SUCCESS, Result
+from llmb.results import FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.text.narrow import Level
 from llmb.verdict import why_invalid
 from llmb.verdict.compare import measures
@@ -58,6 +58,7 @@ def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[st
         "failed: exit code 3": [one for one in results if one.status == FAILED and not one.was_cancelled],
         "cancelled: exit code 3": [one for one in results if one.status == FAILED and one.was_cancelled],
         "do not count (INVALID)": [result for result in results if result.status == SUCCESS and why_invalid(result)],
+        "unknown": [result for result in results if result.status == UNKNOWN],
         "not ended": [result for result in results if result.status == RUNNING],
         "one scale alone with their settings": alone if shown else [],
     }

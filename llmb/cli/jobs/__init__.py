@@ -209,7 +209,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 @click.option("--wait", "wait_", is_flag=True, help="Follow them to their end.")
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (else as before).")
-@click.option("-f", "--force", is_flag=True, help="Lift the checks before submission.")
+@click.option("--force", is_flag=True, help="Lift the checks before submission.")
 @options.slurm_arg_option
 @options.install_option
 @pass_context

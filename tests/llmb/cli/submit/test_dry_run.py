@@ -538,3 +538,35 @@ def test_a_table_fits_a_narrow_terminal(
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
     assert line.split()[:3] == ["llama3.1", "405b", "fp8"]
+
+
+def test_f_is_the_list_and_never_a_force(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    """NVIDIA's `submit -f FILE` names the list."""
+    install = cluster()
+    path = tmp_path / "jobs.yaml"
+    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [16]}\n")
+    for words in (("submit-all", "-f", path), ("bulk", "--file", path)):
+        done = llmb_here(*words, "--install", install, "-d", "--format", "json")
+        assert [job["scale"] for job in json.loads(done.stdout)["jobs"]] == [16], done.stderr
+    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [48]}\n")  # only a force takes this scale
+    assert llmb_here("submit-all", "-f", path, "--install", install, "-d").returncode == 2
+    assert llmb_here("submit-all", path, "--force", "--install", install, "-d").returncode == 0
+    two = llmb_here("submit-all", path, "-f", path, "--install", install, "-d")
+    assert (two.returncode, "two job lists are given" in two.stderr) == (2, True)
+    for words in (("single", "-w", "nemotron4_15b", "--scale", "48", "-f"), ("jobs", "retry", "--failed", "-f")):
+        done = llmb_here(*words, "--install", install)
+        assert done.returncode == 2
+        assert "--force lifts checks; it has no short form" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("MAX_STEPS=100", "--max-steps 100"), ("TP=4", "--set tp=4"), ("SBATCH_QOS=x", ""), ("HIDDEN_SIZE=1", "table")],
+)
+def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
+    given: str, hint: str, cluster: Cluster, llmb_here: Command
+) -> None:
+    done = llmb_here("single", "-w", "nemotron4_15b", "--scale", "16", "--env", given, "-d", "--install", cluster())
+    assert done.returncode == 2
+    assert "error: --env: " in done.stderr
+    assert hint in done.stderr

@@ -36,6 +36,9 @@ class PluginError(LlmbError):
     """A hook of a plugin has failed."""
 
 
+_TELL = "tell its maintainers"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why.
@@ -118,7 +121,21 @@ class Plugins:
         answer: ParseSpec | Samples | None = self._ask(
             "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}
         )
+        if isinstance(answer, ParseSpec):
+            self._check_spec(workload, answer)
         return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
+
+    def _check_spec(self, workload: Workload, spec: ParseSpec) -> None:
+        """Raise PluginError for a pattern that is none, or does not say which iteration a line is of."""
+        from llmb.logs.formats import compile_spec
+
+        try:
+            if "i" not in compile_spec(spec).iteration.groupindex:
+                raise ValueError("its iteration has no group 'i'")
+        except Exception as error:
+            source = self.offers[workload.key].source
+            reason = f"{type(error).__name__}: {error}"
+            raise PluginError(f"plugin {source} gives a ParseSpec that cannot be used: {reason}", hint=_TELL) from error
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing.
@@ -136,7 +153,7 @@ class Plugins:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint=_TELL) from error
         return answer
 
     def _offer(self, source: str) -> Offer | None:

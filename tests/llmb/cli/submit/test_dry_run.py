@@ -553,8 +553,8 @@ def test_f_is_the_list_and_never_a_force(cluster: Cluster, llmb_here: Command, t
     assert llmb_here("submit-all", path, "--force", "--install", install, "-d").returncode == 0
     two = llmb_here("submit-all", path, "-f", path, "--install", install, "-d")
     assert (two.returncode, "two job lists are given" in two.stderr) == (2, True)
-    for words in (("single", "-w", "nemotron4_15b", "--scale", "48", "-f"), ("jobs", "retry", "--failed", "-f")):
-        done = llmb_here(*words, "--install", install)
+    for line in ("single -w nemotron4_15b --scale 48 -f", "jobs retry --failed -f"):
+        done = llmb_here(*line.split(), "--install", install)
         assert done.returncode == 2
         assert "--force lifts checks; it has no short form" in done.stderr
 

@@ -34,6 +34,7 @@ docs: $(STAMP)  ## check the links, diagrams and tables of the documentation
 	$(BIN)/python docs/check.py
 	$(BIN)/python docs/layers.py --check
 	$(BIN)/python docs/workloads.py --check
+	$(BIN)/python docs/nemo.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -29,10 +29,13 @@ What can be run, and what was published for it. `llmb-run list -w W` shows a wor
 `llmb-run list --published` the figures, both also as JSON and CSV.
 
 A row is for all its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on. N is the job's GPU count,
-DP = N / (TP·PP·CP), GA (gradient accumulation) = GBS / (MBS·DP). Both must come out whole, a job takes whole nodes, the
-layers must divide by PP·VP, and with VP > 1 GA by PP. `--set tp=4` changes a number, and is checked the same way.
+DP = N / (TP·PP·CP), GA (gradient accumulation) = GBS / (MBS·DP). Both must come out whole, the layers must divide by
+PP·VP, and with VP > 1 GA by PP. A job takes whole nodes, or a part of one with the sizes smoke and tiny. `--set tp=4`
+changes a number, and is checked the same way. smoke is for the first run on a cluster ([jobs](jobs.md)).
 Strong scaling keeps the batch while the GPUs grow; `strong_scaling: true` in a job list or `--strong-scaling` asks for
-it. GB/GPU is the memory that one GPU must have.
+it. GB/GPU is the memory that one GPU must have. Release is the published release whose settings a row follows, by GPU
+count where there are several: that of its newest figure. A row without one has the settings of NeMo 2.3.1's scripts
+([nemo.md](nemo.md#which-settings)).
 """
 FIGURES = """\
 ## Published figures
@@ -88,9 +91,15 @@ def _workload(workload: Workload) -> list[str]:
     }
     default = f"Default size {workload.default_size}, dtype {workload.default_dtype}; {limit}"
     default += f" ({', '.join(sorted(longer))})" if longer else ""
-    parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}."]
+    own = "".join(
+        f" {name}: {size.max_steps or workload.max_steps} steps,"
+        f" {size.time_limit_minutes or workload.time_limit_minutes} minutes."
+        for name, size in workload.sizes.items()
+        if size.max_steps or size.time_limit_minutes
+    )
+    parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}.{own}"]
     parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
-    parts += [_table(listing.ROWS, listing.configurations(workload))]
+    parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts that they were tested at:", _table(CHECKPOINTS, saved)]

@@ -29,8 +29,13 @@ def test_the_page_is_as_the_contracts_are(layers: ModuleType) -> None:
 
 def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
     """The contracts name what is on the disk: nothing at the top of a package stands outside of its layers."""
-    for name, folder in {"llmb": DOCS.parent / "llmb", "llmb_installer": DOCS.parent / "installer/llmb_installer"}.items():
-        there = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    for name, folder in {
+        "llmb": DOCS.parent / "llmb",
+        "llmb_installer": DOCS.parent / "installer/llmb_installer",
+    }.items():
+        there = {path.stem for path in folder.glob("*.py")} | {
+            path.parent.name for path in folder.glob("*/__init__.py")
+        }
         assert {package for layer in layers.contracts()[name] for package in layer} == there - {"__init__"}
 
 

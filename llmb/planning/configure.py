@@ -179,7 +179,7 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
         nodes=nodes, gpus_per_node=per_node,
         time_limit=mode.time_limit
         or place.time_limit
-        or 60 * (row.time_limit_minutes or wish.workload.time_limit_minutes),
+        or 60 * (row.time_limit_minutes or size.time_limit_minutes or wish.workload.time_limit_minutes),
         image=(wish.switches.image or wish.workload.image) if place.needs_image else None,
         experiment_name=_name(wish, mode, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
         model=model, learning_rate=size.learning_rate, switches=mode.switches,
@@ -191,7 +191,7 @@ def _mode(wish: Wish, label: str) -> Mode:
     try:
         return mode_of(
             switches, profile=wish.profile, given_steps=wish.params.get("max_steps"),
-            default_steps=wish.workload.max_steps,
+            default_steps=wish.workload.sizes[wish.size].max_steps or wish.workload.max_steps,
         )  # fmt: skip
     except UsageError as error:
         raise UsageError(f"{label}: {error.message}", hint=error.hint) from error

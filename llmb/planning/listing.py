@@ -48,6 +48,13 @@ ROWS = (
     Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True),
 )
 
+RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
+
+
+def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
+    """``25.04`` where all scales are of one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
+    return [*releases] if len(releases) == 1 else [f"{name}: {span(counts)}" for name, counts in releases.items()]
+
 
 def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
     """A row of SIZES for each size of each workload."""
@@ -85,6 +92,7 @@ def _configuration(row: Row, layers: int) -> dict[str, Any]:
         "dp": "N" if ways == 1 else f"N/{ways}", "ga": batches,
         "scaling": "strong" if row.strong_scaling else "weak", "memory_gb": row.memory_gb,
         "cuda_graphs": row.cuda_graphs, "userbuffers": row.userbuffers, "time_limit_minutes": row.time_limit_minutes,
+        "releases": {name: list(scales.counts) for name, scales in row.releases.items()},
     }  # fmt: skip
 
 

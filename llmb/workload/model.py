@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def require_positive(value: DataclassInstance) -> None:
-    """Raise KeyFaultError that names the first whole number of a dataclass that is not 1 or more."""
+def require_positive(value: DataclassInstance, *, unless: str = "") -> None:
+    """Raise KeyFaultError that names the first whole number of a dataclass that is not 1 or more, ``unless`` it."""
     for field in fields(value):
         number = getattr(value, field.name)
-        if type(number) is int and number < 1:
+        if type(number) is int and number < 1 and field.name != unless:
             raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name)
 
 
@@ -66,6 +66,35 @@ class ModelShape:
             raise ValueError("a model with a layer pattern needs its 'mamba' shape")
         if len(self.pattern) != self.layers or set(self.pattern) - set("M-*"):
             raise ValueError(f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}")
+
+
+_CONVOLUTION = 4  # tokens that Mamba-2's convolution looks at, in every published model
+
+
+def parameters(shape: ModelShape) -> int:
+    """How many numbers the model learns; input and output embeddings are two, as in all models here.
+
+    Source: the layers of Megatron core. A framework that pads the vocabulary has more rows in both embeddings.
+    """
+    norm = shape.hidden * (2 if shape.architecture == "nemotron" else 1)  # LayerNorm has a bias, RMSNorm has none
+    head_dim = shape.head_dim or shape.hidden // shape.heads
+    attention = norm + 2 * shape.hidden * head_dim * (shape.heads + shape.kv_groups)
+    mlp = norm + (3 if shape.gated else 2) * shape.hidden * shape.ffn
+    if shape.pattern is None:
+        layers = shape.layers * (attention + mlp)
+    else:
+        kinds = {"M": _mamba_parameters(shape, norm), "-": mlp, "*": attention}
+        layers = sum(kinds[letter] for letter in shape.pattern)
+    return 2 * shape.vocab * shape.hidden + layers + norm
+
+
+def _mamba_parameters(shape: ModelShape, norm: int) -> int:
+    assert shape.mamba is not None
+    mamba = shape.mamba
+    inner, states = mamba.heads * mamba.head_dim, 2 * mamba.groups * mamba.state
+    projections = shape.hidden * (2 * inner + states + mamba.heads) + inner * shape.hidden
+    convolution = (inner + states) * (_CONVOLUTION + 1)
+    return norm + projections + convolution + 3 * mamba.heads + inner
 
 
 GQA = "gqa"

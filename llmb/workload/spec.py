@@ -96,7 +96,8 @@ class Row:
     ``strong_scaling``: the batch stays while the scale grows, taken only when asked for. ``cuda_graphs``: the step is
     captured and replayed. ``userbuffers``: by dtype, NeMo's configuration of the overlap of tensor parallelism with
     computing (its module recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's own.
-    ``memory_gb``: what one GPU must have, None where nothing is said.
+    ``memory_gb``: what one GPU must have, None where nothing is said. ``releases``: the published releases whose
+    settings its scales follow, those of their newest figures; a row without any has the settings of NeMo 2.3.1.
     """
 
     gpu: tuple[str, ...]
@@ -115,6 +116,7 @@ class Row:
     cuda_graphs: bool = False
     userbuffers: dict[str, str | None] = field(default_factory=dict)
     memory_gb: float | None = None
+    releases: dict[str, Scales] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.gpu or not self.dtype:
@@ -126,6 +128,16 @@ class Row:
             if dtype not in self.dtype:
                 hint = f"the row is for {', '.join(self.dtype)}"
                 raise typed.KeyFaultError(f"'{dtype}' is not a dtype of this row", "userbuffers", dtype, hint=hint)
+        if self.releases and [count for count, _ in self._releases()] != [*self.scales.counts]:
+            raise typed.KeyFaultError("each scale of the row must be of one release", "releases")
+
+    def _releases(self) -> list[tuple[int, str]]:
+        return sorted((count, name) for name, scales in self.releases.items() for count in scales.counts)
+
+    def release(self, scale: int) -> str | None:
+        """The release whose settings a job of ``scale`` GPUs follows: that of the nearest tested scale below it."""
+        known = self._releases()
+        return next((name for count, name in reversed(known) if count <= scale), known[0][1] if known else None)
 
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether the row is for this GPU type and dtype."""
@@ -133,10 +145,29 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NemoRecipe:
-    """How NeMo 2 builds a size: ``recipe`` is a module of nemo.collections.llm.recipes.
+class NemoRelease:
+    """What one published release sets differently from its size's NemoRecipe; fields as there, None: no difference.
 
-    ``flops_name``: what NeMo's FLOPs callback calls the model; ``vocab``: of the null tokenizer, in tokens;
+    A variable of ``environment`` without a value is not set at all.
+    """
+
+    attention_backend: str | None = None
+    cross_entropy: str | None = None
+    precision_aware_optimizer: bool | None = None
+    environment: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NemoRecipe:
+    """How NeMo 2 builds a size: ``recipe`` is a module of nemo.collections.llm.recipes, used in performance mode.
+
+    ``model``: the module whose model is trained, where it is another one; ``attention_backend``: a member of Megatron's
+    AttnBackend, None for the model's own; ``cross_entropy``: Megatron's ``te`` or ``native``;
+    ``precision_aware_optimizer``: whether dtype bf16 keeps the optimizer's states in lower precision;
+    ``wgrad_deferral_limit``: how many micro batches' gradients of the output layer wait for the pipeline to drain, None
+    where none do; ``releases``: what published releases set differently.
+    ``flops_name``: what NeMo's FLOPs callback calls the model; ``vocab``: of the null tokenizer, in tokens, which NeMo
+    adds the end of a document to;
     ``hub_tokenizer``: the model hub's repository with the model's own, ``gated`` when reading it needs a token;
     ``fp8_plugin``: the precision that dtype fp8 stands for (recipes.precision.mixed_precision); ``environment``: what
     this model's ranks need beside the variables of all NeMo jobs.
@@ -145,13 +176,28 @@ class NemoRecipe:
     recipe: str
     flops_name: str
     vocab: int
+    model: str | None = None
+    attention_backend: str | None = None
+    cross_entropy: str = "te"
+    precision_aware_optimizer: bool = True
+    wgrad_deferral_limit: int | None = None
     hub_tokenizer: str | None = None
     gated: bool = False
     fp8_plugin: str = "bf16_with_fp8_mixed"
     environment: dict[str, str] = field(default_factory=dict)
+    releases: dict[str, NemoRelease] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_positive(self)
+
+    def of(self, release: str | None) -> NemoRecipe:
+        """The recipe with what ``release`` sets differently; one that is not in ``releases`` has no differences."""
+        own = self.releases.get(release or "", NemoRelease())
+        names = ("attention_backend", "cross_entropy", "precision_aware_optimizer")
+        changes: dict[str, Any] = {name: getattr(own, name) for name in names if getattr(own, name) is not None}
+        variables = {**self.environment, **own.environment}
+        changes["environment"] = {name: value for name, value in variables.items() if value is not None}
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +218,11 @@ class Size:
 
     ``pipeline_extra``: layers beside the transformer's that the pipeline split counts (2: embedding and loss);
     ``exact_scales``: no scale beside the rows' own; ``whole_nodes``: a job takes all GPUs of its nodes;
-    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports);
+    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports, empty: no
+    type);
     ``proxy``: the size that ``proxy: true`` of a job list stands for; ``nemo``: None where NeMo has no recipe;
-    ``checkpoint``: None where none was published.
+    ``checkpoint``: None where none was published; ``max_steps``, ``time_limit_minutes``: where they are not the
+    workload's.
     """
 
     model: ModelShape
@@ -187,8 +235,11 @@ class Size:
     learning_rate: float = 3e-4
     nemo: NemoRecipe | None = None
     checkpoint: Checkpoint | None = None
+    max_steps: int | None = None
+    time_limit_minutes: int | None = None
 
     def __post_init__(self) -> None:
+        require_positive(self, unless="pipeline_extra")
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise typed.KeyFaultError("there is no row", "rows", hint=hint)
@@ -200,6 +251,12 @@ class Size:
         for (gpu, dtype, count, _), rows in cases.items():
             if rows > 1:
                 raise ValueError(f"{rows} rows are for {gpu}, {dtype} at {count} GPUs: only one can be meant")
+
+        followed = {name for row in self.rows for name in row.releases}
+        for name in self.nemo.releases if self.nemo is not None else ():
+            if name not in followed:
+                hint = suggest(name, sorted(followed))
+                raise typed.KeyFaultError(f"no row follows release '{name}'", "nemo", "releases", name, hint=hint)
 
     def gpu_types(self) -> list[str]:
         """The GPU types of its rows, ``any`` among them, in the rows' order."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,8 @@ import llmb_nemotron4
 import llmb_nemotronh
 from llmb.workload.gpus import known_types
 from llmb.workload.model import MambaShape
-from llmb.workload.spec import NemoRecipe, Workload
+from llmb.workload.published import read_published, release_order
+from llmb.workload.spec import NemoRecipe, NemoRelease, Workload
 
 NEMOTRON4, LLAMA, NEMOTRONH = (
     module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh)
@@ -27,9 +29,9 @@ def key(workload: Workload) -> str:
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
-        (NEMOTRON4, ("pretrain_nemotron4", "15b", 20, ["15b", "340b", "tiny"])),
-        (LLAMA, ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "tiny"])),
-        (NEMOTRONH, ("pretrain_nemotronh", "56b", 25, ["56b", "tiny"])),
+        (NEMOTRON4, ("pretrain_nemotron4", "15b", 20, ["15b", "340b", "smoke", "tiny"])),
+        (LLAMA, ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "smoke", "tiny"])),
+        (NEMOTRONH, ("pretrain_nemotronh", "56b", 25, ["56b", "smoke", "tiny"])),
     ],
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )
@@ -93,9 +95,10 @@ def test_strong_scaling_is_340b_on_blackwell_with_a_longer_limit() -> None:
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
-def test_only_tiny_takes_part_of_a_node_and_is_discovered_on_cpu_alone(workload: Workload) -> None:
-    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == ["tiny"]
-    assert {name: size.discover for name, size in workload.sizes.items() if size.discover} == {"tiny": ("cpu",)}
+def test_the_sizes_for_trying_take_part_of_a_node_and_are_not_discovered_on_gpus(workload: Workload) -> None:
+    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == ["smoke", "tiny"]
+    discovered = {name: size.discover for name, size in workload.sizes.items() if size.discover is not None}
+    assert discovered == {"smoke": (), "tiny": ("cpu",)}
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
@@ -122,9 +125,13 @@ def test_the_cpu_runs_nothing_but_tiny(workload: Workload) -> None:
 
 
 NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
+# Release 25.04 had neither Transformer Engine's cross entropy nor the precision-aware optimizer, nor cuDNN's norms.
+BEFORE = NemoRelease(cross_entropy="native", precision_aware_optimizer=False)
+WITHOUT_NORMS = replace(BEFORE, environment=dict.fromkeys(NORMS))
+# Llama 3's recipes, as the figures were made, for the model of Llama 3.1. The null tokenizer adds one word.
 OF_405B = NemoRecipe(
-    recipe="llama31_405b", flops_name="llama3", vocab=128256, hub_tokenizer="meta-llama/Llama-3.1-405B", gated=True,
-    environment=NORMS,
+    recipe="llama31_405b", flops_name="llama3", vocab=128255, hub_tokenizer="meta-llama/Llama-3.1-405B", gated=True,
+    wgrad_deferral_limit=50, environment=NORMS, releases={"25.04": WITHOUT_NORMS},
 )  # fmt: skip
 
 
@@ -134,9 +141,12 @@ OF_405B = NemoRecipe(
         (
             NEMOTRON4,
             {
-                "15b": NemoRecipe(recipe="nemotron4_15b", flops_name="nemotron", vocab=256000),
+                "15b": NemoRecipe(
+                    recipe="nemotron4_15b", flops_name="nemotron", vocab=256000, releases={"25.04": BEFORE}
+                ),
                 "340b": NemoRecipe(
-                    recipe="nemotron4_340b", flops_name="nemotron", vocab=256000, environment=NORMS
+                    recipe="nemotron4_340b", flops_name="nemotron", vocab=256000, wgrad_deferral_limit=22,
+                    environment=NORMS, releases={"25.04": WITHOUT_NORMS},
                 ),
             },
         ),
@@ -144,12 +154,13 @@ OF_405B = NemoRecipe(
             LLAMA,
             {
                 "8b": NemoRecipe(
-                    recipe="llama31_8b", flops_name="llama3", vocab=128256,
-                    hub_tokenizer="meta-llama/Llama-3.1-8B", gated=True,
+                    recipe="llama3_8b", model="llama31_8b", flops_name="llama3", vocab=128255,
+                    hub_tokenizer="meta-llama/Llama-3.1-8B", gated=True, releases={"25.04": BEFORE},
                 ),
                 "70b": NemoRecipe(
-                    recipe="llama31_70b", flops_name="llama3", vocab=128256,
-                    hub_tokenizer="meta-llama/Llama-3.1-70B", gated=True,
+                    recipe="llama3_70b", model="llama31_70b", flops_name="llama3", vocab=128255,
+                    hub_tokenizer="meta-llama/Llama-3.1-70B", gated=True, wgrad_deferral_limit=22,
+                    releases={"25.04": BEFORE},
                 ),
                 "405b": OF_405B,
                 "405b-proxy": OF_405B,
@@ -160,7 +171,8 @@ OF_405B = NemoRecipe(
             {
                 "56b": NemoRecipe(
                     recipe="nemotronh_56b", flops_name="nemotronh", vocab=131072,
-                    hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K",
+                    hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K", attention_backend="auto",
+                    releases={"25.05": NemoRelease(attention_backend="flash", environment={"NVTE_FUSED_ATTN": "0"})},
                 )
             },
         ),
@@ -168,10 +180,42 @@ OF_405B = NemoRecipe(
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )  # fmt: skip
 def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoRecipe]) -> None:
-    assert {name: size.nemo for name, size in workload.sizes.items()} == {**recipes, "tiny": None}
+    assert {name: size.nemo for name, size in workload.sizes.items() if name != "smoke"} == {**recipes, "tiny": None}
     assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {"bf16_with_fp8_mixed"}
+    own_end = (
+        1 if workload is LLAMA else 0
+    )  # Llama's vocabulary has one, the others' comes on top, as in NVIDIA's scripts
     for size in workload.sizes.values():
-        assert size.nemo is None or size.nemo.vocab == size.model.vocab
+        assert size.nemo is None or size.nemo.vocab + own_end == size.model.vocab
+
+
+@pytest.mark.parametrize("workload", ALL, ids=key)
+def test_a_row_follows_the_release_of_its_newest_figure(workload: Workload) -> None:
+    """Which is what a run is compared with where nobody asks for another release."""
+    newest: dict[tuple[str, str, str, int, int], str] = {}
+    for figure in read_published(workload):
+        case = (figure.model_size, figure.gpu_type, figure.dtype, figure.scale, figure.gbs)
+        newest[case] = max(figure.release, newest.get(case, ""), key=release_order)
+    followed = {
+        (name, gpu, dtype, scale, row.gbs.batch(scale)): row.release(scale)
+        for name, size in workload.sizes.items()
+        for row in size.rows
+        for gpu, dtype, scale in itertools.product(row.gpu, row.dtype, row.scales.counts)
+    }
+    assert newest
+    assert {case: followed[case] for case in newest} == newest
+
+
+def test_rows_without_a_figure_follow_the_release_that_has_them() -> None:
+    found = {
+        (name, gpu): {row.release(scale) for scale in row.scales.counts}
+        for workload in ALL for name, size in workload.sizes.items() for row in size.rows for gpu in row.gpu
+    }  # fmt: skip
+    # Releases after 25.07 have 15b on Blackwell; it has the settings of the scripts in NeMo 2.3.1.
+    assert found["15b", "b200"] == found["15b", "gb200"] == {None}
+    assert found["340b", "a100"] == {"24.11"}
+    for case in (("340b", "b200"), ("405b", "b200"), ("56b", "b200"), ("56b", "gb200")):
+        assert found[case] == {"25.07"}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +243,7 @@ def test_checkpoints(
 
 def test_nothing_was_published_of_other_checkpoints() -> None:
     sizes = [(name, size) for workload in ALL for name, size in workload.sizes.items() if size.checkpoint is None]
-    assert {name for name, _ in sizes} == {"405b-proxy", "56b", "tiny"}
+    assert {name for name, _ in sizes} == {"405b-proxy", "56b", "smoke", "tiny"}
 
 
 OVERLAP = {
@@ -223,7 +267,7 @@ def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
                 overlap = {"fp8": fp8, "bf16": bf16}.get(dtype)
                 assert row.userbuffers.get(dtype) == (overlap and f"userbuffers_{overlap}")
                 assert row.cuda_graphs == (workload is NEMOTRON4 and gpu in ("b200", "gb200"))
-                memory = None if name == "tiny" else 180 if gpu in ("b200", "gb200") else 80
+                memory = {"tiny": None, "smoke": 80}.get(name, 180 if gpu in ("b200", "gb200") else 80)
                 assert row.memory_gb == memory
                 assert memory is None or memory <= (known_types()[gpu].memory_gb or 0)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,11 +19,13 @@ import pytest
 
 import llmb_workloads
 from llmb.builtin import builtin_plugins
+from llmb.clusters.slurm.sbatch_script import Setting, render
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.planning.plan import Extra, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import Stamp
 from llmb.submission.submit import prepare
 from llmb.workload.switches import Switches
 
@@ -33,6 +37,7 @@ HERE = Path(__file__).parent
 PROGRAMS = Path(llmb_workloads.__file__).parent.parent
 LONGEST = 280  # seconds that a process may take: below pytest's limit for a test
 GPU_TYPES = ("a100", "h100", "b200", "gb200")
+PUBLISHED = ("15b", "340b", "8b", "70b", "405b", "405b-proxy", "56b")  # sizes that NVIDIA measured
 CHECKPOINT = "/lustre/checkpoints/default--None=0.0000-epoch=0-consumed_samples=12800.0"
 
 # Beside the rows: what a switch or an override changes. The GPU type, then the request.
@@ -62,10 +67,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 # What the program refuses when it meets NeMo: keys of a sound recipe of Llama 3.1 8b, replaced.
 REFUSED: dict[str, dict[str, Any]] = {
     "no such recipe": {"recipe": "llama31_9b"},
-    "no such plugin": {"precision": {"plugin": "bf16_with_fp8_mixd", "grad_reduce_in_fp32": None}},
-    "no such buffers": {
-        "comm_overlap": {"overlap_param_gather_with_optimizer_step": False, "userbuffers": "userbuffers_bf16_h200"},
-    },
+    "no such plugin": {"precision": {"plugin": "bf16_with_fp8_mixd"}},
+    "no such buffers": {"comm_overlap": {"userbuffers": "userbuffers_bf16_h200"}},
+    "no such model": {"model_recipe": "llama31_9b"},
     "no performance mode": {"recipe": "mamba2_130m"},
     "no pattern": {"model": {"hybrid_override_pattern": "-" * 32}},
 }
@@ -73,11 +77,51 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A job, and the recipe.json that llmb would stage for it."""
+    """A job, the recipe.json that llmb would stage for it, and its Slurm script."""
 
     gpu: str
     job: Job
     recipe: dict[str, Any]
+    script: str
+
+    @property
+    def label(self) -> str:
+        """What differences.yaml calls the row: workload, size, GPU type, dtype, GPUs, and the release it follows."""
+        job, release = self.job, self.recipe["release"] or "2.3.1"
+        words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, job.scale, release)
+        return " ".join(map(str, words)) + (" strong" if job.switches.strong_scaling else "")
+
+    @property
+    def model_name(self) -> str:
+        """The same for rows whose ranks make the same model under the same settings: the label without its scale."""
+        job, release = self.job, self.recipe["release"] or "2.3.1"
+        words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, f"layers{job.num_layers}")
+        ways = (f"tp{job.tp}", f"pp{job.pp}", f"cp{job.cp}", f"vp{job.vp or 1}")
+        return " ".join((*words, *ways, release))
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """The variables that the script exports, and how many local ranks share a NUMA node."""
+        lines = re.findall(r"^export (\w+=.*)$", self.script.partition("\nsrun ")[0], re.MULTILINE)
+        variables = dict(shlex.split(line)[0].split("=", 1) for line in lines)
+        shared = re.search(r"llmb_numa=\$\(\(LLMB_LOCAL_RANK / (\d+)\)\)", self.script)
+        return {**variables, **({"numactl": shared[1]} if shared is not None else {})}
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What nvidia.py makes the launcher's command line of."""
+        job = self.job
+        sizes = {name: getattr(job, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "nodes", "dtype")}
+        return {
+            **sizes, "size": job.model_size, "gpu": self.gpu, "release": self.recipe["release"],
+            "gpus_per_node": job.gpus_per_node, "steps": job.max_steps, "recipe": self.recipe,
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def nemo_python() -> Path:
+    """The Python of the environment with NeMo."""
+    return Path(str(NEMO_PYTHON))
 
 
 @pytest.fixture(scope="session")
@@ -139,8 +183,23 @@ def cases() -> Mapping[str, Case]:
     return found
 
 
-def rows(gpu: str) -> list[JobRequest]:
-    """One request for each row, dtype and scale of this GPU type."""
+def published() -> Mapping[str, Case]:
+    """The rows that can be compared with NVIDIA's, by their labels."""
+    return {
+        case.label: case for name, case in cases().items() if name not in VARIANTS and case.job.model_size in PUBLISHED
+    }
+
+
+@cache
+def models() -> Mapping[str, Case]:
+    """A case for each model that the ranks of a row make: those of the published rows, and those of the size smoke."""
+    own = [case for name, case in cases().items() if name not in VARIANTS]
+    own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
+    return {case.model_name: case for case in reversed(own)}
+
+
+def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
+    """One request for each row, dtype and scale of this GPU type: of the published sizes, or of smoke."""
     return [
         JobRequest(
             workload=key, size=name, dtypes=(dtype,), scales=(scale,),
@@ -148,7 +207,7 @@ def rows(gpu: str) -> list[JobRequest]:
         )
         for key, workload in load_plugins(builtin_plugins()).workloads().items()
         for name, size in workload.sizes.items()
-        if size.nemo is not None
+        if size.nemo is not None and (name == "smoke") == smoke
         for row in size.rows
         if gpu in row.gpu
         for dtype in row.dtype
@@ -166,7 +225,14 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False) -> lis
     assert not faults
     launches = [(item.job, item.launch) for item in items if item.launch is not None]
     assert len(launches) == len(requests)
-    return [Case(gpu=gpu, job=job, recipe=json.loads(launch.files[0].text)) for job, launch in launches]
+    setting = Setting(config=config, programs="/programs", knows_segment=True)
+    stamp = Stamp(id="<id>", timestamp="<timestamp>", directory="/run")
+    return [
+        Case(
+            gpu=gpu, job=job, recipe=json.loads(launch.files[0].text), script=render(launch, stamp, setting)
+        )
+        for job, launch in launches
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -178,6 +244,7 @@ def built(
     sound = cases()["hub llama"].recipe
     recipes = {
         "found": {name: case.recipe for name, case in cases().items()},
+        "compared": {label: case.row for label, case in published().items()},
         "refused": {
             name: sound | {key: sound[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
             for name, changes in REFUSED.items()
@@ -194,6 +261,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let each test that takes a `row` run once for each."""
     if "row" in metafunc.fixturenames:
         metafunc.parametrize("row", [name for name in cases() if name not in VARIANTS])
+    if "model" in metafunc.fixturenames:
+        metafunc.parametrize("model", models())
+
+
+@pytest.fixture(scope="session")
+def cases_by_label() -> Mapping[str, Case]:
+    """The rows by what differences.yaml calls them."""
+    return published()
+
+
+@pytest.fixture(scope="session")
+def cases_by_model() -> Mapping[str, Case]:
+    """A case for each model that ranks make."""
+    return models()
 
 
 @pytest.fixture

@@ -24,10 +24,14 @@ from llmb_workloads.errors import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
 from llmb_workloads.nemo_pretrain.read import parse_recipe
 
+# Modules of this folder, where Python looks first because the script is there.
+leaves, nvidia = importlib.import_module("leaves"), importlib.import_module("nvidia")
+
 SHAPE = (
     "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
     "seq_length", "gated_linear_unit", "normalization", "hybrid_override_pattern", "cross_entropy_loss_fusion",
-    "cross_entropy_fusion_impl", "enable_cuda_graph", "mamba_head_dim", "mamba_state_dim", "mamba_num_groups",
+    "cross_entropy_fusion_impl", "enable_cuda_graph", "attention_backend", "mamba_head_dim", "mamba_state_dim",
+    "mamba_num_groups",
 )  # fmt: skip
 
 
@@ -102,6 +106,15 @@ def found(raw: object) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Every leaf of the program's configuration and of NVIDIA's, and what NVIDIA's job would export."""
+    theirs = nvidia.configured(row)
+    return {
+        "ours": leaves.leaves(build(parse_recipe(row["recipe"]))), "theirs": leaves.leaves(theirs.recipe),
+        "executor": nvidia.executed(theirs.executor),
+    }  # fmt: skip
+
+
 def refusal(raw: object) -> str:
     """What the program says to a recipe that this NeMo cannot run; empty when it says nothing."""
     try:
@@ -170,11 +183,12 @@ def main(recipes: Path, answer: Path) -> None:
     ssm.default_mamba_stack_spec = None  # mamba-ssm needs CUDA: only layers would ask for it
     make_small_tokenizer(Path("small_tokenizer"))
     wanted = json.loads(recipes.read_text(encoding="utf-8"))
-    names = sorted({raw["recipe"] for raw in wanted["found"].values()})
+    names = sorted({raw["model_recipe"] or raw["recipe"] for raw in wanted["found"].values()})
     told = {
         "untouched": {name: untouched(name) for name in names},
         "found": {key: found(raw) for key, raw in wanted["found"].items()},
         "refused": {key: refusal(raw) for key, raw in wanted["refused"].items()},
+        "compared": {key: compared(row) for key, row in wanted["compared"].items()},
     }
     answer.write_text(json.dumps(told), encoding="utf-8")
 

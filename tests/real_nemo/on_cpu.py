@@ -1,32 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python on_cpu.py RECIPE.json: the program, with stand-ins for what only a GPU has.
+"""python on_cpu.py RECIPE.json [--narrow] [--defer]: the program, with stand-ins for what only a GPU has.
 
-Run by the NeMo environment's Python. NeMo's trainer, loops, callbacks, progress printer and checkpoints are its own.
+Run by the NeMo environment's Python. NeMo's trainer, loops, callbacks, progress printer and checkpoints are its own, as
+are Megatron's layers: linear ones add their weight gradients to the gradient buffer, with a stand-in for Apex's kernel.
+After each step a line says how many gradients of the output layer are still held for later, and how many weight
+gradients of it were computed. ``--narrow`` trains the recipe's layers with widths that a CPU can compute. ``--defer``
+defers the output layer's gradients whatever the program says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import sys
 from typing import Any
 
-import megatron.core.dist_checkpointing.strategies.filesystem_async as filesystem
-import nemo.lightning.io.pl as checkpoints
-import torch
-from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
-from nemo.collections.llm.gpt.model.base import gpt_forward_step, local_layer_spec
-from torch.distributed.checkpoint.filesystem import SerializationFormat
-from torch.overrides import TorchFunctionMode
+import stand_ins
 
-import llmb_workloads.nemo_pretrain.__main__ as program
-from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.recipe import Recipe
+stand_ins.install([stand_ins.FUSED_GRADIENT])
+
+import lightning.pytorch as pl  # noqa: E402
+import megatron.core.dist_checkpointing.strategies.filesystem_async as filesystem  # noqa: E402
+import nemo.lightning.io.pl as checkpoints  # noqa: E402
+import nemo_run  # noqa: E402
+import torch  # noqa: E402
+from megatron.core.models.gpt import GPTModel  # noqa: E402
+from megatron.core.tensor_parallel.layers import ColumnParallelLinear  # noqa: E402
+from megatron.core.tensor_parallel.random import CudaRNGStatesTracker  # noqa: E402
+from nemo.collections.llm.gpt.model.base import gpt_forward_step, local_layer_spec  # noqa: E402
+from torch.distributed.checkpoint.filesystem import SerializationFormat  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+
+import llmb_workloads.nemo_pretrain.__main__ as program  # noqa: E402
+from llmb_workloads.nemo_pretrain.build import build  # noqa: E402
+from llmb_workloads.nemo_pretrain.recipe import Recipe  # noqa: E402
 
 FUSIONS = (
     "apply_rope_fusion", "bias_activation_fusion", "bias_dropout_fusion", "cross_entropy_loss_fusion",
-    "gradient_accumulation_fusion", "masked_softmax_fusion", "persist_layer_norm",
+    "masked_softmax_fusion", "persist_layer_norm",
 )  # fmt: skip
+NARROW = {
+    "hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "num_query_groups": 2, "seq_length": 64,
+}  # fmt: skip
+NARROW_VOCABULARY = 1024
+
+
+class Held(pl.Callback):  # type: ignore[misc]
+    """Says after each step what of the output layer's gradients is still to come."""
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Print the gradients that are held, and the weight gradients that were computed."""
+        for module in trainer.strategy.megatron_parallel.modules():
+            if isinstance(module, GPTModel):
+                held, weight = len(module.grad_output_buffer or ()), module.output_layer.weight
+                computed = stand_ins.CALLS[tuple(weight.shape)]
+                print(f"on_cpu: gradients of the output layer held: {held}, computed: {computed}", flush=True)
 
 
 class OnCpu(TorchFunctionMode):  # type: ignore[misc]
@@ -52,20 +81,45 @@ def replace_gpu() -> None:
     filesystem._write_item = write_item
 
 
-def build_for_cpu(recipe: Recipe) -> Any:
-    """The program's configuration, less what takes a GPU, Transformer Engine or a second process."""
+class Inner(ColumnParallelLinear):  # type: ignore[misc]
+    """A layer inside the model, which like Transformer Engine's knows nothing of the output layer's deferral."""
+
+    def __init__(self, *sizes: Any, config: Any, **others: Any) -> None:
+        config = copy.copy(config)
+        config.defer_embedding_wgrad_compute = False
+        super().__init__(*sizes, config=config, **others)
+
+
+def layers(config: Any) -> Any:
+    """Megatron's layers of torch's own operations."""
+    found = local_layer_spec(config)
+    found.submodules.self_attention.submodules.linear_qkv = Inner
+    found.submodules.mlp.submodules.linear_fc1 = Inner
+    return found
+
+
+def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
+    """The program's configuration, less what takes a GPU or Transformer Engine."""
     partial = build(recipe)
     model, trainer, optimizer = partial.model.config, partial.trainer, partial.optim.config
-    model.transformer_layer_spec, model.forward_step_fn = local_layer_spec, masked_step
+    model.transformer_layer_spec, model.forward_step_fn = layers, masked_step
     for name in FUSIONS:
         setattr(model, name, False)
     trainer.accelerator, trainer.plugins, trainer.precision = "cpu", None, 32
     trainer.strategy.process_group_backend = "gloo"
+    trainer.strategy.sequence_parallel = False  # torch's own norms do not split the sequence
     trainer.strategy.ddp.use_distributed_optimizer = optimizer.use_distributed_optimizer = False
+    optimizer.use_precision_aware_optimizer = False
     optimizer.clip_grad, optimizer.bf16 = 0.0, False
+    if narrow:
+        for name, value in NARROW.items():
+            setattr(model, name, value)
+        partial.data.seq_length = NARROW["seq_length"]
+        partial.data.tokenizer.vocab_size = NARROW_VOCABULARY
     for callback in trainer.callbacks:
-        if callback.__fn_or_cls__.__name__ == "MegatronCommOverlapCallback":
-            callback.defer_embedding_wgrad_compute = False
+        if callback.__fn_or_cls__.__name__ == "MegatronCommOverlapCallback" and defer:
+            callback.defer_embedding_wgrad_compute, callback.wgrad_deferral_limit = True, 50
+    trainer.callbacks = [*trainer.callbacks, nemo_run.Config(Held)]
     return partial
 
 
@@ -75,8 +129,14 @@ def masked_step(model: Any, batch: dict[str, Any]) -> Any:
     return gpt_forward_step(model, {**batch, "attention_mask": torch.ones(1, 1, length, length).tril() < 0.5})
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> int:
+    """Run the program on what is no option of this script; its exit code."""
     replace_gpu()
-    program.build = build_for_cpu  # type: ignore[attr-defined]
+    adapted = functools.partial(build_for_cpu, narrow="--narrow" in words, defer="--defer" in words)
+    program.build = adapted  # type: ignore[attr-defined]
     with OnCpu():
-        sys.exit(program.main(sys.argv[1:]))
+        return program.main([word for word in words if word not in ("--narrow", "--defer")])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -96,6 +96,7 @@ def test_overrides_reach_nemo(variant: Variant) -> None:
         ("no such recipe", "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b"),
         ("no such plugin", "mixed_precision has no 'bf16_with_fp8_mixd'; did you mean 'bf16_with_fp8_mixed'?"),
         ("no such buffers", "userbuffers has no 'userbuffers_bf16_h200'; use NeMo 2.3"),
+        ("no such model", "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b"),
         ("no performance mode", "mamba2_130m.pretrain_recipe has no setting 'performance_mode'; use NeMo 2.3"),
         ("no pattern", "Llama31Config8B has no setting 'hybrid_override_pattern'; use NeMo 2.3"),
     ],

@@ -16,7 +16,7 @@ MAMBA_56B = {"heads": 256, "head_dim": 64, "expand": 2, "chunk": 256, "state": 2
 COUNT = """
 import json, sys
 from llmb_workloads.models import build, parameter_count
-from llmb_workloads.recipe import Mamba, ModelShape
+from llmb_workloads.torch_recipe import Mamba, ModelShape
 for raw in json.load(sys.stdin):
     mamba = raw.pop("mamba")
     model = build(ModelShape(**raw, mamba=mamba and Mamba(**mamba)), "meta")

@@ -9,7 +9,7 @@ import json
 import math
 import types
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from llmb_workloads.errors import RefusedError
 
@@ -55,7 +55,7 @@ def _check_keys(given: set[str], known: set[str], place: str) -> None:
 
 def _read_value(kind: Any, raw: object, place: str) -> Any:
     origin = get_origin(kind)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, Union):  # the second is what Literal | None is
         return _read_union(get_args(kind), raw, place)
     if origin is Literal:
         return _read_choice(get_args(kind), raw, place)

@@ -36,9 +36,10 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         )
     loaded = job.switches.load_checkpoint
     venv = None if site.container else site.venvs.get(VENV, site.venv)
-    tokenizer = tokenizer_of(job, size.nemo, site)
-    environment = environment_of(job, size.nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
-    recipe = recipe_of(job, size, size.nemo, row, tokenizer.name)
+    nemo = size.nemo.of(row.release(job.scale))
+    tokenizer = tokenizer_of(job, nemo, site)
+    environment = environment_of(job, nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
+    recipe = recipe_of(job, size, nemo, row, tokenizer.name)
     return Launch(
         name=job.experiment_name,
         nodes=job.nodes,

@@ -16,12 +16,12 @@ from llmb.workload.switches import PROFILE_RANKS
 SCHEMA = 1
 _PLUGINS = {"bf16": "bf16_mixed"}
 _FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_current_scaling_mixed"}
-_CROSS_ENTROPY = "te"
 
 
 def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str | None = None) -> dict[str, Any]:
-    """All that the program is told; nothing is looked up when it runs.
+    """All settings of the program; it looks nothing up when it runs.
 
+    ``nemo``: with the settings of the release that ``row`` follows.
     ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer.
     """
     switches = job.switches
@@ -30,11 +30,13 @@ def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str |
         "program": "nemo_pretrain",
         "schema": SCHEMA,
         "name": job.experiment_name,
+        "release": row.release(job.scale),
         "recipe": nemo.recipe,
+        "model_recipe": nemo.model,
         "flops_model_name": nemo.flops_name,
         "nodes": job.nodes,
         "gpus_per_node": job.gpus_per_node,
-        "model": _model(job),
+        "model": _model(job, nemo),
         "parallelism": {
             "tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp if job.vp != 1 else None, "ep": job.ep,
             "sequence_parallel": job.tp > 1, "embedding_in_pipeline_split": size.pipeline_extra > 0,
@@ -43,14 +45,15 @@ def recipe_of(job: Job, size: Size, nemo: NemoRecipe, row: Row, tokenizer: str |
         "micro_batch": job.mbs,
         "global_batch": job.gbs,
         "max_steps": job.max_steps,
-        "precision": {
-            "plugin": _plugin(job, nemo), "grad_reduce_in_fp32": False if job.dtype == "fp8" else None,
-        },
-        "optimizer": {"use_precision_aware_optimizer": _precision_aware(job)},
+        # NeMo's recipes turn it off in performance mode; the plugin that replaces theirs would turn it on again.
+        "precision": {"plugin": _plugin(job, nemo), "grad_reduce_in_fp32": False},
+        "optimizer": {"use_precision_aware_optimizer": _precision_aware(job, nemo)},
         "cuda_graphs": row.cuda_graphs,
         "comm_overlap": {
             "overlap_param_gather_with_optimizer_step": _overlaps_step(job) and not writes_or_reads,
             "userbuffers": _userbuffers(job, row),
+            # Only Megatron's schedules with a pipeline compute the deferred gradients; without one they would pile up.
+            "wgrad_deferral_limit": nemo.wgrad_deferral_limit if job.pp > 1 else None,
         },
         "tokenizer": _tokenizer(tokenizer, nemo),
         "profile": _profile(job),
@@ -79,12 +82,13 @@ def _inside(values: dict[str, Any]) -> str:
     return json.dumps(values)[1:-1]
 
 
-def _model(job: Job) -> dict[str, Any]:
+def _model(job: Job, nemo: NemoRecipe) -> dict[str, Any]:
     model = job.model
     return {
         "num_layers": model.layers, "hidden_size": model.hidden, "ffn_hidden_size": model.ffn,
         "num_attention_heads": model.heads, "num_query_groups": model.kv_groups, "seq_length": model.seq_length,
-        "cross_entropy_fusion_impl": _CROSS_ENTROPY, "hybrid_override_pattern": model.pattern,
+        "cross_entropy_fusion_impl": nemo.cross_entropy, "attention_backend": nemo.attention_backend,
+        "hybrid_override_pattern": model.pattern,
     }  # fmt: skip
 
 
@@ -94,11 +98,11 @@ def _plugin(job: Job, nemo: NemoRecipe) -> str:
     return nemo.fp8_plugin if job.switches.fp8 is None else _FP8_PLUGINS[job.switches.fp8]
 
 
-def _precision_aware(job: Job) -> bool | None:
+def _precision_aware(job: Job, nemo: NemoRecipe) -> bool | None:
     """Master weights and moments in lower precision; their states do not fit those of a checkpoint."""
     if job.switches.load_checkpoint is not None:
         return False
-    return True if job.dtype == "bf16" else None
+    return True if job.dtype == "bf16" and nemo.precision_aware_optimizer else None
 
 
 def _overlaps_step(job: Job) -> bool:

@@ -8,5 +8,5 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Llama 3.1 8b, 70b, 405b and the proxy of the 405b, and a tiny one for any machine."""
+    """Llama 3.1 8b, 70b, 405b and its proxy, smoke for a first run, and a tiny one for any machine."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))

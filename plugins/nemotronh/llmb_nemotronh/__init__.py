@@ -8,7 +8,7 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Nemotron-H 56b, and a tiny one for any machine."""
+    """Nemotron-H 56b, smoke for a first run, and a tiny one for any machine."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))
 
 

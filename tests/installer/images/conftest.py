@@ -140,7 +140,7 @@ def command_line(*arguments: object) -> list[str]:
 
 
 @pytest.fixture
-def command() -> Callable[..., list[str]]:
+def image_argv() -> Callable[..., list[str]]:
     """The words that run llmb-install image."""
     return command_line
 

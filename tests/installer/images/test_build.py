@@ -350,9 +350,9 @@ def test_a_disk_that_gets_full(
     assert sorted(path.name for path in small_disk.iterdir() if "x.sqsh." not in path.name) == ["filler"]
 
 
-def test_a_limit_for_the_size_of_files(command: Callable[..., list[str]], reference: str, tmp_path: Path) -> None:
+def test_a_limit_for_the_size_of_files(image_argv: Callable[..., list[str]], reference: str, tmp_path: Path) -> None:
     """As on a full disk, also where none can be mounted: the file that was there stays, the next attempt succeeds."""
-    argv = command(reference, "-o", "x.sqsh", "--arch", "x86_64", "--cache", tmp_path / "cache")
+    argv = image_argv(reference, "-o", "x.sqsh", "--arch", "x86_64", "--cache", tmp_path / "cache")
     done = subprocess.run(
         argv, cwd=tmp_path, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000)),
@@ -368,12 +368,12 @@ def test_a_limit_for_the_size_of_files(command: Callable[..., list[str]], refere
 
 
 def test_who_comes_second_waits_and_uses_it(
-    command: Callable[..., list[str]], build: Build, reference: str, target: Path, tmp_path: Path
+    image_argv: Callable[..., list[str]], build: Build, reference: str, target: Path, tmp_path: Path
 ) -> None:
     build()
     kept = [path.rename(tmp_path / path.name) for path in (target, target.with_name("tool.sqsh.json"))]
     with locks.hold(target.parent, ".tool.sqsh"):
-        argv = command(reference, "-o", target, "--arch", "x86_64")
+        argv = image_argv(reference, "-o", target, "--arch", "x86_64")
         second = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert second.stderr is not None
         assert f"waiting for process {os.getpid()} on " in second.stderr.readline()
@@ -384,9 +384,9 @@ def test_who_comes_second_waits_and_uses_it(
     assert out.startswith(f"{target}: ")
 
 
-def test_two_at_once_build_it_once(command: Callable[..., list[str]], reference: str, tmp_path: Path) -> None:
+def test_two_at_once_build_it_once(image_argv: Callable[..., list[str]], reference: str, tmp_path: Path) -> None:
     """Both are there before either can begin: who came later would say that the image was there already."""
-    argv = command(reference, "-o", "x.sqsh", "--arch", "x86_64")
+    argv = image_argv(reference, "-o", "x.sqsh", "--arch", "x86_64")
     with locks.hold(tmp_path, ".x.sqsh"):
         both = [
             subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -403,11 +403,11 @@ def test_two_at_once_build_it_once(command: Callable[..., list[str]], reference:
 
 
 def test_killed_at_any_moment_the_next_one_ends_right(
-    command: Callable[..., list[str]], reference: str, tmp_path: Path
+    image_argv: Callable[..., list[str]], reference: str, tmp_path: Path
 ) -> None:
     """kill -9 spread over the time of a build; LLMB_TEST_KILLS sets how many."""
     target = tmp_path / "images" / "x.sqsh"
-    argv = command(reference, "-o", target, "--arch", "x86_64")
+    argv = image_argv(reference, "-o", target, "--arch", "x86_64")
     started = time.monotonic()
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     lasts = time.monotonic() - started

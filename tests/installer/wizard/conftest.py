@@ -18,8 +18,9 @@ from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 _TALK = """\
 import os, sys
 from pathlib import Path
+from llmb.builtin import builtin_plugins
 from llmb.errors import LlmbError, describe
-from llmb.loader import load_plugins
+from llmb.plugins.loader import load_plugins
 from llmb_installer.answers import read_answers, to_yaml
 from llmb_installer.detect.look import look
 from llmb_installer.gather import layers

@@ -278,7 +278,7 @@ def test_a_workload_without_a_size_for_the_gpus_is_refused(tmp_path: Path, workl
     )  # fmt: skip
     options = {option.value: option for option in question.options(view)}
     assert options["pretrain_nemotronh"].refused == "nothing for a100"
-    assert "340b on a100" in options["pretrain_nemotron4"].title
+    assert "340b, smoke on a100" in options["pretrain_nemotron4"].title
     assert question.default(view) == ["pretrain_nemotron4"]
 
 

@@ -15,7 +15,7 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
     def interrupted() -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "load_plugins", interrupted)
+    monkeypatch.setattr(app, "load", interrupted)
     with pytest.raises(SystemExit) as left:
         cli.main(["list"])
     assert (left.value.code, capsys.readouterr().err) == (130, "interrupted\n")

@@ -160,7 +160,7 @@ def test_list_marks_what_is_installed(llmb_here: Command, cluster: Cluster) -> N
     assert done.stderr == "note: installed here, and no plugin offers it: pretrain_gone\n"
     lines = llmb_here("list", "--install", place).stdout.splitlines()
     assert lines[0].split()[-1] == "Installed"
-    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 3
+    assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 4
     done = llmb_here("list", "-w", "nemotronh", "--install", place)
     assert done.stderr == "note: pretrain_nemotronh is not installed here: llmb-install add pretrain_nemotronh\n"
     assert llmb_here("list", "-w", "nemotron4", "--install", place).stderr == ""
@@ -273,6 +273,7 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
         "size": "15b", "gpu": ["h100"], "dtype": ["fp8", "bf16"], "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
         "layers": 32, "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "mbs": 2, "gbs": "4N", "dp": "N/2", "ga": [4] * 8,
         "scaling": "weak", "memory_gb": 80, "cuda_graphs": False, "userbuffers": {}, "time_limit_minutes": None,
+        "releases": {"25.05": [16], "25.04": [32, 64, 128, 256, 512, 1024, 2048]},
     }  # fmt: skip
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))

@@ -243,7 +243,7 @@ def test_a_size_that_the_type_does_not_run(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="a100")
     (fault,) = plan(workloads, request(), config=config).faults
     assert fault.message == "pretrain_nemotron4 15b does not run on a100"
-    assert fault.hint == "it runs on h100, b200, gb200; on a100 run 340b, tiny"
+    assert fault.hint == "it runs on h100, b200, gb200; on a100 run 340b, smoke, tiny"
 
 
 def test_more_repeats_than_can_be_meant(workloads: Workloads) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from llmb.builtin import builtin_plugins
+from llmb.cli import app
 from llmb.cli.app import build
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.logs.reader import read_log
 from llmb.logs.spec import ParseSpec
 from llmb.planning.plan import make_plan
-from llmb.plugins.loader import HOOKS, Plugins, load_plugins
+from llmb.plugins.loader import HOOKS, Plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
@@ -126,7 +126,7 @@ def load() -> Load:
 
     def all_of_them() -> Plugins:
         importlib.invalidate_caches()
-        return load_plugins(builtin_plugins())
+        return app.load()
 
     return all_of_them
 

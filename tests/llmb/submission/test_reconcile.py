@@ -52,7 +52,7 @@ def holder(crashed: Callable[..., RunRecord]) -> Iterator[Callable[[RunRecord], 
 
     def hold(run: RunRecord) -> None:
         code = (
-            "import sys, time; from pathlib import Path; from llmb import locks\n"
+            "import sys, time; from pathlib import Path; from llmb.system import locks\n"
             "with locks.hold(Path(sys.argv[1]), 'submission'):\n    print(flush=True); time.sleep(600)"
         )
         process = subprocess.Popen([sys.executable, "-c", code, str(run.directory)], stdout=subprocess.PIPE)

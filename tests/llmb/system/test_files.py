@@ -18,7 +18,7 @@ from llmb.system import files, shell
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from llmb import files
+from llmb.system import files
 from llmb.errors import LlmbError
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:

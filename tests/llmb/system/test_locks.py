@@ -19,7 +19,7 @@ from llmb.system.process import ProcessId
 CONTENDER = """
 import os, sys, time
 from pathlib import Path
-from llmb import locks
+from llmb.system import locks
 folder, name = Path(sys.argv[1]), sys.argv[2]
 for turn in range(12):
     if os.fork() == 0:

@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from llmb.workload.gpus import known_types
-from llmb.workload.model import GQA, HYBRID, MambaShape, ModelShape, flops_convention, model_flops, model_flops_old
+from llmb.workload.model import (
+    GQA,
+    HYBRID,
+    MambaShape,
+    ModelShape,
+    flops_convention,
+    model_flops,
+    model_flops_old,
+    parameters,
+)
 
 
 def nemotron(layers: int, hidden: int, heads: int) -> ModelShape:
@@ -35,6 +44,29 @@ H56B = ModelShape(
     seq_length=8192, pattern="M-" * 54 + "*" * 10,
     mamba=MambaShape(heads=256, head_dim=64, expand=2, chunk=256, state=256, groups=8),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "count"), [(L8B, 8_030_261_248), (L70B, 70_553_706_496), (L405B, 405_853_388_800)])
+def test_parameters_of_llama_as_its_files_on_the_model_hub_have_them(shape: ModelShape, count: int) -> None:
+    assert parameters(shape) == count
+
+
+# Billions, as the models' papers have them: of the embeddings, and of all else.
+@pytest.mark.parametrize(("shape", "embeddings", "others"), [(N15B, 3.1, 12.5), (N340B, 9.4, 331.6)])
+def test_parameters_of_nemotron_as_its_papers_have_them(shape: ModelShape, embeddings: float, others: float) -> None:
+    both = 2 * shape.vocab * shape.hidden
+    assert (round(both / 1e9, 1), round((parameters(shape) - both) / 1e9, 1)) == (embeddings, others)
+
+
+def test_parameters_of_a_hybrid() -> None:
+    # A model small enough to be counted by hand: one layer of each kind.
+    shape = ModelShape(
+        architecture="nemotronh", layers=3, hidden=4, ffn=8, heads=2, kv_groups=1, vocab=10, seq_length=8,
+        pattern="M-*", mamba=MambaShape(heads=4, head_dim=2, expand=2, chunk=4, state=3, groups=2),
+    )  # fmt: skip
+    mamba = 4 + 4 * (8 + 8 + 6 + 6 + 4) + (8 + 6 + 6) * 5 + 3 * 4 + 8 + 8 * 4
+    mlp, attention = 4 + 2 * 4 * 8, 4 + 4 * (4 + 2 + 2) + 4 * 4
+    assert parameters(shape) == 2 * 10 * 4 + mamba + mlp + attention + 4
 
 
 def test_15b_exactly() -> None:

@@ -206,6 +206,36 @@ def test_a_row_says_what_nemo_is_told_and_what_a_gpu_must_have() -> None:
     assert found.checkpoint == Checkpoint(size_gb=15, save={"h100": Scales((8, 16, 32))}, load={"h100": 16})
 
 
+def test_a_row_follows_a_release_at_each_of_its_scales() -> None:
+    nemo = {
+        "recipe": "x", "flops_name": "x", "vocab": 8, "environment": {"A": "1", "B": "1"},
+        "releases": {"25.04": {"cross_entropy": "native", "environment": {"A": None, "C": "2"}}},
+    }  # fmt: skip
+    found = read_size(rows=[row(scales="16..64", releases={"25.05": 32, "25.04": [16, 64]})], nemo=nemo)
+    (own,) = found.rows
+    # A scale between takes the settings of the nearest one below, one below all those of the first.
+    assert {scale: own.release(scale) for scale in (8, 16, 32, 48, 64, 128)} == {
+        8: "25.04", 16: "25.04", 32: "25.05", 48: "25.05", 64: "25.04", 128: "25.04",
+    }  # fmt: skip
+    assert found.nemo is not None
+    assert found.nemo.of("25.05") == found.nemo.of(None) == found.nemo
+    older = found.nemo.of("25.04")
+    assert (older.cross_entropy, older.precision_aware_optimizer) == ("native", True)
+    assert older.environment == {"B": "1", "C": "2"}
+
+
+@pytest.mark.parametrize("releases", [{"25.05": 32}, {"25.05": "16..64", "25.04": 32}])
+def test_each_scale_follows_one_release(releases: dict[str, Any]) -> None:
+    with pytest.raises(InputFaults, match=r"rows\.0\.releases: each scale of the row must be of one release"):
+        read_size(rows=[row(scales="16..64", releases=releases)])
+
+
+def test_a_release_that_no_row_follows_is_refused() -> None:
+    nemo = {"recipe": "x", "flops_name": "x", "vocab": 8, "releases": {"25.4": {"cross_entropy": "native"}}}
+    with pytest.raises(InputFaults, match=r"nemo\.releases\.25\.4: no row follows release '25\.4'"):
+        read_size(rows=[row(scales=16, releases={"25.04": 16})], nemo=nemo)
+
+
 def test_user_buffers_are_of_the_rows_own_dtypes() -> None:
     with pytest.raises(InputFaults, match=r"rows\.0\.userbuffers\.fp8: 'fp8' is not a dtype of this row") as caught:
         read_size(rows=[row(userbuffers={"fp8": "userbuffers_x"})])

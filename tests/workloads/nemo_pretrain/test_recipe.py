@@ -29,7 +29,7 @@ def test_a_recipe_keeps_every_value(nemo_recipe: Make) -> None:
 
 
 def test_the_kind_of_tokenizer_decides_its_keys(nemo_recipe: Make) -> None:
-    assert parse_recipe(nemo_recipe()).tokenizer == NullTokenizer(kind="null", vocab_size=128256)
+    assert parse_recipe(nemo_recipe()).tokenizer == NullTokenizer(kind="null", vocab_size=128255)
     hub = parse_recipe(nemo_recipe(tokenizer={"kind": "hub", "name": "meta-llama/Llama-3.1-405B"}))
     assert hub.tokenizer == HubTokenizer(kind="hub", name="meta-llama/Llama-3.1-405B")
 
@@ -69,6 +69,17 @@ def test_every_key_must_be_there(nemo_recipe: Make, key: str) -> None:
         ({"recipe": "../x"}, "recipe.recipe: is '../x'; write a name of letters, digits and underscores"),
         ({"precision": {"plugin": "os.system"}}, "recipe.precision.plugin: is 'os.system'; write a name of"),
         ({"comm_overlap": {"userbuffers": ""}}, "recipe.comm_overlap.userbuffers: is ''; write a name of"),
+        ({"model_recipe": "../x"}, "recipe.model_recipe: is '../x'; write a name of letters, digits and underscores"),
+        (
+            {"model": {"attention_backend": "Flash"}},
+            "recipe.model.attention_backend: is 'Flash'; choose one of flash, fused, unfused, local, auto",
+        ),
+        ({"comm_overlap": {"wgrad_deferral_limit": 0}}, "recipe.comm_overlap.wgrad_deferral_limit: is 0; write 1 or"),
+        (
+            {"parallelism": {"pp": 1, "vp": None}},
+            "recipe.comm_overlap.wgrad_deferral_limit: is 50 without a pipeline, which would never compute the "
+            "gradients that wait; write null, or a pp above 1",
+        ),
         ({"tokenizer": {"kind": "bpe"}}, "recipe.tokenizer.kind: is 'bpe'; choose one of null, hub"),
         ({"tokenizer": {"kind": "hub", "vocab_size": 1}}, "recipe.tokenizer: has an unknown key 'vocab_size'"),
         ({"tokenizer": None}, "recipe.tokenizer: holds None; write an object in braces"),

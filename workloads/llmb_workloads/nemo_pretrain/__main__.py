@@ -62,7 +62,8 @@ def opening_line(recipe: Recipe) -> str:
     """What is trained, on what, with which versions."""
     world = recipe.nodes * recipe.gpus_per_node
     libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return f"nemo_pretrain: {recipe.recipe} with {recipe.precision.plugin}, ranks: {world}, {libraries}"
+    model = f"{recipe.recipe} (model {recipe.model_recipe})" if recipe.model_recipe is not None else recipe.recipe
+    return f"nemo_pretrain: {model} with {recipe.precision.plugin}, ranks: {world}, {libraries}"
 
 
 def _print(recipe: Recipe) -> int:

@@ -31,6 +31,8 @@ def build(recipe: Recipe) -> Any:
 
 def _set_model(partial: Any, recipe: Recipe) -> None:
     model = recipe.model
+    if recipe.model_recipe is not None:
+        assign(partial, model=find(f"{RECIPES}.{recipe.model_recipe}", "model")())
     assign(
         partial.model.config,
         num_layers=model.num_layers,
@@ -42,6 +44,9 @@ def _set_model(partial: Any, recipe: Recipe) -> None:
         cross_entropy_fusion_impl=model.cross_entropy_fusion_impl,
         enable_cuda_graph=recipe.cuda_graphs,
     )
+    if model.attention_backend is not None:
+        backends = find("megatron.core.transformer.enums", "AttnBackend")
+        assign(partial.model.config, attention_backend=backends[model.attention_backend])
     if model.hybrid_override_pattern is not None:
         assign(partial.model.config, hybrid_override_pattern=model.hybrid_override_pattern)
 

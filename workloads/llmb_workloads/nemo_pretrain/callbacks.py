@@ -41,6 +41,9 @@ def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -
         found[0],
         overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
         tp_comm_overlap_cfg=None if overlap.userbuffers is None else find(USERBUFFERS, overlap.userbuffers),
+        # Null for both is what the callback takes where nobody sets them: no deferral.
+        defer_embedding_wgrad_compute=None if overlap.wgrad_deferral_limit is None else True,
+        wgrad_deferral_limit=overlap.wgrad_deferral_limit,
     )
 
 

@@ -33,8 +33,12 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
     yield from _below_one(recipe, "")
     yield from _below_one(recipe.model, "model.")
     yield from _below_one(recipe.parallelism, "parallelism.")
+    yield from _below_one(recipe.comm_overlap, "comm_overlap.")
     yield from _names(recipe)
     yield from _parallelism(recipe.parallelism)
+    if (limit := recipe.comm_overlap.wgrad_deferral_limit) is not None and recipe.parallelism.pp == 1:
+        cause = f"is {limit} without a pipeline, which would never compute the gradients that wait"
+        yield "comm_overlap.wgrad_deferral_limit", cause, "write null, or a pp above 1"
     yield from _batch(recipe)
     if recipe.profile is not None:
         yield from _profile(recipe.profile, recipe)
@@ -56,6 +60,8 @@ def _below_one(part: Any, prefix: str) -> Iterator[Problem]:
 
 def _names(recipe: Recipe) -> Iterator[Problem]:
     names = {"recipe": recipe.recipe, "precision.plugin": recipe.precision.plugin}
+    if recipe.model_recipe is not None:
+        names["model_recipe"] = recipe.model_recipe
     if recipe.comm_overlap.userbuffers is not None:
         names["comm_overlap.userbuffers"] = recipe.comm_overlap.userbuffers
     for key, name in names.items():

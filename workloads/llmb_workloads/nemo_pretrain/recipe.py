@@ -9,7 +9,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """The fields of NeMo's model configuration that are set, by its names; no `hybrid_override_pattern`: left alone."""
+    """The fields of NeMo's model configuration that are set, by its names.
+
+    `attention_backend` and `hybrid_override_pattern` null: the model's own.
+    """
 
     num_layers: int
     hidden_size: int
@@ -18,6 +21,7 @@ class ModelShape:
     num_query_groups: int
     seq_length: int
     cross_entropy_fusion_impl: str
+    attention_backend: Literal["flash", "fused", "unfused", "local", "auto"] | None
     hybrid_override_pattern: str | None
 
 
@@ -52,13 +56,16 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommOverlap:
-    """What the communication overlap callback is told.
+    """Settings of the communication overlap callback.
 
     `userbuffers`: a name of NeMo's recipes.tp_overlap_configs.userbuffers; null: Transformer Engine's own defaults.
+    `wgrad_deferral_limit`: how many micro batches' gradients of the output layer wait for the pipeline to drain; null:
+    none does.
     """
 
     overlap_param_gather_with_optimizer_step: bool
     userbuffers: str | None
+    wgrad_deferral_limit: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +102,18 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One training run. Batches in samples, `model_flops` in FLOPs of a sample, forward and backward."""
+    """One training run. Batches in samples, `model_flops` in FLOPs of a sample, forward and backward.
+
+    `model_recipe`: NeMo's recipe whose model is trained, null for that of `recipe`; `release`: the published release
+    that the settings follow, for whoever reads the file.
+    """
 
     program: Literal["nemo_pretrain"]
     schema: Literal[1]
     name: str
+    release: str | None
     recipe: str
+    model_recipe: str | None
     flops_model_name: str
     nodes: int
     gpus_per_node: int

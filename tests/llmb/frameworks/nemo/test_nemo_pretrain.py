@@ -34,18 +34,45 @@ NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
         ("nemotron4_15b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
         ("nemotron4_15b", "b200", {}),
         ("nemotron4_15b", "gb200", {"NCCL_NET_GDR_LEVEL": "PHB"}),
-        ("nemotron4_340b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS, **NORMS}),
+        ("nemotron4_340b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS}),
         ("nemotron4_340b", "b200", {"CUDA_DEVICE_MAX_CONNECTIONS": "32", **CHUNKS, **NORMS}),
         ("nemotron4_340b", "gb200",
          {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NCCL_NET_GDR_LEVEL": "PHB", **CHUNKS, **NORMS}),
         ("llama3.1_70b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS}),
         ("llama3.1_405b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS, **NORMS}),
-        ("nemotronh_56b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
+        ("nemotronh_56b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVTE_FUSED_ATTN": "0"}),
         ("nemotronh_56b", "b200", {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
     ],
 )  # fmt: skip
 def test_the_variables(workload: str, gpu: str, more: dict[str, str], one: One) -> None:
     assert one(workload, gpu=gpu, **FP8).environment == {**ALWAYS, **more}
+
+
+@pytest.mark.parametrize(
+    ("workload", "norms"),
+    [
+        # 25.04 had no norms of cuDNN, 25.05 had them; 24.11 cannot be repeated by NeMo 2.
+        ({"workload": "nemotron4_340b", "scales": (128,)}, NORMS),
+        ({"workload": "nemotron4_340b", "scales": (256,)}, NORMS),
+        ({"workload": "nemotron4_340b", "scales": (1024,)}, {}),
+        ({"workload": "llama3.1_405b", "scales": (1024,)}, {}),
+        ({"workload": "llama3.1_405b-proxy", "scales": (64,)}, {}),
+        ({"workload": "llama3.1_405b", "scales": (512,), "gpu": "gb200"}, NORMS),
+    ],
+)
+def test_the_norms_are_of_the_release_that_a_row_follows(
+    workload: dict[str, Any], norms: dict[str, str], one: One
+) -> None:
+    found = one(**workload, dtypes=("fp8",)).environment
+    assert {name: value for name, value in found.items() if name.startswith("NVTE_NORM")} == norms
+
+
+def test_flash_attention_goes_without_the_fused_one(one: One) -> None:
+    """Megatron takes no other pair: it refuses flash where NVTE_FUSED_ATTN is 1, and auto where one is 0."""
+    for gpu, backend, fused in (("h100", "flash", "0"), ("b200", "auto", "1"), ("gb200", "auto", "1")):
+        found = one("nemotronh_56b", gpu=gpu, dtypes=("fp8",), scales=(64,))
+        assert json.loads(found.files[0].text)["model"]["attention_backend"] == backend
+        assert (found.environment["NVTE_FLASH_ATTN"], found.environment["NVTE_FUSED_ATTN"]) == ("1", fused)
 
 
 def test_context_parallelism_alone_counts_too(one: One) -> None:

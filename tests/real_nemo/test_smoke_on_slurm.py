@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The size smoke on a real Slurm, from llmb-run single to results, trained by the real NeMo on two CPU ranks.
+
+Real: the commands, the batch script, srun and the ranks it starts with their environment, the staged program, NeMo's
+recipe and trainer, Megatron's model split over two tensor parallel ranks, the log and how it is read. Stand-ins: the
+GPUs (Slurm is told of them, on_cpu.py computes on CPUs, in FP32), Transformer Engine's layers (Megatron's own instead),
+and the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units in place of 4096.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+
+HERE = Path(__file__).parent
+SMOKE = ("single", "-w", "llama3.1", "-s", "smoke", "--dtype", "bf16", "--scale", "2")
+# In place of the environment's Python: the program as it is, with stand-ins for what only a GPU has.
+PYTHON = """\
+#!/bin/bash
+[[ $1 == -m && $2 == llmb_workloads.nemo_pretrain ]] || exec {python} "$@"
+shift 2
+exec {python} {on_cpu} "$@" --narrow
+"""
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture
+def kit() -> Iterator[SlurmKit]:
+    """One node that says it has eight GPUs."""
+    if missing := missing_packages(accounting=False):
+        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+    with SlurmKit(Shape(nodes=1, accounting=False)) as kit:
+        yield kit
+
+
+@pytest.fixture
+def install(tmp_path: Path, nemo_python: Path) -> Path:
+    """An install directory whose environment of NeMo is the tests' own, on CPUs."""
+    folder = tmp_path / "install"
+    (folder / "venv/bin").mkdir(parents=True)
+    python = folder / "venv/bin/python"
+    python.write_text(PYTHON.format(python=nemo_python, on_cpu=HERE / "on_cpu.py"), encoding="utf-8")
+    python.chmod(0o755)
+    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n", encoding="utf-8")
+    config = {
+        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
+        "slurm": {"container": "none", "gpu": {"gres": 8}},
+        "environment": {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        "workloads": {
+            "installed": ["pretrain_llama3.1"],
+            "config": {"pretrain_llama3.1": {"venvs": {"nemo": str(folder / "venv")}}},
+        },
+    }  # fmt: skip
+    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return folder
+
+
+def test_smoke_goes_from_single_to_results(kit: SlurmKit, install: Path, llmb_run: Command) -> None:
+    def llmb(*words: str) -> subprocess.CompletedProcess[str]:
+        return llmb_run(*words, "--install", install, **kit.environ)
+
+    done = llmb(*SMOKE, "--wait")
+    (log,) = install.glob("workloads/*/experiments/*/*/*/log-*.out")
+    text = log.read_text(encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr + text[-4000:]
+    (result,) = results(llmb("results", "--format", "json"))
+    assert (result["status"], result["steps"], result["max_iteration"]) == ("Success", 20, 19)
+    assert result["window"] == [4, 18]
+    assert result["time_mean_seconds"] > 0
+    assert (result["verdict"], result["reference"]) == ("NO_REFERENCE", None)
+    assert result["experiment"] == "pretrain_llama3.1_smoke_bf16_gpus2_tp2_pp1_cp1_vpNone_mbs1_gbs4"
+    assert text.count("nemo_pretrain: llama3_8b (model llama31_8b) with bf16_mixed, ranks: 2, nemo_toolkit 2.3.1") == 1
+    # A rank has half of all but the norms: of both embeddings, whose 1025 rows are padded to 1280, and of four layers.
+    layer = (2 * 64 * 16 * (4 + 2) + 3 * 64 * 128) // 2 + 2 * 64
+    assert f"model parallel rank (0 ,0): {1280 * 64 + 4 * layer + 64}\n" in text
+
+
+def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """The results that llmb-run printed."""
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+    return found

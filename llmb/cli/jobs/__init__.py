@@ -12,6 +12,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.system import edge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,7 @@ def show(context: Context, run: str, fmt: str) -> None:
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip
-    click.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+    edge.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
 @group.command("logs")

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import click
-
 from llmb.cli.context import Context, say
 from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
@@ -37,6 +35,7 @@ from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
+from llmb.system import edge
 from llmb.system.shell import map_many
 from llmb.text.tables import escape, to_json
 from llmb.verdict import BAD, judge
@@ -69,11 +68,11 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
 def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
     """Print ``results``; the exit code that they end a command with."""
     if fmt == "json":
-        click.echo(to_json(report(results)), nl=False)
+        edge.echo(to_json(report(results)), nl=False)
     elif fmt == "junit":
         from llmb.verdict import junit
 
-        click.echo(junit.to_xml(junit.cases(results)), nl=False)
+        edge.echo(junit.to_xml(junit.cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:

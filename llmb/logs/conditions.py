@@ -34,7 +34,7 @@ _TITAN_JOB_SAID = re.compile(
     rb"total steps (?P<steps>\d{1,12})"
 )
 _TITAN_SPLIT = re.compile(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(\d{1,6})\b")
-_HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
+_HOST = re.compile(rb"(?<![\w.-])([\w.-]{1,253}):\d{1,9}:\d{1,9} \[\d{1,5}\] NCCL INFO\s{0,20}$")
 _WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
 
 NOTHING = Environment()

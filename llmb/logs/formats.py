@@ -14,11 +14,11 @@ NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"
 TITAN_NAME, TRAINER_NAME = "torchtitan", "Hugging Face Trainer"
 NEMO2 = ParseSpec()
 # A progress bar, `100/100 [07:57<00:00, reduced_train_loss=7.310, ...]`: it counts the steps that are done.
-NEMO1 = ParseSpec(iteration=r"(?P<i>\d+)/(?P<last>\d+) \[", first_iteration=1, redrawn=True)
+NEMO1 = ParseSpec(iteration=r"(?<!\d)(?P<i>\d{1,12})/(?P<last>\d{1,12}) \[", first_iteration=1, redrawn=True)
 # Megatron-LM and Megatron-Bridge: ` iteration        1/      50 | consumed samples:          128 | ...`
 MEGATRON = ParseSpec(
     needle="elapsed time per iteration (ms)",
-    iteration=r"iteration\s+(?P<i>\d+)/\s*(?P<last>\d+)",
+    iteration=r"iteration\s{1,20}(?P<i>\d{1,12})/\s{0,20}(?P<last>\d{1,12})",
     keys={
         "step_time": "elapsed time per iteration (ms)",
         "tflops": "throughput per GPU (TFLOP/s/GPU)",
@@ -60,7 +60,8 @@ class Format:
 
     ``keys``: the log's keys for each of our names, and the factor of their values; ``each_step``: those of step time,
     TFLOPS, loss and memory. ``window_from``: the number of the first step in windows; ``is_mean``: a line is the mean
-    of the steps since the line before; ``thousands``: commas part the digits of its numbers.
+    of the steps since the line before; ``thousands``: commas part the digits of its numbers; ``source``: the plugin
+    whose pattern it is.
     """
 
     name: str | None = None
@@ -73,6 +74,7 @@ class Format:
     window_from: int = 0
     is_mean: bool = False
     thousands: bool = False
+    source: str = ""
 
 
 def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
@@ -87,6 +89,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
         iteration=re.compile(spec.iteration.encode()),
         first_iteration=spec.first_iteration,
         redrawn=spec.redrawn,
+        source=spec.source,
         keys=keys,
         each_step=tuple(keys.get(name, NO_KEYS) for name in ("step_time", "tflops", "loss", "peak_memory")),
     )

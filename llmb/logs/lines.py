@@ -8,26 +8,39 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from llmb.errors import LlmbError
 from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line
 from llmb.logs.text import strip_escapes
+from llmb.system import deadline
 
-_NUMBER = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
+PATTERN_SECONDS = 5.0
+
+# No pattern here tries a run of characters in more than one way: what a log holds decides no more than how long it is.
+_NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _LIST = re.compile(rb"\s*[:=]\s*\[")
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STEP_TIME = re.compile(
-    rb"Step Time\s*[:=]\s*(?P<time>" + _NUMBER + rb")\s*s\b.*GPU utilization\s*[:=]\s*(?P<tflops>" + _NUMBER + rb")"
+    rb"Step Time\s*[:=]\s*(?P<time>"
+    + _NUMBER
+    + rb")\s*s\b.{0,200}?GPU utilization\s*[:=]\s*(?P<tflops>"
+    + _NUMBER
+    + rb")"
     rb"\s*MODEL_TFLOP/s/GPU",
     re.IGNORECASE,
 )
 # Nothing but a time may stand between a rank and its step: text of another rank may be glued before.
 _RANK = re.compile(
     rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
-    rb"\s*(?:\[[^\]]*\]:?\s*)*(?:Training epoch \d+, )?$"
+    rb"\s{0,20}(?:\[[^\]]{0,80}\]:?\s{0,20}){0,4}(?:Training epoch \d{1,9}, )?$"
 )
+
+
+class SlowPatternError(LlmbError):
+    """A plugin's pattern does not come to an end."""
 
 
 class StepLine(NamedTuple):
@@ -44,7 +57,7 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
     before, after = strip_escapes(line.before), strip_escapes(line.after)
     if (header := _last_header(before, form)) is None:
         return None
-    following = form.iteration.search(after)
+    following = _next_header(after, form)
     text = before[header.end() :] + (after[: following.start()] if following else after)
     if form.thousands:
         text = _COMMA.sub(b"", text)
@@ -137,6 +150,32 @@ def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
 
 def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
     """The iteration nearest before the needle: an earlier one belongs to a step glued before it."""
+    if not form.source:
+        return _last_match(before, form)
+    try:
+        with deadline.limited(PATTERN_SECONDS):
+            return _last_match(before, form)
+    except deadline.OverdueError:
+        raise _slow(form) from None
+
+
+def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
+    """The iteration of a step that is glued behind."""
+    if not form.source:
+        return form.iteration.search(after)
+    try:
+        with deadline.limited(PATTERN_SECONDS):
+            return form.iteration.search(after)
+    except deadline.OverdueError:
+        raise _slow(form) from None
+
+
+def _slow(form: Format) -> SlowPatternError:
+    message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
+    return SlowPatternError(message, hint="tell its maintainers")
+
+
+def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
     header = None
     for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
         pass

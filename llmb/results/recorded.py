@@ -13,6 +13,7 @@ from typing import Any
 from llmb.errors import LlmbError
 from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
@@ -153,9 +154,11 @@ def _is_strange(record: RunRecord, path: Path, samples: Samples) -> bool:
 
 
 def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
-    """The samples of a log, and why it cannot be read where it cannot."""
+    """The samples of a log, and why it cannot be read where it cannot. Raises SlowPatternError."""
     try:
         return read_log(path, spec), ""
+    except SlowPatternError:
+        raise
     except LlmbError as error:
         return Samples(), error.message
 

@@ -126,7 +126,7 @@ def read_json(path: Path) -> Any | None:
         return None
     except PermissionError as error:
         raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
 
 

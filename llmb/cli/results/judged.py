@@ -13,6 +13,7 @@ from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results.last_seen import states_of
 from llmb.errors import LlmbError
+from llmb.logs.lines import SlowPatternError
 from llmb.logs.spec import ParseSpec
 from llmb.results import (
     FAILED,
@@ -141,7 +142,12 @@ def _of_run(
 ) -> Result:
     """The result of a recorded run; Unknown where it ended well and only its plugin could say what it measured."""
     spec, missing = _reader(context, run)
-    result = result_of_run(run, state, spec, peak_tflops, window)
+    try:
+        result = result_of_run(run, state, spec, peak_tflops, window)
+    except SlowPatternError as error:
+        context.warn(error.message)
+        spec, missing = ParseSpec(), error.message
+        result = result_of_run(run, state, spec, peak_tflops, window)
     if result.status == SUCCESS and not missing:
         reading.keep(run, spec)
     elif state.is_end and result.status != SUCCESS and (before := reading.kept(run)) not in (None, spec):

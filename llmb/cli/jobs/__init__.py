@@ -13,6 +13,7 @@ import click
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.system import edge
+from llmb.text.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,14 +69,10 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "experiment": run.job.experiment_name,
         "repeat": run.job.repeat,
         "state": state.state,
-        "submitted": _time(run.submitted_at),
+        "submitted": iso(run.submitted_at),
         "ran": ran,
         "reason": state.reason,
     }
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 @group.command("show")
@@ -100,8 +97,8 @@ def show(context: Context, run: str, fmt: str) -> None:
     data = {
         "id": found.id, "scheduler_id": found.scheduler_id, "attempt": found.attempt, "before": before,
         "state": state.state, "reason": state.reason or None, "cure": state.cure or None,
-        "exit_code": state.exit_code, "submitted": _time(found.submitted_at), "started": _time(state.started),
-        "ended": _time(state.ended),
+        "exit_code": state.exit_code, "submitted": iso(found.submitted_at), "started": iso(state.started),
+        "ended": iso(state.ended),
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip

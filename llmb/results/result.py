@@ -44,7 +44,8 @@ class Result:
     ``state``: its scheduler's last word; ``cause``: why it failed, as far as that is known; ``invalid``: what in the
     log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
     ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
-    without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
+    without a record leaves open, of workload, dtype, scale, gbs and gpu_type; ``first_iteration``: the number that the
+    log gives its first step, from which the window and the outliers count.
     ``mfu_reference_convention``: its MFU with the FLOPs of one sample, by the formula ``reference_flops_convention``,
     and the peak that the printed MFU of the reference was computed with; None where none was printed.
     """
@@ -86,6 +87,7 @@ class Result:
     not_said: tuple[str, ...] = ()
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
+    first_iteration: int = 0
 
     @property
     def was_cancelled(self) -> bool:

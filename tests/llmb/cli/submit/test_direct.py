@@ -244,6 +244,9 @@ def test_the_variables_are_for_single_alone(
     job = job_of(done)
     assert (job["max_steps"], job["profile"], job["dtype"]) == (50, False, "fp8")
     assert "from the environment" not in done.stderr
+    assert (
+        "variables that only `single` reads: DTYPE (write --dtype bf16), MAX_STEPS (write --max-steps 7)" in done.stderr
+    )
 
 
 def test_a_workload_of_one_of_the_clusters_gpu_types_needs_none(cluster: Cluster, llmb_here: Command) -> None:

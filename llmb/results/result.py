@@ -9,7 +9,7 @@ from llmb.failures.cause import Cause
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.runs.state import ENDS
+from llmb.runs.state import COMPLETED, ENDS
 from llmb.stats.measure import Window
 from llmb.stats.summary import Statistics
 
@@ -102,5 +102,8 @@ class Result:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3."""
-        return self.status != SUCCESS and not self.is_open
+        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3.
+
+        A run that its scheduler saw end well, and whose log nobody here can read, is none.
+        """
+        return self.status != SUCCESS and not self.is_open and not (self.status == UNKNOWN and self.state == COMPLETED)

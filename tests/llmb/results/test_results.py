@@ -275,7 +275,7 @@ def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(tmp
     run.log.mkdir()
     own = result(run, "COMPLETED")
     assert (own.status, own.reason) == ("Unknown", f"{run.log} cannot be read: Is a directory")
-    assert own.is_failure
+    assert not own.is_failure  # its scheduler saw it end well
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 
+pytestmark = pytest.mark.fault("slurm-trouble")
+
 Site = Any  # the class is in conftest.py
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"
 # RUNNING comes before the script asks the controller for the step of its ranks, which a stop would break: so it tells.

@@ -29,6 +29,8 @@ from llmb.system.process import ProcessId
 from llmb.testing.fake_cluster import FakeCluster
 from llmb.testing.scheduler import Scheduler
 
+pytestmark = pytest.mark.fault("own-files-commands")
+
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "300"))
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 JUNK: tuple[Any, ...] = (
@@ -94,9 +96,11 @@ def damaged(text: str, dice: random.Random) -> bytes:
     return json.dumps(data).encode()
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.fault("own-files")
 @pytest.mark.parametrize("name", ["record", "state", "journal", "lock"])
 def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
-    name: str, made: RunRecord, capsys: pytest.CaptureFixture[str]
+    name: str, made: RunRecord, capsys: pytest.CaptureFixture[str], seen: Callable[..., None]
 ) -> None:
     lock = made.place / "submission.lock.3"
     lock.write_text(json.dumps({"host": "h", "pid": 1, "start": 1.5, "boot": "b"}))
@@ -109,7 +113,7 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
         "journal": lambda: journal.read(made.place), "lock": lambda: locks.holder(made.place, "submission"),
     }  # fmt: skip
     text, dice = path.read_text(), random.Random(f"{name} 1")
-    understood = nameless = 0
+    understood = nameless = tracebacks = 0
     for _ in range(COUNT):
         path.write_bytes(damaged(text, dice))
         try:
@@ -117,7 +121,10 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
             understood += 1
         except LlmbError as error:
             nameless += str(path) not in error.message
-    assert nameless == 0
+        except Exception:
+            tracebacks += 1
+    seen(tried=COUNT, tracebacks=tracebacks, wrong_ends=nameless)
+    assert (tracebacks, nameless) == (0, 0)
     assert understood  # some damage is none: an unknown key, another text
     capsys.readouterr()
 

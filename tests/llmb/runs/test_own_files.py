@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,15 @@ def test_a_damaged_state_is_said_and_asked_for_anew(
     assert store.seen_state(made) == again
 
 
+def test_a_record_of_nothing_is_damaged_and_not_missing(made: RunRecord) -> None:
+    path = made.directory / record.RECORD
+    path.write_text("null")
+    with pytest.raises(LlmbError, match=r"llmb-run\.json is damaged"):
+        record.find(made.directory)
+    path.unlink()
+    assert record.find(made.directory) is None
+
+
 def test_a_time_that_is_none_is_damage(made: RunRecord) -> None:
     path = made.place / store.STATE
     path.write_text(json.dumps({"state": "FAILED", "ended": 1e300}))
@@ -162,6 +171,13 @@ def test_what_a_newer_release_has_added_is_kept(made: RunRecord) -> None:
     kept = json.loads(path.read_text())
     assert (kept["colour"], kept["job"]["moon"], kept["attempt"]) == ("blue", {"phase": 1}, 3)
     assert kept["history"][0]["state"]["mood"] == "good"
+    path = made.place / journal.SCHEDULER
+    path.write_text(
+        json.dumps({"id": "a1", "cores": [1, 2], "runner": {**asdict(ProcessId.current()), "cgroup": "/x"}})
+    )
+    journal.conclude(made.place, "a1", end_now(COMPLETED))
+    kept = json.loads(path.read_text())
+    assert (kept["cores"], kept["runner"]["cgroup"], kept["end"]["state"]) == ([1, 2], "/x", COMPLETED)
     state = made.place / store.STATE
     state.write_text(json.dumps({"state": "PENDING", "weather": "fair"}))
     store.save_state(made, JobState(state=RUNNING))

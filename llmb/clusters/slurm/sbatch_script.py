@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS, UMASK
+from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS
 from llmb.clusters.quote import bash
 from llmb.clusters.slurm import vboost
 from llmb.clusters.slurm.quote import directive
@@ -37,9 +37,6 @@ if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
     exit 1
 fi
 """
-
-# sbatch notes the umask of its user there, and srun takes it from there.
-_SRUN_UMASK = "export SLURM_UMASK=$(umask)\n"
 
 # Evaluated in each rank: torchrun's names, and the names that wrappers know on every cluster.
 _RANK = """\
@@ -106,7 +103,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         f"llmb_run={bash(stamp.place, always=True)}",
         f"llmb_work={bash(stamp.work(launch.name), always=True)}",
         f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
-        UMASK + _SRUN_UMASK + _FIRST_ACT,
+        _FIRST_ACT,
         'cd "$llmb_work" || exit 1',
         *bashscript.write_files(launch),
         "",

@@ -17,8 +17,6 @@
 llmb_run='/lustre/llmb/runs/job_1700000000'
 llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys'
 llmb_log="$llmb_work"/log-pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys.out
-umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
-export SLURM_UMASK=$(umask)
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
 printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
     "started $(date +%s)" > "$llmb_part" || exit 1

@@ -17,8 +17,6 @@
 llmb_run='/lustre/llmb/runs/job_1700000000'
 llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_nemotronh_56b_fp8_gpus32_tp8_pp1_cp1_vpNone_mbs1_gbs96'
 llmb_log="$llmb_work"/log-pretrain_nemotronh_56b_fp8_gpus32_tp8_pp1_cp1_vpNone_mbs1_gbs96.out
-umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
-export SLURM_UMASK=$(umask)
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
 printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
     "started $(date +%s)" > "$llmb_part" || exit 1

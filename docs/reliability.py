@@ -79,12 +79,10 @@ TAIL = """\
 - Run:ai itself. Its mock is held against the models of the official client.
 - Slurm with more than one controller, and a controller that comes back with an older state.
 - Slurm's accounting lost or cut off in the middle of an answer.
-- A Ctrl-C before llmb's first line. Python itself prints a traceback then, while it imports `site` and the packages'
-  `.pth` files. {start}
+- A Ctrl-C before llmb's first line. Python itself then prints a traceback, while it imports `site` and the packages'
+  `.pth` files. That takes about as long as `python -c pass`. Of 150 interrupts in the first 0.3 s of `llmb-run`
+  on a busy machine, where `python -c pass` took 0.1 s, Python's start printed 37 tracebacks and llmb none.
 """
-START = """\
-On the machine of the tests these are the first 10 to 30 ms of a start, the imports of llmb after them
-  0.1 to 0.3 s."""
 
 Counts = Mapping[str, int]
 
@@ -113,7 +111,7 @@ def table(results: Mapping[str, Counts]) -> str:
 
 def page(results: Mapping[str, Counts]) -> str:
     """The whole page."""
-    return "\n".join([HEAD, table(results), TAIL.format(start=START)])
+    return "\n".join([HEAD, table(results), TAIL])
 
 
 def faults_of(results: Mapping[str, Counts]) -> list[str]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,13 +60,13 @@ def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note how a test with the mark `fault` ended, and what it saw."""
-    report: Any = yield
+    report = yield
     mark = item.get_closest_marker("fault")
     if _PROOF and mark is not None and (report.when == "call" or report.outcome != "passed"):
         ended = {"failed": report.failed} if not report.skipped else {"skipped": True, "tried": 0}
-        line = {"fault": mark.args[0], "tried": 1, **item.stash.get(_SEEN, {}), **ended}
+        line = {"fault": mark.args[0], "tried": 1, **item.stash.get(_SEEN, Counter()), **ended}
         with Path(_PROOF).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
     return report

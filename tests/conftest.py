@@ -66,7 +66,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     mark = item.get_closest_marker("fault")
     if _PROOF and mark is not None and (report.when == "call" or report.outcome != "passed"):
         ended = {"failed": report.failed} if not report.skipped else {"skipped": True, "tried": 0}
-        line = {"fault": mark.args[0], "tried": 1, **item.stash.get(_SEEN, Counter()), **ended}
+        counts = item.stash[_SEEN] if _SEEN in item.stash else {}
+        line = {"fault": mark.args[0], "tried": 1, **counts, **ended}
         with Path(_PROOF).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
     return report

@@ -44,7 +44,7 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 _PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
-_SEEN = pytest.StashKey[Counter[str]]()
+_SEEN = pytest.StashKey[dict[str, int]]()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     mark = item.get_closest_marker("fault")
     if _PROOF and mark is not None and (report.when == "call" or report.outcome != "passed"):
         ended = {"failed": report.failed} if not report.skipped else {"skipped": True, "tried": 0}
-        counts = item.stash[_SEEN] if _SEEN in item.stash else {}
+        counts = item.stash.get(_SEEN, dict[str, int]())
         line = {"fault": mark.args[0], "tried": 1, **counts, **ended}
         with Path(_PROOF).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")

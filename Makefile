@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
+NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-faults lint docs bench clean
+.PHONY: help demo test test-nemo test-slurm-next test-faults lint docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -22,6 +23,9 @@ test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes t
 test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.cache/llmb/nemo)
 	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \
 		LLMB_TEST_NEMO_PYTHON="$$python" $(BIN)/pytest -q tests/real_nemo $(ARGS)
+
+test-slurm-next: $(STAMP)  ## run tests with Slurm 24.11 and Python 3.13 in a Debian 13 (root, debootstrap)
+	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
 
 # Kills, restarts, full disks, hidden processes, other users, damaged files: every test with the mark `fault`.
 FAULT_COUNTS := .cache/faults.jsonl

@@ -18,7 +18,7 @@ PAGE = Path(__file__).with_name("reliability.md")
 RESULTS = PAGE.with_suffix(".json")
 COLUMNS = ("tried", "lost", "doubled", "tracebacks", "wrong_ends", "failed")
 
-# The faults, by the name in a test's mark `fault`: what is done, and what holds afterwards.
+# The faults, by the name in a test's mark `fault`: what is done to llmb.
 FAULTS = {
     "slurm-kills": "kill -9 of `llmb-run` while it submits 40 runs to a real Slurm, then `reconcile` and `--resume`",
     "slurm-restarts": "Slurm's controller restarted while `llmb-run` submits",
@@ -26,7 +26,7 @@ FAULTS = {
     "sbatch-hangs": "Ctrl-C, and again, while sbatch hangs",
     "submit-kills": "kill -9 of `llmb-run` while it submits 40 runs to a mock scheduler; two `jobs reconcile` at once",
     "submit-races": "several `llmb-run` at once on the same list",
-    "odd-answers": "a cluster that forgets a run, an answer from another cluster, odd output of sbatch",
+    "odd-answers": "a scheduler that no longer knows a run, and commands that ask another cluster",
     "leftovers": "files and folders that a killed submission left behind",
     "runai-kills": "kill -9 of `llmb-run` while it submits 30 runs to the mock of Run:ai's API",
     "runai-answers": "Run:ai's API: lost, cut, odd and refused answers",

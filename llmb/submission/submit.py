@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, collected
 from llmb.planning.plan import Plan
 from llmb.plugins.loader import Plugins
 from llmb.runs import store
@@ -115,7 +115,7 @@ def submit(
     leaves nothing behind, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a
     job that nothing launches.
     """
-    launches = [launch_of(item, config) for item in items]
+    launches = launches_of(items, config)
     leftovers.clean(
         {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
     )
@@ -151,12 +151,24 @@ def submit(
     )
 
 
+def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch]:
+    """How these jobs run. Raises PreflightError with all of them that no plugin launches."""
+    faults: list[Fault] = []
+    launches = []
+    for item in items:
+        with collected(faults):
+            launches.append(launch_of(item, config))
+    if faults:
+        raise PreflightError(list(dict.fromkeys(faults)))
+    return launches
+
+
 def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
-    """How a job runs. Raises LlmbError where no plugin says so."""
+    """How a job runs. Raises UsageError where no plugin says so."""
     if item.launch is None:
         how = " in a container" if item.job.image is not None else ""
         cure = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
-        raise LlmbError(
+        raise UsageError(
             f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
             hint=f"{cure}--dry-run shows its numbers",
         )

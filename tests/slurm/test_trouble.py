@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
+from llmb.clusters.slurm.registering import Registering
 from llmb.errors import LlmbError
 from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
@@ -20,6 +22,7 @@ from llmb.submission.follow import poll
 pytestmark = pytest.mark.fault("slurm-trouble")
 
 Site = Any  # the class is in conftest.py
+PATIENCE = 180.0  # seconds until a test gives up
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"
 # RUNNING comes before the script asks the controller for the step of its ranks, which a stop would break: so it tells.
 WAIT_FOR_GO = """\
@@ -87,6 +90,56 @@ def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:
     assert state.state in ACTIVE, state
     (run.work / "go").touch()
     assert site.ends(run, "FAILED").exit_code == 4
+
+
+@pytest.fixture
+def unheard_nodes(bare_site: Site) -> Iterator[Callable[[], None]]:
+    """A controller that has started and not heard of its nodes; calling it lets them register."""
+    kit = bare_site.kit
+    nodes = [f"slurmd.{node}" for node in kit.nodes]
+
+    def register() -> None:
+        for node in nodes:
+            kit.resume(node)
+
+    for node in nodes:
+        kit.pause(node)
+    try:
+        kit.stop_controller()
+        kit.start_controller()
+        assert "unknown" in kit.run("sinfo", "--noheader", "--format=%T")
+        yield register
+    finally:
+        register()
+
+
+def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
+    bare_site: Site, unheard_nodes: Callable[[], None]
+) -> None:
+    """Until they register, Slurm refuses to test any job for want of nodes, and yet takes the job itself."""
+    with pytest.raises(LlmbError, match="Requested node configuration is not available"):
+        bare_site.kit.run("sbatch", "--test-only", "--nodes=1", "--wrap=true")
+    printed = []
+
+    def announce(text: str) -> None:
+        printed.append(text)
+        unheard_nodes()
+
+    cluster = replace(bare_site.cluster(), patience=Registering(announce=announce, left=PATIENCE))
+    assert cluster.preflight([bare_site.launch("", nodes=2)]) == []
+    assert printed == ["note: waiting up to 180 s until Slurm knows the state of nodes n[1-2]"]
+
+
+def test_nodes_that_do_not_register_are_named(bare_site: Site, unheard_nodes: Callable[[], None]) -> None:
+    """What is refused for another reason is not held up by them."""
+    cluster = replace(bare_site.cluster(), patience=Registering(left=0.5))
+    (fault,) = cluster.preflight([bare_site.launch("")])
+    assert fault.message == "Slurm does not know the state of nodes n[1-2] yet"
+    assert "--no-preflight" in fault.hint
+    cluster.patience.announce = pytest.fail
+    cluster.patience.left = PATIENCE
+    (fault,) = cluster.preflight([bare_site.launch("", slurm_args={"constraint": "nowhere"})])
+    assert "Invalid feature specification" in fault.message
 
 
 def test_a_controller_that_does_not_answer_is_no_end(bare_site: Site) -> None:

@@ -13,6 +13,7 @@ from llmb.clusters.base import Pace, UnclearError
 from llmb.clusters.slurm import known, rundir, sbatch_script, slurm_checks
 from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError
 from llmb.clusters.slurm.poll import Memory, Poller
+from llmb.clusters.slurm.registering import Registering
 from llmb.clusters.slurm.sbatch_script import Setting
 from llmb.clusters.slurm.submission_answer import job_id_of
 from llmb.config import ClusterConfig
@@ -49,6 +50,7 @@ class SlurmCluster:
     lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
     memory: Memory = field(default_factory=Memory)
+    patience: Registering = field(default_factory=Registering)
 
     @property
     def _setting(self) -> Setting:
@@ -68,7 +70,7 @@ class SlurmCluster:
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
-        return slurm_checks.check(launches, self._setting, self.client, self.digest)
+        return slurm_checks.check(launches, self._setting, self.client, self.digest, self.patience)
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The batch script of ``launch``. Pure. Raises UsageError for what bash or Slurm cannot take."""

@@ -27,9 +27,11 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
 HANGS = """
 import sys, time
 from llmb.system.parallel import held_interrupts, run_bounded
+def work(_):
+    print("ready", flush=True)  # in its thread: the main one may be interrupted nowhere within a print of its own
+    time.sleep(600)
 with held_interrupts(lambda: print("first", flush=True)) as came:
-    print("ready", flush=True)
-    run_bounded(iter(range(9)), lambda _: time.sleep(600), lambda _: True, workers=2, stop=came)
+    run_bounded(iter(range(9)), work, lambda _: True, workers=1, stop=came)
 """
 
 

@@ -27,15 +27,14 @@ test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.ca
 test-slurm-next: $(STAMP)  ## run tests with Slurm 24.11 and Python 3.13 in a Debian 13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
 
-# Kills, restarts, full disks, hidden processes, other users, damaged files; small counts by variables of these names.
-FAULTS := tests/slurm/test_exactly_once.py tests/slurm/test_trouble.py tests/llmb/clusters/slurm/test_hanging.py \
-	tests/llmb/clusters/runai/test_exactly_once.py tests/llmb/clusters/local/test_full_disk.py \
-	tests/llmb/submission/test_exactly_once.py tests/llmb/submission/test_lost.py \
-	tests/llmb/submission/test_leftovers.py tests/llmb/runs/test_own_files.py tests/llmb/system/test_other_users.py \
-	tests/installer/applying/test_killed.py
-test-faults: $(STAMP)  ## break what can break, many times over
-	LLMB_TEST_KILLS=$${LLMB_TEST_KILLS:-20} LLMB_TEST_FUZZ=$${LLMB_TEST_FUZZ:-25000} \
-		$(BIN)/pytest -q -n 2 --dist loadfile -m "slow or not slow" $(FAULTS) $(ARGS)
+# Kills, restarts, full disks, hidden processes, other users, damaged files: every test with the mark `fault`.
+FAULT_COUNTS := .cache/faults.jsonl
+test-faults: $(STAMP)  ## break what can break, many times; writes docs/reliability.md
+	@mkdir -p .cache && rm -f $(FAULT_COUNTS)
+	LLMB_TEST_PROOF="$(CURDIR)/$(FAULT_COUNTS)" LLMB_TEST_KILLS=$${LLMB_TEST_KILLS:-20} \
+		LLMB_TEST_RESTARTS=$${LLMB_TEST_RESTARTS:-5} LLMB_TEST_FUZZ=$${LLMB_TEST_FUZZ:-25000} \
+		$(BIN)/pytest -q -n 2 --dist loadfile -m fault $(ARGS); \
+		code=$$?; $(BIN)/python docs/reliability.py $(FAULT_COUNTS) && exit $$code
 
 lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/ruff check
@@ -49,6 +48,7 @@ docs: $(STAMP)  ## check the links, diagrams and tables of the documentation
 	$(BIN)/python docs/layers.py --check
 	$(BIN)/python docs/workloads.py --check
 	$(BIN)/python docs/nemo.py --check
+	$(BIN)/python docs/reliability.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

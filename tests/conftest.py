@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,6 +42,35 @@ _PYTESTS = {"PYTEST_CURRENT_TEST"}
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
+
+_PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
+_SEEN = pytest.StashKey[dict[str, int]]()
+
+
+@pytest.fixture
+def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Counts what a test of a fault saw, before it judges it: tried, lost, doubled, tracebacks, wrong_ends."""
+    counts = request.node.stash.setdefault(_SEEN, Counter[str]())
+
+    def count(**more: int) -> None:
+        for name, number in more.items():
+            counts[name] += number
+
+    return count
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note how a test with the mark `fault` ended, and what it saw."""
+    report = yield
+    mark = item.get_closest_marker("fault")
+    if _PROOF and mark is not None and (report.when == "call" or report.outcome != "passed"):
+        ended = {"failed": report.failed} if not report.skipped else {"skipped": True, "tried": 0}
+        counts = item.stash.get(_SEEN, dict[str, int]())
+        line = {"fault": mark.args[0], "tried": 1, **counts, **ended}
+        with Path(_PROOF).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+    return report
 
 
 @pytest.fixture(autouse=True)

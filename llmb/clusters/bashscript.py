@@ -18,6 +18,10 @@ SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by it
 THREADS = """\
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 """
+# What the job writes has the permissions of its run's folder, which are those of a shared install. llmb_run is known.
+UMASK = """\
+umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
+"""
 # The last act, once llmb_code is known.
 WRITE_END = """\
 printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"

@@ -19,6 +19,7 @@ def to_markdown(report: Report) -> str:
     """The report as Markdown."""
     results = report.results
     parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report)), _summary(results), missing(report)]
+    parts += ["\n".join(f"- {as_markdown(str(one.reason))}" for one in report.unreadable)]
     parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
         scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
@@ -30,11 +31,11 @@ def to_markdown(report: Report) -> str:
 
 
 def missing(report: Report) -> str:
-    """What is not in the report though it should be, empty where nothing is missing."""
+    """What the report cannot say of its runs, empty where nothing is missing."""
     if not report.unreadable:
         return ""
-    verb = "is" if report.unreadable == 1 else "are"
-    return f"{_count(report.unreadable, 'run')} could not be read and {verb} left out."
+    noun = "record of 1 run: its" if len(report.unreadable) == 1 else f"records of {len(report.unreadable)} runs: their"
+    return f"llmb cannot read the {noun} status is Unknown."
 
 
 def _made(report: Report) -> str:

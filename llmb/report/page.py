@@ -66,6 +66,7 @@ def values(report: Report) -> dict[str, Any]:
     return {
         "headline": told,
         "missing": missing(report),
+        "unreadable": report.unreadable,
         "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in told.tally])) if runs else "",
         "items": first(attention(report, entries, cards.items), caps.ATTENTION),
         "entries": _entries(entries),

@@ -52,7 +52,7 @@ class Report:
     ``made`` with its time zone, which all times of the report are in; ``failures``: the causes, each with its runs;
     ``points``: the scaling of each model; ``figures``: the published figures of its workloads; ``release``: the one
     that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published figures
-    could not be read; ``unreadable``: how many runs could not.
+    could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read.
     """
 
     cluster_name: str
@@ -67,7 +67,7 @@ class Report:
     release: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     faulty: tuple[str, ...] = ()
-    unreadable: int = 0
+    unreadable: tuple[Result, ...] = ()
 
     @property
     def title(self) -> str:
@@ -76,5 +76,5 @@ class Report:
 
     @property
     def results(self) -> list[Result]:
-        """The results of its runs."""
-        return [run.result for run in self.runs]
+        """The results of its runs, those at the end whose records cannot be read."""
+        return [*(run.result for run in self.runs), *self.unreadable]

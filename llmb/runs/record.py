@@ -165,8 +165,10 @@ def find(directory: Path) -> RunRecord | None:
         data: Any = files.read_json(path)
     except LlmbError:  # half an id, where it was being written at this moment
         data = files.read_json(path)
-    if data is None:
+    if data is None and not path.exists():
         return None
+    if data is None:  # `null`: the run is there, and its record holds nothing
+        raise LlmbError(f"{path} is damaged: it is empty of data", hint="move it away")
     if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
         raise LlmbError(f"{path} was written by another version of llmb", hint="use the llmb that made it")
     return typed.read_own(RunRecord, path, {**data, "directory": str(directory)})

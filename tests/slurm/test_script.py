@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from llmb.runs.launch import StagedFile, Wrapper
+from llmb.system import files
 
 Site = Any  # the class is in conftest.py
 
@@ -45,6 +47,24 @@ def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> N
     assert run.batch_log.exists()
     assert (run.work / "conf/a'b.txt").read_bytes() == b"x\r\n'y'"
     assert Path(environment(site, run)["PWD"]) == run.work
+
+
+@pytest.mark.fault("users")
+@pytest.mark.parametrize(("mode", "umask"), [(0o2775, 0o077), (0o700, 0o022)])
+def test_what_a_job_writes_has_the_permissions_of_its_install(mode: int, umask: int, site: Site) -> None:
+    site.install.chmod(mode)
+    files.mode_of_install.cache_clear()
+    before = os.umask(umask)
+    try:
+        run = site.submit("import os\nopen('own', 'w').close()\nos.mkdir('folder')")
+    finally:
+        os.umask(before)
+    site.ends(run)
+    wrote = [run.work / "own", run.log, run.batch_log, run.place / "scheduler_id", run.place / "ended"]
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in wrote} == {
+        path.name: oct(mode & 0o666) for path in wrote
+    }
+    assert (run.work / "folder").stat().st_mode & 0o777 == mode & 0o777
 
 
 def test_ranks_know_their_places(site: Site) -> None:

@@ -19,6 +19,8 @@ from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 
+pytestmark = pytest.mark.fault("slurm-trouble")
+
 Site = Any  # the class is in conftest.py
 PATIENCE = 180.0  # seconds until a test gives up
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"

@@ -71,7 +71,9 @@ def _report(context: Context, names: tuple[str, ...], fmt: str, choice: choose.C
     from llmb.cli.report.contents import make_report, with_samples
 
     found = choose.gather(context, names, choice)
-    report = make_report(context, found, reference, datetime.now().astimezone())
+    # A run whose workload cannot be read is of no workload that was asked for.
+    unreadable = [] if names or choice.workloads else choose.unreadable(context)
+    report = make_report(context, found, reference, datetime.now().astimezone(), unreadable)
     if fmt == "md":
         return report
     from llmb.report.page import charted

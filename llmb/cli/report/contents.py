@@ -25,9 +25,16 @@ from llmb.verdict.scaling import efficiencies
 
 
 def make_report(
-    context: Context, found: Sequence[tuple[RunRecord, Result]], reference: str | None, made: datetime
+    context: Context,
+    found: Sequence[tuple[RunRecord, Result]],
+    reference: str | None,
+    made: datetime,
+    unreadable: Sequence[Result] = (),
 ) -> Report:
-    """The report on the runs with their results, not judged yet, without their steps. Raises LlmbError."""
+    """The report on the runs with their results, not judged yet, without their steps. Raises LlmbError.
+
+    ``unreadable``: the results of runs whose record cannot be read.
+    """
     records, results = [record for record, _ in found], judged(context, [result for _, result in found], reference)
     runs = [_run(context, record, result, reference) for record, result in zip(records, results, strict=True)]
     failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
@@ -38,7 +45,7 @@ def make_report(
         points=tuple(efficiencies(results)),
         figures=tuple(context.figures({record.job.workload for record in records})), release=reference,
         digests=_digests(context, {record.job.image for record in records}), faulty=tuple(context.faulty_figures),
-        unreadable=len(context.unreadable),
+        unreadable=tuple(unreadable),
     )  # fmt: skip
 
 

@@ -67,9 +67,15 @@ def create(directory: Path, journal: Journal) -> bool:
 
 
 def update(directory: Path, journal: Journal) -> None:
-    """Write a journal over the one before. Raises LlmbError, also when the folder is gone."""
+    """Write a journal over the one before, whose keys of a newer release are kept. Raises LlmbError, also when the
+    folder is gone."""
     _check_there(directory)
-    files.write_json(directory / SCHEDULER, typed.to_data(journal))
+    path = directory / SCHEDULER
+    try:
+        before = files.read_json(path)
+    except LlmbError:  # damaged, and written anew
+        before = None
+    files.write_json(path, typed.keeping(journal, before))
 
 
 def conclude(directory: Path, run_id: str, end: End) -> End:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import END, NO_IMAGE, THREADS
+from llmb.clusters.bashscript import END, NO_IMAGE, THREADS, UMASK
 from llmb.clusters.quote import bash
 from llmb.clusters.runai import request
 from llmb.clusters.runai.volume import in_pod, launch_in_pod
@@ -130,7 +130,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
         f'llmb_own="$llmb_work"/{bash(f"log-{launch.name}.out")}',
         # Several pods cannot append to one file of a shared volume.
         *(['(( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"'] if several else []),
-        _FIRST_ACT + _ID.format(name=bash(request.workload_name(launch, stamp), always=True)),
+        UMASK + _FIRST_ACT + _ID.format(name=bash(request.workload_name(launch, stamp), always=True)),
         *([count] if several else []),
         'cd "$llmb_work" || exit 1',
         *_files(launch),

@@ -43,12 +43,15 @@ class Client:
         """What a command that only asks prints. Raises SilentError, LlmbError where it refuses the question."""
         return _answer(self.run(argv, timeout=self.ask_seconds))
 
-    def run(self, argv: Sequence[str], *, timeout: float, secrets: Mapping[str, str] | None = None) -> Completed:
-        """Run a command to its end. Raises SilentError after ``timeout`` seconds, LlmbError where there is none."""
+    def run(self, argv: Sequence[str], *, timeout: float, variables: Mapping[str, str] | None = None) -> Completed:
+        """Run a command to its end. Raises SilentError after ``timeout`` seconds, LlmbError where there is none.
+
+        ``variables``: what a submission adds to the environment.
+        """
         try:
             # Seconds since the epoch, in every version and time zone.
-            times = {"SLURM_TIME_FORMAT": "%s"} if secrets is None else {}
-            return shell.run(argv, env={**self.environment(), **times, **(secrets or {})}, timeout=timeout)
+            times = {"SLURM_TIME_FORMAT": "%s"} if variables is None else {}
+            return shell.run(argv, env={**self.environment(), **times, **(variables or {})}, timeout=timeout)
         except shell.TimedOutError as error:
             raise SilentError(error.message, hint=_WAIT) from error
         except LlmbError as error:

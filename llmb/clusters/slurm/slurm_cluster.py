@@ -22,7 +22,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.system import secrets
+from llmb.system import files, secrets
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 
@@ -85,9 +85,11 @@ class SlurmCluster:
             return job_id
         self._stage()
         values = secrets.find(run.launch.secrets, self.client.environ)
+        # What the job writes has the permissions of a shared install, Slurm's own log among it.
+        umask = f"{files.umask_in(run.place, files.own_umask()):04o}"
         argv = ["sbatch", "--parsable", str(run.script)]
         try:
-            done = self.client.run(argv, timeout=SUBMIT_SECONDS, secrets=values)
+            done = self.client.run(argv, timeout=SUBMIT_SECONDS, variables={**values, "SLURM_UMASK": umask})
         except SilentError as error:
             raise UnclearError(error.message, hint=error.hint) from error
         return job_id_of(done)

@@ -19,7 +19,7 @@ import pytest
 from llmb.workload.needs import HubAsset, Task, Venv
 from llmb_installer.testing.hub import SmallHub
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.fault("install-interrupts")]
 
 MOMENTS = int(os.environ.get("LLMB_TEST_KILLS", "4"))
 LONG_AGO = 946684800  # seconds: what was left then is nobody's any more
@@ -44,7 +44,9 @@ def assert_whole(site: Any) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_killed_at_random_moments(made: Any) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.fault("install-kills")
+def test_killed_at_random_moments(made: Any, seen: Callable[..., None]) -> None:
     """Each installation is killed after a random part of the time that a whole one takes, and then given again."""
     site, moments = made, random.Random(MOMENTS)
     whole, installs = 1.0, site.install
@@ -59,6 +61,7 @@ def test_killed_at_random_moments(made: Any) -> None:
         for path in [*site.install.rglob(".*.part")]:
             os.utime(path, (LONG_AGO, LONG_AGO))
         again = site.run()
+        seen(tried=1, tracebacks=again.stderr.count("Traceback"), wrong_ends=again.returncode != 0)
         assert again.returncode == 0, again.stderr
         assert_whole(site)
 

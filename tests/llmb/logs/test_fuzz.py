@@ -9,7 +9,10 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from llmb.failures import find_cause, table
 from llmb.logs.reader import progress, read_log, read_on
@@ -70,8 +73,11 @@ def wild(chance: random.Random) -> bytes:
     return gzip.compress(content)[: chance.randrange(8, 200)] if chance.random() < 0.02 else content
 
 
-def test_no_log_makes_a_reader_fail(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.fault("logs")
+def test_no_log_makes_a_reader_fail(tmp_path: Path, workloads: dict[str, Workload], seen: Callable[..., None]) -> None:
     chance = random.Random(20250411)
+    seen(tried=INPUTS, tracebacks=0)
     path = tmp_path / "log"
     for _ in range(INPUTS):
         content = wild(chance)

@@ -119,5 +119,8 @@ def test_a_run_that_cannot_be_read_is_missed(empty_night: Night, report: Command
     (path.parent.parent / "broken" / path.name).write_text("{}")
     for fmt in ("md", "html"):
         done = report("--format", fmt)
-        assert "1 run could not be read and is left out." in done.stdout
+        assert "llmb cannot read the record of 1 run: its status is Unknown." in done.stdout
+        assert f"{path.parent.parent / 'broken' / path.name} " in done.stdout  # the reason names it
+        if fmt == "md":
+            assert [line.count("Unknown") for line in done.stdout.splitlines() if line.startswith("| ")].count(1) == 1
         assert "warning: " in done.stderr

@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from llmb.system import locks
 from llmb.system.process import ProcessId
 from llmb.testing.fake_cluster import FakeCluster
 from llmb.testing.scheduler import Scheduler
+
+pytestmark = pytest.mark.fault("own-files-commands")
 
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "300"))
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -94,9 +96,11 @@ def damaged(text: str, dice: random.Random) -> bytes:
     return json.dumps(data).encode()
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.fault("own-files")
 @pytest.mark.parametrize("name", ["record", "state", "journal", "lock"])
 def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
-    name: str, made: RunRecord, capsys: pytest.CaptureFixture[str]
+    name: str, made: RunRecord, capsys: pytest.CaptureFixture[str], seen: Callable[..., None]
 ) -> None:
     lock = made.place / "submission.lock.3"
     lock.write_text(json.dumps({"host": "h", "pid": 1, "start": 1.5, "boot": "b"}))
@@ -109,7 +113,7 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
         "journal": lambda: journal.read(made.place), "lock": lambda: locks.holder(made.place, "submission"),
     }  # fmt: skip
     text, dice = path.read_text(), random.Random(f"{name} 1")
-    understood = nameless = 0
+    understood = nameless = tracebacks = 0
     for _ in range(COUNT):
         path.write_bytes(damaged(text, dice))
         try:
@@ -117,7 +121,10 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
             understood += 1
         except LlmbError as error:
             nameless += str(path) not in error.message
-    assert nameless == 0
+        except Exception:
+            tracebacks += 1
+    seen(tried=COUNT, tracebacks=tracebacks, wrong_ends=nameless)
+    assert (tracebacks, nameless) == (0, 0)
     assert understood  # some damage is none: an unknown key, another text
     capsys.readouterr()
 
@@ -134,6 +141,15 @@ def test_a_damaged_state_is_said_and_asked_for_anew(
     again = JobState(state=RUNNING, started=5.0)
     assert store.save_state(made, again) == again
     assert store.seen_state(made) == again
+
+
+def test_a_record_of_nothing_is_damaged_and_not_missing(made: RunRecord) -> None:
+    path = made.directory / record.RECORD
+    path.write_text("null")
+    with pytest.raises(LlmbError, match=r"llmb-run\.json is damaged"):
+        record.find(made.directory)
+    path.unlink()
+    assert record.find(made.directory) is None
 
 
 def test_a_time_that_is_none_is_damage(made: RunRecord) -> None:
@@ -155,6 +171,13 @@ def test_what_a_newer_release_has_added_is_kept(made: RunRecord) -> None:
     kept = json.loads(path.read_text())
     assert (kept["colour"], kept["job"]["moon"], kept["attempt"]) == ("blue", {"phase": 1}, 3)
     assert kept["history"][0]["state"]["mood"] == "good"
+    path = made.place / journal.SCHEDULER
+    path.write_text(
+        json.dumps({"id": "a1", "cores": [1, 2], "runner": {**asdict(ProcessId.current()), "cgroup": "/x"}})
+    )
+    journal.conclude(made.place, "a1", end_now(COMPLETED))
+    kept = json.loads(path.read_text())
+    assert (kept["cores"], kept["runner"]["cgroup"], kept["end"]["state"]) == ([1, 2], "/x", COMPLETED)
     state = made.place / store.STATE
     state.write_text(json.dumps({"state": "PENDING", "weather": "fair"}))
     store.save_state(made, JobState(state=RUNNING))

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each job exactly once, whenever llmb-run is killed and however many of them are at work."""
+"""Each job exactly once, whenever llmb-run is killed and however many of them are at work.
+
+LLMB_TEST_KILLS gives the full count, 50.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +20,10 @@ from llmb.config import ClusterConfig
 from llmb.runs import record, store
 from llmb.testing.scheduler import Behaviour, Scheduler
 
+pytestmark = pytest.mark.fault("submit-races")
+
 JOBS = 40
-MOMENTS = 12
+MOMENTS = int(os.environ.get("LLMB_TEST_KILLS", "6"))
 LIST = "fake_small:\n('bf16', [8, 16, 32, 64], 10)\n"
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -55,16 +62,23 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.fault("submit-kills")
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
-    moment: int, start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig
+    moment: int,
+    start: Start,
+    jobs: Path,
+    scheduler: Scheduler,
+    config: ClusterConfig,
+    seen: Callable[..., None],
 ) -> None:
     chance = random.Random(moment)
     process = start("submit-all", jobs)
     wait_for(lambda: any(config.experiments("pretrain_fake").glob("*/*")))
     time.sleep(chance.uniform(0, 0.35))
     process.kill()
-    process.communicate()
+    said, _ = process.communicate()
+    seen(tracebacks=said.count("Traceback"))
     # Two at once, as impatient people do: neither may submit what the other does.
     finished(*(start("jobs", "reconcile") for _ in range(1 + moment % 2)))
     runs, unreadable = store.all_runs(config)
@@ -73,6 +87,8 @@ def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
     assert all(run.scheduler_id for run in runs)
     finished(start("submit-all", jobs, "--resume"))
     runs, _ = store.all_runs(config)
+    there, recorded = Counter(names(scheduler)), Counter(run.id for run in runs)
+    seen(lost=(recorded - there).total(), doubled=(there - recorded).total())
     assert names(scheduler) == sorted(run.id for run in runs)
     assert len({(run.job.scale, run.job.repeat) for run in runs}) == len(runs) == JOBS
 

@@ -20,6 +20,8 @@ from llmb.submission.submit import Prepared, submit
 from llmb.system.process import ProcessId
 from llmb.testing.fake_cluster import FakeCluster
 
+pytestmark = pytest.mark.fault("leftovers")
+
 Items = Callable[..., list[Prepared]]
 DEAD = dataclasses.replace(ProcessId.current(), start=ProcessId.current().start - 100)
 

@@ -25,6 +25,8 @@ from llmb.submission.submit import Prepared
 from llmb.testing.fake_cluster import FakeCluster, folder_of
 from llmb.testing.scheduler import Behaviour, Scheduler
 
+pytestmark = pytest.mark.fault("odd-answers")
+
 Submitted = Callable[..., list[RunRecord]]
 Command = Callable[..., Any]
 

@@ -19,6 +19,8 @@ from llmb.runs import store
 from llmb.system import files, locks
 from llmb.system.process import ProcessId
 
+pytestmark = pytest.mark.fault("users")
+
 NEEDS_ROOT = pytest.mark.skipif(
     os.getuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None,
     reason="needs root, unshare and setpriv of util-linux: other users, and a /proc of its own",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.fault("full-disk")
+
 # One run waits for a file elsewhere, another one behind it; the disk fills meanwhile, and is emptied at the end.
 DRIVER = """
 import dataclasses, os, sys, time

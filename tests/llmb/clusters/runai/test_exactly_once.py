@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.testing.runai import ControlPlane, Trouble
+
+pytestmark = pytest.mark.fault("runai-answers")
 
 Site = Any  # the class is in conftest.py
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -40,16 +43,19 @@ def runs_of(site: Site) -> list[RunRecord]:
     return runs
 
 
-def is_there_once(site: Site, paper: ControlPlane) -> None:
+def is_there_once(site: Site, paper: ControlPlane, seen: Callable[..., None]) -> None:
     """Each record has one workload, the one that it names, and there is no other."""
-    there = sorted(f"{workload.name.rpartition('-')[2]} {workload.id}" for workload in paper.workloads)
-    assert there == sorted(f"{run.id} {run.scheduler_id}" for run in runs_of(site))
+    there = Counter(f"{workload.name.rpartition('-')[2]} {workload.id}" for workload in paper.workloads)
+    recorded = Counter(f"{run.id} {run.scheduler_id}" for run in runs_of(site))
+    seen(lost=(recorded - there).total(), doubled=(there - recorded).total())
+    assert there == recorded
 
 
 @pytest.mark.slow
+@pytest.mark.fault("runai-kills")
 @pytest.mark.parametrize("moment", range(KILLS))
 def test_killed_at_any_moment_each_run_is_there_once_and_none_is_lost(
-    moment: int, start: Start, paper_site: Site, paper: ControlPlane
+    moment: int, start: Start, paper_site: Site, paper: ControlPlane, seen: Callable[..., None]
 ) -> None:
     stop_at = random.Random(moment).randint(1, JOBS)
     paper.trouble(Trouble(path=CREATE, answer=429, times=2))
@@ -57,31 +63,36 @@ def test_killed_at_any_moment_each_run_is_there_once_and_none_is_lost(
     while len(paper.workloads) < stop_at and process.poll() is None:
         time.sleep(0.001)
     process.kill()
-    process.communicate()
+    said, _ = process.communicate()
+    seen(tracebacks=said.count("Traceback"))
     done = paper_site.llmb("jobs", "reconcile")
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
     done = paper_site.llmb(*ONE, "--repeats", JOBS, "--resume")
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
     assert sorted(run.job.repeat for run in runs_of(paper_site)) == [*range(1, JOBS + 1)]
 
 
-def test_answers_that_were_lost_are_found_at_once(paper_site: Site, paper: ControlPlane) -> None:
+def test_answers_that_were_lost_are_found_at_once(
+    paper_site: Site, paper: ControlPlane, seen: Callable[..., None]
+) -> None:
     paper.trouble(Trouble(path=CREATE, answer="lost", times=3))
     done = paper_site.llmb(*ONE, "--repeats", 6)
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
     assert len(paper.workloads) == 6
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"workloadId": 7}, {"workloadId": ""}, "<html>", {"name": "x"}])
-def test_odd_answers_to_a_creation_are_no_refusals(answer: Any, paper_site: Site, paper: ControlPlane) -> None:
+def test_odd_answers_to_a_creation_are_no_refusals(
+    answer: Any, paper_site: Site, paper: ControlPlane, seen: Callable[..., None]
+) -> None:
     """The workload is there: it is found by its name, and the run is neither failed nor submitted twice."""
     paper.trouble(Trouble(path=CREATE, answer="odd", data=answer))
     done = paper_site.llmb(*ONE)
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
 
 
 def test_a_server_error_leaves_open_whether_the_workload_was_made(paper_site: Site, paper: ControlPlane) -> None:
@@ -103,7 +114,7 @@ def test_odd_lists_are_no_answers(answer: Any, paper_site: Site, paper: ControlP
 
 
 def test_requests_that_were_cut_before_they_arrived_are_sent_by_reconcile(
-    paper_site: Site, paper: ControlPlane
+    paper_site: Site, paper: ControlPlane, seen: Callable[..., None]
 ) -> None:
     paper.trouble(Trouble(path=CREATE, answer="cut", times=2))
     done = paper_site.llmb(*ONE, "--repeats", 5, "--keep-going")
@@ -112,11 +123,13 @@ def test_requests_that_were_cut_before_they_arrived_are_sent_by_reconcile(
     assert "jobs reconcile" in done.stderr
     done = paper_site.llmb("jobs", "reconcile")
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
     assert len(paper.workloads) == 5
 
 
-def test_a_storm_while_tokens_are_withdrawn_costs_nothing(paper_site: Site, paper: ControlPlane) -> None:
+def test_a_storm_while_tokens_are_withdrawn_costs_nothing(
+    paper_site: Site, paper: ControlPlane, seen: Callable[..., None]
+) -> None:
     def withdraw(body: object) -> list[dict[str, str]]:
         if len(paper.workloads) in (3, 6):
             paper.expire_tokens()
@@ -126,6 +139,6 @@ def test_a_storm_while_tokens_are_withdrawn_costs_nothing(paper_site: Site, pape
     paper.trouble(*(Trouble(path=CREATE, answer=status, times=4) for status in (429, 503)))
     done = paper_site.llmb(*ONE, "--repeats", 8)
     assert done.returncode == 0, done.stderr
-    is_there_once(paper_site, paper)
+    is_there_once(paper_site, paper, seen)
     assert len(paper.workloads) == 8
     assert 401 in paper.answers

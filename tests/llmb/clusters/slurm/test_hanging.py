@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
+
+pytestmark = pytest.mark.fault("sbatch-hangs")
 
 Start = Callable[..., "subprocess.Popen[str]"]
 PATIENCE = 180.0  # seconds until the test gives up

@@ -46,6 +46,7 @@ llmb_node=${RANK:?the operator of PyTorch jobs sets it}
 llmb_batch="$llmb_work"/sbatch_pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256.out
 llmb_own="$llmb_work"/log-pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256.out
 (( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"
+umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
 llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
 if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
     if [[ -e $llmb_run/.started.$llmb_node ]]; then

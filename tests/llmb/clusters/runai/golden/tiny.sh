@@ -41,6 +41,7 @@ llmb_work='/workspace/llmb/runs/job_1700000000/pretrain_llama3.1_tiny_fp32_gpus4
 llmb_node=0
 llmb_batch="$llmb_work"/sbatch_pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16.out
 llmb_own="$llmb_work"/log-pretrain_llama3.1_tiny_fp32_gpus4_tp1_pp1_cp1_vpNone_mbs2_gbs16.out
+umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
 llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
 if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
     if [[ -e $llmb_run/.started.$llmb_node ]]; then

@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
+NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo lint docs bench clean
+.PHONY: help demo test test-nemo test-slurm-next test-faults lint docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -22,6 +23,19 @@ test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes t
 test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.cache/llmb/nemo)
 	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \
 		LLMB_TEST_NEMO_PYTHON="$$python" $(BIN)/pytest -q tests/real_nemo $(ARGS)
+
+test-slurm-next: $(STAMP)  ## run tests with Slurm 24.11 and Python 3.13 in a Debian 13 (root, debootstrap)
+	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
+
+# Kills, restarts, full disks, hidden processes, other users, damaged files; small counts by variables of these names.
+FAULTS := tests/slurm/test_exactly_once.py tests/slurm/test_trouble.py tests/llmb/clusters/slurm/test_hanging.py \
+	tests/llmb/clusters/runai/test_exactly_once.py tests/llmb/clusters/local/test_full_disk.py \
+	tests/llmb/submission/test_exactly_once.py tests/llmb/submission/test_lost.py \
+	tests/llmb/submission/test_leftovers.py tests/llmb/runs/test_own_files.py tests/llmb/system/test_other_users.py \
+	tests/installer/applying/test_killed.py
+test-faults: $(STAMP)  ## break what can break, many times over
+	LLMB_TEST_KILLS=$${LLMB_TEST_KILLS:-20} LLMB_TEST_FUZZ=$${LLMB_TEST_FUZZ:-25000} \
+		$(BIN)/pytest -q -n 2 --dist loadfile -m "slow or not slow" $(FAULTS) $(ARGS)
 
 lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/ruff check

@@ -17,6 +17,7 @@ from llmb.cli.context import Context
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import Plugins, load_plugins
+from llmb.system import notices
 
 
 def load() -> Plugins:
@@ -38,6 +39,7 @@ def build(plugins: Plugins) -> click.Group:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` where None) and give its exit code."""
+    notices.begin()
     plugins = load()
     out = sys.stdout
     try:

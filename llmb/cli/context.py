@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import UsageError
+from llmb.system import notices
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config import ClusterConfig
     from llmb.plugins.loader import Plugins
     from llmb.runs.record import RunRecord
+    from llmb.runs.store import Unreadable
     from llmb.workload.published import Figure
     from llmb.workload.spec import Workload
 
@@ -30,8 +32,8 @@ def say(text: str) -> None:
 class Context:
     """One command line's surroundings. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
 
-    ``faulty_figures``: the workloads whose published figures were asked for and could not be read; ``unreadable_runs``:
-    how many runs could not.
+    ``faulty_figures``: the workloads whose published figures were asked for and could not be read; ``unreadable``:
+    the runs that could not.
     """
 
     def __init__(self, plugins: Plugins) -> None:
@@ -39,15 +41,12 @@ class Context:
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
         self.faulty_figures: list[str] = []
-        self.unreadable_runs = 0
+        self.unreadable: list[Unreadable] = []
         self._figures: dict[str, tuple[Figure, ...]] = {}
-        self._warned: set[str] = set()
 
     def warn(self, text: str) -> None:
         """Say a warning, however often it comes up, once."""
-        if text not in self._warned:
-            self._warned.add(text)
-            say(f"warning: {text}")
+        notices.warn(text)
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -107,10 +106,9 @@ class Context:
         """The runs of this install that ``names`` mean, each once, all without names; unreadable ones are said."""
         from llmb.runs import store
 
-        runs, unreadable = store.all_runs(self.config)
-        self.unreadable_runs = len(unreadable)
-        for text in unreadable:
-            say(f"warning: {text}")
+        runs, self.unreadable = store.all_runs(self.config)
+        for one in self.unreadable:
+            self.warn(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 

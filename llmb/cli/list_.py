@@ -35,7 +35,10 @@ def command(context: Context, workload: str | None, published: bool, check: bool
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     if published or check:
         _print_published(context, [key] if key else list(context.workloads), size, check, fmt)
-    elif key is None:
+        return
+    if installed is not None:
+        _tell_obstacles(context, [key] if key else list(context.workloads), size)
+    if key is None:
         rows = listing.sizes(context.workloads.values())
         if installed is None:
             _print(listing.SIZES, rows, fmt)
@@ -46,6 +49,27 @@ def command(context: Context, workload: str | None, published: bool, check: bool
             say(f"note: {key} is not installed here: llmb-install add {key}")
         rows = listing.configurations(context.workloads[key])
         _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
+
+
+def _tell_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:
+    """Say which sizes cannot run on this cluster as it is, and what makes them run; nothing where it cannot be read."""
+    import os
+
+    from llmb.config import find_install, load_config
+    from llmb.errors import LlmbError
+    from llmb.submission.runnable import obstacles
+
+    try:
+        config, _ = load_config(find_install(context.install_option, os.environ, Path.cwd()), os.environ)
+    except LlmbError:  # what is wrong there, other commands tell
+        return
+    installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for one in obstacles(installed, context.plugins, config):
+        if size in (None, one.size):
+            found.setdefault((one.reason, one.hint), []).append(f"{one.workload} {one.size}")
+    for (reason, hint), names in found.items():
+        say(f"note: {', '.join(names)} cannot run here as it is: {reason}" + (f"\nhint: {hint}" if hint else ""))
 
 
 def _find_installed(option: Path | None) -> tuple[str, ...] | None:

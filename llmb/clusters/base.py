@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
 
 
+HINT_ELSEWHERE = "ask with the SLURM_CONF, LLMB_STATE_DIR, HOME or configuration that it was submitted with"
+
+
 class UnclearError(LlmbError):
     """A submission got no answer: the scheduler may have taken the run, or not. ``Cluster.find`` will tell."""
 
@@ -50,6 +53,13 @@ class Cluster(Protocol):
     def pace(self) -> Pace:
         """How hard the cluster may be worked."""
 
+    def identity(self) -> str | None:
+        """Which cluster this is, in words that stay the same and that no other cluster has; None where nobody can say.
+
+        Kept in the record of each run: a run that another cluster has taken is not lost because this one does not know
+        it. Raises LlmbError where the cluster does not answer.
+        """
+
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
 
@@ -71,10 +81,28 @@ class Cluster(Protocol):
         """
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
-        """The state of each run by its id, in one go however many they are."""
+        """The state of each run by its id, in one go however many they are.
+
+        LOST means that the cluster was asked and does not know the run: llmb itself makes sure by a second look.
+        """
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """End these runs, waiting or running. One that has ended already is left alone."""
+
+
+def identity_of(cluster: Cluster) -> str | None:
+    """Which cluster this is; None where it cannot say, or is of a plugin that knows no identities. Raises LlmbError."""
+    ask = getattr(cluster, "identity", None)
+    return ask() if ask is not None else None
+
+
+def elsewhere(cluster: Cluster, run: RunRecord) -> str | None:
+    """Which cluster has taken the run, and which this one is, where they differ; None where they do not, as far as
+    anybody knows. Raises LlmbError where this cluster does not answer."""
+    here = identity_of(cluster) if run.cluster is not None else None
+    if here is None or here == run.cluster:
+        return None
+    return f"it was submitted to {run.cluster}, and this command asks {here}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

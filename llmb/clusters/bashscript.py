@@ -14,15 +14,18 @@ NO_VENV = "<venv>"  # what a preview says where no environment is installed
 NO_IMAGE = "<image>"
 SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files of the run, written by its script
 
-# Else each rank would take every CPU of its node. The image of a container has its own way.
+# Otherwise each rank would start a thread on every CPU of its node. What the image or the user sets stays.
 THREADS = """\
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 """
 # The last act, once llmb_code is known.
-END = """\
+WRITE_END = """\
 printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+"""
+EXIT = """\
 exit "$llmb_code"
 """
+END = WRITE_END + EXIT
 
 
 def write_files(launch: Launch) -> Iterator[str]:
@@ -42,13 +45,17 @@ def environment(launch: Launch, run_id: str, programs: str) -> dict[str, str]:
     wrong = next((name for name in own if not NAME.fullmatch(name)), None)
     if wrong is not None:
         raise UsageError(f"'{wrong}' is not a name that a shell can give a variable", hint="letters, digits and _")
-    path = [programs, *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
     return {
         "LLMB_RUN_ID": bash(run_id, always=True),
         "PYTHONUNBUFFERED": "1",  # so that what a rank printed is in the log also when it was killed
         **{name: bash(value) for name, value in own.items()},
-        "PYTHONPATH": bash(":".join(path)),
+        "PYTHONPATH": bash(python_path(launch, programs)),
     }
+
+
+def python_path(launch: Launch, programs: str) -> str:
+    """Where the ranks' Python looks first: the staged ``programs``, then what the job itself names."""
+    return ":".join([programs, *([own] if (own := launch.environment.get("PYTHONPATH")) else [])])
 
 
 def program(launch: Launch, python: str) -> str:

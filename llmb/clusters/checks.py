@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ _OTHER_VENV = "venv_path in cluster_config.yaml names another environment"
 
 def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """Whether the environment of Python that ``launch`` runs in is there."""
-    hint = f"llmb-install add {workload_of(launch, config)}"
+    hint = f"llmb-install add {workload_of(launch, config)} --install {shlex.quote(str(config.llmb_install))} --yes"
     if launch.venv is None:
         yield Fault(message=f"{launch.name} has no environment of Python installed", hint=hint)
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):

@@ -49,8 +49,14 @@ _ELSEWHERE = {
     "clusters": "leave it out: an install directory is for one cluster",
     "container-image": "leave it out: it is the workload's; --image IMAGE, or image: in a job list, names another",
     "container-mounts": "--mount A:B, or mounts: in a job list",
+    "container-readonly": "write container_writable: false",
+    "container-env": "leave it out: llmb names every variable of a job; environment in cluster_config.yaml sets more",
+    "container-workdir": "leave it out: ranks start in the run's own folder",
+    "container-name": "leave it out: each run has a container of its own, which pyxis removes at its end",
+    "container-mount-home": "--mount HOME:HOME, or mounts: in a job list, mounts a folder; caches need none",
+    "no-container-mount-home": "leave it out: llmb sets it for each job",
 }  # fmt: skip
-_OF_ALL = ("args", "container", "mpi")  # keys that the sections of GPU and CPU jobs do not have
+_OF_ALL = ("args", "container", "container-writable", "mpi")  # keys that the sections of GPU and CPU jobs do not have
 
 
 def long_name(key: str) -> str:
@@ -75,6 +81,11 @@ def where_it_belongs(key: str, keys: Collection[str]) -> str:
     return suggest(key, keys)
 
 
+def is_of_containers(name: str) -> bool:
+    """Whether the option ``name`` is one of pyxis's: sbatch would start the batch script itself in a container."""
+    return name.removeprefix("no-").startswith("container-")
+
+
 def why_fixed(name: str) -> str:
     """The hint for the option ``name``, one of FIXED_SLURM_OPTIONS, where options of sbatch are given."""
-    return _ELSEWHERE.get(name, "leave it out")
+    return where_it_belongs(name, _OF_ALL) if is_of_containers(name) else _ELSEWHERE.get(name, "leave it out")

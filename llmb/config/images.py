@@ -28,10 +28,19 @@ def image_path(reference: str, config: ClusterConfig) -> Path:
 
 def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
     """The digest that the installer wrote beside the image; None where it did not, or what it wrote is damaged."""
-    path = image_path(reference, config)
+    digest = _fact(image_path(reference, config), "digest")
+    return digest if isinstance(digest, str) else None
+
+
+def recorded_size(path: Path) -> int | None:
+    """The bytes that the image at ``path`` must have by the record beside it; None without one."""
+    size = _fact(path, "size")
+    return size if isinstance(size, int) else None
+
+
+def _fact(path: Path, name: str) -> object:
     try:
         facts = files.read_json(path.with_name(f"{path.name}.json"))
     except LlmbError:
         return None
-    digest = facts.get("digest") if isinstance(facts, dict) else None
-    return digest if isinstance(digest, str) else None
+    return facts.get(name) if isinstance(facts, dict) else None

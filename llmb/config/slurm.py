@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmb.config.habits import FIXED_SLURM_OPTIONS, long_name, where_it_belongs, why_fixed
+from llmb.config.habits import FIXED_SLURM_OPTIONS, is_of_containers, long_name, where_it_belongs, why_fixed
 from llmb.text.typed import KeyFaultError
 
 SLURM_OPTIONS = (
@@ -16,6 +16,7 @@ SLURM_OPTIONS = (
     "segment",
 )  # fmt: skip
 
+NO_MPI = "none"  # for srun --mpi: newer releases take it, and do not list it
 PMIX = "pmix"  # the kind of MPI that NVIDIA's launchers give srun
 _LIMIT = "write 'HH:MM:SS', or minutes; without it each job has its workload's own limit"
 
@@ -55,7 +56,7 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
         name = long_name(key)
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
-        if name in FIXED_SLURM_OPTIONS:
+        if name in FIXED_SLURM_OPTIONS or is_of_containers(name):
             raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint=why_fixed(name))
 
 
@@ -82,7 +83,8 @@ class SlurmConfig:
 
     ``gpus_per_node`` asks for GPUs in the place of ``gres``. ``args``: further options of sbatch by their long names,
     over all others; true for one without a value, false and null to leave one away that llmb gives. ``time`` among
-    them is the limit of jobs for which neither the command line nor the list says one.
+    them is the limit of jobs for which neither the command line nor the list says one. ``container_writable``: whether
+    ranks may write into an image's own folders; None leaves it to the image.
     """
 
     account: str | None = None
@@ -97,6 +99,7 @@ class SlurmConfig:
     nice: int | None = None
     segment: int | None = None
     container: Literal["pyxis", "none"] = "pyxis"
+    container_writable: bool | None = None
     mpi: str | None = None
     gpu: SlurmOptions = field(default_factory=SlurmOptions)
     cpu: SlurmOptions = field(default_factory=SlurmOptions)
@@ -112,7 +115,7 @@ class SlurmConfig:
     @staticmethod
     def hint_for(key: str) -> str:
         """What to do about a ``key`` that is none of these."""
-        return where_it_belongs(key, [*SLURM_OPTIONS, "container", "mpi", "gpu", "cpu", "args"])
+        return where_it_belongs(key, [*SLURM_OPTIONS, "container", "container_writable", "mpi", "gpu", "cpu", "args"])
 
     def mpi_kind(self, *, has_pmix: bool = True) -> str | None:
         """What srun is given for ``--mpi``, None for nothing; ``has_pmix``: whether this Slurm has the plugin."""
@@ -133,6 +136,13 @@ class SlurmConfig:
         """The GPUs of a node of a GPU job, as configured: ``own`` (its type's), else gpus_per_node, else gres."""
         per_node = self.option("gpus_per_node")
         return own if own is not None else per_node if per_node is not None else self.option("gres")
+
+    @property
+    def leaves_gpus_open(self) -> bool:
+        """Whether nothing here says how many GPUs of a node a GPU job asks for; null says that it asks for none."""
+        counted = any("gres" in name or "gpus" in name for name in map(long_name, self.args))
+        said = {"gres", "gpus_per_node"} & {*self.gpu.given}
+        return not counted and not said and self.gres is None and self.gpus_per_node is None
 
     @property
     def gpus_by_args(self) -> int | None:

@@ -84,14 +84,18 @@ def _earliest(stream: BinaryIO, start: int) -> _Found | None:
     for hit in _candidates(stream, start):
         if (found := search.settled_by(hit)) is not None:
             return found
-    return search.python
+    return search.python or search.weak
 
 
 @dataclass(slots=True)
 class _Search:
-    """What a log has told up to some place: its first Python error, how many there were, and texts of the table."""
+    """What a log has told up to some place: its first Python error, how many there were, and texts of the table.
+
+    ``weak``: the first line that counts only where nothing else does.
+    """
 
     python: _Found | None = None
+    weak: _Found | None = None
     errors: int = 0
     passed: set[bytes] = field(default_factory=set)
 
@@ -106,6 +110,9 @@ class _Search:
             return None
         if row is None:
             self._add_python(told, raised=hit.text == _TRACEBACK.text)
+            return None
+        if row.weak:
+            self.weak = self.weak or _Found(told.place, told.cause(row.kind), 1)
             return None
         if self.python is not None and row.follows and not self._goes_on(self.python, told, hit):
             return self.python

@@ -20,7 +20,7 @@ class Signature:
     """One row of the table: any of ``text``, any of ``beside`` where given, and none of ``without``, in one line.
 
     ``follows``: another rank's failure brings it about as well; ``not_behind``: no cause where a line with any of these
-    stands before it.
+    stands before it; ``weak``: a cause only where nothing else in the log is one.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class Signature:
     beside: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     follows: bool = False
+    weak: bool = False
     not_behind: tuple[str, ...] = ()
 
     def fits(self, line: bytes) -> bool:

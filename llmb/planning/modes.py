@@ -127,8 +127,9 @@ def check_ranks(switches: Switches, scale: int, label: str) -> None:
 
 
 def check_container(switches: Switches, label: str, *, container: bool) -> None:
-    """Raise UsageError for an image or mounts where ranks start outside of containers."""
-    for name, value in (("image", switches.image), ("mounts", switches.mounts)):
+    """Raise UsageError for what is said of a container where ranks start outside of any."""
+    said = {name: getattr(switches, name) for name in ("image", "mounts", "container_writable")}
+    for name, value in said.items():
         if value is not None and not container:
             hint = "leave it out; slurm.container: pyxis in cluster_config.yaml starts ranks in images"
             raise UsageError(f"{label}: '{name}' is for containers, and here ranks start without one", hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -105,12 +105,11 @@ class Plugins:
 
     def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
         """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
+        from llmb.plugins.completed import completed
         from llmb.runs.launch import Launch
 
         answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
-        if answer is None:
-            return None
-        return replace(answer, workload=job.workload, gpu_type=job.gpu_type, vboost=bool(job.vboost))
+        return completed(answer, job, site) if answer is not None else None
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import group_failures
-from llmb.report.words import CANCELLED, ORDER, word_of
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.report.words import ORDER, word_of
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.text.names import shorter
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
@@ -16,7 +16,10 @@ from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 LEAST = 12  # runs: of fewer the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, whose names are long
 _LINES = 8  # of one kind
-_STATUS = {SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", RUNNING: "not ended"}
+STATUS = {
+    SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", UNKNOWN: "not known", RUNNING: "not ended",
+    PENDING: "waiting",
+}  # fmt: skip
 
 
 def digest(results: Sequence[Result]) -> list[str]:
@@ -27,9 +30,9 @@ def digest(results: Sequence[Result]) -> list[str]:
     if len(results) < LEAST:
         return []
     words = [word_of(result) for result in results]
-    statuses = Counter(word if word == CANCELLED else one.status for word, one in zip(words, results, strict=True))
-    verdicts = Counter(word for word in words if word not in _STATUS)
-    lines = [f"{len(results)} runs: {_counted(statuses, _STATUS)}"]
+    statuses = Counter(one.status for one in results)
+    verdicts = Counter(word for word in words if word not in STATUS)
+    lines = [f"{len(results)} runs: {_counted(statuses, STATUS)}"]
     if any(result.verdict != NO_REFERENCE for result in results) and verdicts:  # else the table's legend says why
         lines.append(f"verdicts: {_counted(verdicts, {word: word for word in ORDER})}")
     lines += remarkable(results)
@@ -74,7 +77,7 @@ def _invalid(pool: Sequence[Result]) -> str:
 
 
 def _failed(results: Iterable[Result]) -> Iterable[str]:
-    failed = [one for one in results if one.status == FAILED and word_of(one) != CANCELLED]
+    failed = [one for one in results if one.status == FAILED]
     by_name = {one.run or one.path: one for one in failed}
     known = [(name, one.cause) for name, one in by_name.items() if one.cause is not None]
     for group in group_failures(known):

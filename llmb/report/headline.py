@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmb.report.entries import Entry
-from llmb.report.words import CANCELLED, ORDER
-from llmb.results.result import FAILED, RUNNING
+from llmb.report.words import ORDER
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
 from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
 
@@ -82,7 +82,9 @@ def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
         said.append(f"{count(fast, 'configuration')} {_is(fast)} faster than can be expected.")
     if counts[CANCELLED]:
         said.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
-    if counts[RUNNING]:
-        verb = "has" if counts[RUNNING] == 1 else "have"
-        said.append(f"{count(counts[RUNNING], 'run')} {verb} not ended: this report is not final.")
+    if counts[UNKNOWN]:
+        verb = "has" if counts[UNKNOWN] == 1 else "have"
+        said.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown end.")
+    if going := counts[RUNNING] + counts[PENDING]:
+        said.append(f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not final.")
     return said

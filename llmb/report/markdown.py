@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group
-from llmb.report.digest import remarkable
+from llmb.report.digest import STATUS, remarkable
 from llmb.report.value import Report
-from llmb.report.words import CANCELLED, word_of
 from llmb.results.columns import legend, levels
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.result import Result
 from llmb.text.tables import Column, escape, render
 from llmb.verdict.scaling import cells, columns
 
@@ -45,9 +44,8 @@ def _made(report: Report) -> str:
 
 
 def _summary(results: Sequence[Result]) -> str:
-    statuses = Counter(CANCELLED if word_of(result) == CANCELLED else result.status for result in results)
-    words = {SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", RUNNING: "not ended"}
-    runs = [f"{statuses[status]} {word}" for status, word in words.items() if statuses[status]]
+    statuses = Counter(result.status for result in results)
+    runs = [f"{statuses[status]} {word}" for status, word in STATUS.items() if statuses[status]]
     verdicts = Counter(result.verdict for result in results if result.verdict is not None)
     lines = [f"{_count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
     if verdicts:

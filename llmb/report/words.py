@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llmb.failures import CANCELLED_KIND, Group
-from llmb.results.result import FAILED, RUNNING, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.verdict.rules import (
     FAIL,
     FAIL_BELOW,
@@ -18,15 +18,16 @@ from llmb.verdict.rules import (
     WARN_BELOW,
 )
 
-CANCELLED = "Cancelled"
 MEANINGS = {
     FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",
     FAILED: "the run ended before it had measured",
+    UNKNOWN: "nobody knows what it came to: lost, or its log or record cannot be read",
     INVALID: "measured, but it does not count: profiled, over TCP, a loss that is no number, or steps missing",
     INCONCLUSIVE: f"the repeats lie on both sides of {FAIL_BELOW}: more of them would settle it",
     WARN: f"a little slower than published: below {WARN_BELOW}",
     SUSPICIOUS: f"faster than can be expected, above {SUSPICIOUS_ABOVE}: something is not the same",
     RUNNING: "has not ended",
+    PENDING: "waits to start",
     CANCELLED: "somebody ended it",
     PASS: f"as published or faster: {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
     NO_REFERENCE: "measured; nothing published is comparable with it",
@@ -41,7 +42,5 @@ def word_of_group(group: Group) -> str:
 
 
 def word_of(result: Result) -> str:
-    """The one word for a run: its verdict, else its status; a cancelled one is no failure of what it measures."""
-    if result.status == FAILED and result.was_cancelled:
-        return CANCELLED
+    """The one word for a run: its verdict, else its status."""
     return result.verdict or result.status

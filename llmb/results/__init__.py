@@ -6,10 +6,11 @@ from llmb.results.configuration import Configuration
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.results.recorded import result_of_log, result_of_run
 from llmb.results.report import report
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
 
 __all__ = [
-    "FAILED", "RUNNING", "SUCCESS", "Configuration", "Reference", "Result", "csv_columns", "csv_rows", "find_logs",
+    "CANCELLED", "FAILED", "PENDING", "RUNNING", "SUCCESS", "UNKNOWN",
+    "Configuration", "Reference", "Result", "csv_columns", "csv_rows", "find_logs",
     "last_attempts", "legend", "levels", "log_of", "logs_at", "report", "result_of_log", "result_of_run",
     "run_directory",
 ]  # fmt: skip

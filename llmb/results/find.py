@@ -95,8 +95,15 @@ def log_of(record: RunRecord) -> Path:
     """
     if record.attempt > 1:
         return record.log
-    attempts = [path for path in record.directory.glob("attempt-*") if (path / record.log.name).is_file()]
+    attempts = [path for path in record.directory.glob("attempt-*") if _is_file(path / record.log.name)]
     return max(attempts, key=_number_of) / record.log.name if attempts else record.log
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that this user may not look into
+        return False
 
 
 def logs_of(record: RunRecord) -> list[Path]:

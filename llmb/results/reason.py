@@ -10,7 +10,7 @@ from llmb.logs.formats import NEMO2_NAME
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.logs.text import plain
-from llmb.results.result import FAILED, RUNNING, Result
+from llmb.results.result import FAILED, SUCCESS, Result
 from llmb.runs.state import CANCELLED, COMPLETED, TIMEOUT, UNKNOWN, WAITING, JobState
 from llmb.runs.state import RUNNING as AT_WORK
 
@@ -22,11 +22,11 @@ def of_run(
     status: str, state: JobState, samples: Samples, result: Result, spec: ParseSpec, cause: Cause | None
 ) -> str | None:
     """The reason of a recorded run's status; ``cause``: what its logs say where it failed."""
-    if status == RUNNING:
+    if not state.is_end:
         return _waiting(state, samples, result)
-    if status == FAILED and state.is_refused:
+    if state.is_refused:
         return plain(state.reason)  # no log, and nothing else to tell
-    if status == FAILED:
+    if status != SUCCESS:
         return _joined(
             _end_of(state), _stopped(samples, result), _cause(cause, state), _attempts(samples), *_checkpoints(result)
         )

@@ -17,6 +17,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.results import reason
+from llmb.results import result as status_of
 from llmb.results.checkpoints import checkpoints_of
 from llmb.results.facts import facts_of, invalid_because
 from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of
@@ -24,7 +25,7 @@ from llmb.results.foreign import NOTHING, Description, describe_log
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, TIMEOUT, JobState
+from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats.measure import (
     Window,
     days_to_train,
@@ -47,10 +48,10 @@ def result_of_run(
 ) -> Result:
     """The result of a recorded run; ``peak_tflops`` is the peak of one GPU at the job's dtype, None if not known.
 
-    A log that is there and cannot be read counts as empty, and the reason says so.
+    Of a log that is there and cannot be read nothing is known, and the reason says so.
     """
     job, path = record.job, log_of(record)
-    samples, trouble = _read(path, spec) if path.exists() else (spec.samples or Samples(), "")
+    samples, trouble = _read(path, spec) if _is_there(path) else (spec.samples or Samples(), "")
     result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
     found = _of_job(job)
     result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
@@ -59,12 +60,14 @@ def result_of_run(
         ended=state.is_end,
     )  # fmt: skip
     result = replace(result, checkpoints=checkpoints)
-    status = _status(state, complete=result.time_mean_seconds is not None)
-    cause = root_cause(logs_of(record), state) if status == FAILED else None
-    why = reason.of_run(status, state, samples, result, spec, cause)
+    status = _status(state, complete=result.time_mean_seconds is not None, readable=not trouble)
+    has_failed = state.is_end and status != SUCCESS and not trouble
+    cause = root_cause(logs_of(record), state) if has_failed else None
+    unseen = trouble and status == status_of.UNKNOWN
+    why = "" if unseen else reason.of_run(status, state, samples, result, spec, cause)
     return replace(
         result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None, state=state.state,
-        cause=cause or (reason.cause_of_end(state) if status == FAILED else None),
+        cause=cause or (reason.cause_of_end(state) if has_failed else None),
     )  # fmt: skip
 
 
@@ -79,12 +82,12 @@ def result_of_log(
     """The result of a log that has no record, with all that follows from what it is of, as far as that is known.
 
     ``workloads``: what it may be of, by key; without them its name and lines are not asked. ``given`` is what the user
-    says of it, before all else; a GPU type is never to be had from the log. One that cannot be read has failed, with
+    says of it, before all else; a GPU type is never to be had from the log. One that cannot be read is Unknown, with
     the reason: it may be one of thousands.
     """
     samples, trouble = _read(path, spec)
     if trouble:
-        return Result(experiment=experiment_of(path), path=str(path), status=FAILED, reason=trouble)
+        return Result(experiment=experiment_of(path), path=str(path), status=status_of.UNKNOWN, reason=trouble)
     found = given if workloads is None else describe_log(path, samples, workloads, given)
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
@@ -134,10 +137,24 @@ def experiment_of(path: Path) -> str:
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
 
 
-def _status(state: JobState, *, complete: bool) -> str:
-    if not state.is_end:
+def _status(state: JobState, *, complete: bool, readable: bool) -> str:
+    if state.state in WAITING or state.state == NOT_SUBMITTED:
+        return status_of.PENDING
+    if state.state in ACTIVE:
         return RUNNING
+    if state.state == CANCELLED:
+        return status_of.CANCELLED
+    if not state.is_end or state.state == LOST or not readable:
+        return status_of.UNKNOWN
     return SUCCESS if complete and state.state in (COMPLETED, TIMEOUT) else FAILED
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a log; also where this user may not see that, so that reading it says why."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _counted(window: Window | None, steps: int | None) -> Window | None:

@@ -9,11 +9,13 @@ from llmb.failures.cause import Cause
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.runs.state import CANCELLED
+from llmb.runs.state import ENDS
 from llmb.stats.measure import Window
 from llmb.stats.summary import Statistics
 
-SUCCESS, FAILED, RUNNING = "Success", "Failed", "Running"
+SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
+RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
+STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +32,11 @@ class Reference:
 class Result:
     """What one run measured; None where it is not known.
 
-    ``path``: the training log; ``window``: the iterations that count; ``max_iteration``: the highest in the log, from
-    0; ``steps``: how many were planned; ``tflops_per_gpu_*``: as the framework logs them; ``tokens_per_second``: of the
-    whole job; ``model_flops``: operations of one sample by the formula that ``flops_convention`` names; ``mfu``: a
-    fraction.
+    ``status``: one of STATUSES. Unknown is a run that is lost, or whose log or record cannot be read; ``reason`` says
+    which. ``path``: the training log; ``window``: the iterations that count; ``max_iteration``: the highest in the log,
+    from 0; ``steps``: how many were planned; ``tflops_per_gpu_*``: as the framework logs them; ``tokens_per_second``:
+    of the whole job; ``model_flops``: operations of one sample by the formula that ``flops_convention`` names; ``mfu``:
+    a fraction.
 
     ``ratio``: this run's throughput by the published; ``verdict``: on its configuration, all ``repeats`` together,
     whose throughput by the published is ``pooled_ratio`` and lies within ``ratio_interval`` (95 %; None for one run);
@@ -87,4 +90,15 @@ class Result:
     @property
     def was_cancelled(self) -> bool:
         """Whether somebody ended it, as far as its scheduler was seen to say so."""
-        return self.state == CANCELLED
+        return self.status == CANCELLED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its end is still to come, or nobody could be asked about it."""
+        asked_in_vain = self.status == UNKNOWN and self.state is not None and self.state not in ENDS
+        return self.status in (RUNNING, PENDING) or asked_in_vain
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3."""
+        return self.status != SUCCESS and not self.is_open

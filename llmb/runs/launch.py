@@ -45,7 +45,8 @@ class Launch:
     ``packages`` that ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU;
     ``disk_gb`` that it will write; ``cures``, what to do about a secret or an input that is missing, by its name.
     ``slurm_args`` are those of the command line, kept so that every attempt has them. ``vboost``: a Slurm cluster first
-    raises the GPUs' vboost on each node; llmb fills it in.
+    raises the GPUs' vboost on each node; ``container_writable``: whether ranks may write into the image's own folders,
+    None where the job does not say; llmb fills both in, and the job's mounts.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Launch:
     cures: Mapping[str, str] = field(default_factory=dict)
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
     vboost: bool = False
+    container_writable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,15 @@ from typing import Any
 from llmb.errors import LlmbError
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Stamp
-from llmb.runs.state import JobState
+from llmb.runs.state import JobState, Moment
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.text import typed, yamlfile
+from llmb.text import typed
 
 RECORD = "llmb-run.json"
 SCHEMA_VERSION = 1
-_HEAD = f'{{\n  "schema_version": {SCHEMA_VERSION},\n'
+_VERSION = "schema_version"
+_HEAD = f'{{\n  "{_VERSION}": {SCHEMA_VERSION},\n'
 _ID_LINE = 72  # characters; among the first 512 bytes of the file
 
 
@@ -26,7 +27,7 @@ _ID_LINE = 72  # characters; among the first 512 bytes of the file
 class Attempt:
     """An attempt that is over: when it was submitted in epoch seconds, the scheduler's id of it, and its end."""
 
-    submitted: float
+    submitted: Moment
     scheduler_id: str | None
     state: JobState
 
@@ -37,12 +38,13 @@ class RunRecord:
 
     ``directory``: ``experiments/<name>/<name>_<timestamp>``; ``created`` in seconds since the epoch; ``script`` is the
     name of the script's file within ``place``; ``scheduler_id`` is None until the scheduler has answered; ``submitter``
-    is the process that submits it. All of these but the first two are of the present ``attempt``, as is ``retried``,
-    when it was made (None for the first); those before it are in ``history``.
+    is the process that submits it; ``cluster`` names the cluster that it was given to, None where that is not known.
+    All of these but the first two are of the present ``attempt``, as is ``retried``, when it was made (None for the
+    first); those before it are in ``history``.
     """
 
     id: str
-    created: float
+    created: Moment
     llmb_version: str
     cluster_type: str
     directory: Path
@@ -50,9 +52,10 @@ class RunRecord:
     launch: Launch
     script_name: str
     submitter: ProcessId
+    cluster: str | None = None
     scheduler_id: str | None = None
     attempt: int = 1
-    retried: float | None = None
+    retried: Moment | None = None
     history: tuple[Attempt, ...] = ()
 
     @property
@@ -112,13 +115,23 @@ class RunRecord:
 
 def save(record: RunRecord) -> None:
     """Write the record into its directory, atomically."""
-    data = typed.to_data(record)
+    path = record.directory / RECORD
+    data = typed.keeping(record, _before(path))
     del data["directory"]  # where it lies says it, also after the folder has been moved
     del data["scheduler_id"]
     # A line for each field: indenting all takes Python's slow encoder, and others wait while each run is written.
     lines = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items())
     text = f"{_HEAD}{_id_line(record.scheduler_id)}" + ",\n".join(lines) + "\n}\n"
-    files.write_text(record.directory / RECORD, text)
+    files.write_text(path, text)
+
+
+def _before(path: Path) -> Any:
+    """What the record holds that is about to be replaced; keys of a newer release among it are kept."""
+    try:
+        data = files.read_json(path)
+    except LlmbError:
+        return None
+    return {key: data[key] for key in data if key != _VERSION} if isinstance(data, dict) else None
 
 
 def save_scheduler_id(record: RunRecord) -> None:
@@ -139,14 +152,21 @@ def _id_line(scheduler_id: str | None) -> str:
 
 def load(directory: Path) -> RunRecord:
     """The record in ``directory``. Raises LlmbError when there is none or it cannot be understood."""
+    found = find(directory)
+    if found is None:
+        raise LlmbError(f"{directory} holds no run", hint="llmb-run jobs list shows the runs")
+    return found
+
+
+def find(directory: Path) -> RunRecord | None:
+    """As ``load``, None when there is no record."""
     path = directory / RECORD
     try:
         data: Any = files.read_json(path)
     except LlmbError:  # half an id, where it was being written at this moment
         data = files.read_json(path)
     if data is None:
-        raise LlmbError(f"{directory} holds no run", hint="llmb-run jobs list shows the runs")
-    if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:
+        return None
+    if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
         raise LlmbError(f"{path} was written by another version of llmb", hint="use the llmb that made it")
-    document = yamlfile.Document(name=str(path), data={**data, "directory": str(directory)})
-    return typed.read(RunRecord, document)
+    return typed.read_own(RunRecord, path, {**data, "directory": str(directory)})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
 COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"
@@ -27,22 +28,36 @@ KNOWN = ENDS | WAITING | ACTIVE
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
 REFUSED = "not submitted: "  # so begins the reason of a run that never had a job
 NEXT = "it is next"  # the reason of the first that waits, where one job runs after another
+_LAST_YEAR = 253402300799  # the end of the year 9999, in seconds since the epoch
 NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
+ELSEWHERE = "elsewhere: "  # so begins the reason where the cluster that was asked is not the one that took the run
+
+
+def check_time(seconds: float) -> None:
+    """Raise ValueError for what is no moment in seconds since the epoch."""
+    if not 0 <= seconds <= _LAST_YEAR:
+        raise ValueError(f"{seconds:g} is no time in seconds since 1970")
+
+
+Moment = Annotated[float, check_time]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch.
 
-    ``cure``: what to do about it, where whoever saw it knew.
+    ``cure``: what to do about it, where whoever saw it knew. ``missing_since``: when the run's cluster was first asked
+    for it and did not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
     """
 
     state: str
     reason: str = ""
     exit_code: int | None = None
-    started: float | None = None
-    ended: float | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
     cure: str = ""
+    missing_since: Moment | None = None
+    certain: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -51,13 +66,23 @@ class JobState:
 
     @property
     def is_end(self) -> bool:
-        """Whether it stays so. A state that is not known is not an end."""
+        """Whether the run is over, as far as anybody knows. A state that is not known is not an end."""
         return self.state in ENDS
 
     @property
+    def is_final(self) -> bool:
+        """Whether it stays so: LOST gives way to what is seen later, unless it is certain."""
+        return self.is_end and (self.state != LOST or self.certain)
+
+    @property
     def is_doubtful(self) -> bool:
-        """Whether it is what was seen last, or UNKNOWN, because the cluster did not answer."""
-        return self.reason.startswith(NO_ANSWER)
+        """Whether it is what was seen last, or UNKNOWN, because the run's cluster did not answer or was not asked."""
+        return self.reason.startswith((NO_ANSWER, ELSEWHERE))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the cluster that was asked is not the one that took the run."""
+        return self.reason.startswith(ELSEWHERE)
 
     @property
     def is_over(self) -> bool:

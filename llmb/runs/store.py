@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import random
 import string
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
@@ -16,8 +17,8 @@ from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
-from llmb.system import files
-from llmb.text import typed, yamlfile
+from llmb.system import files, notices
+from llmb.text import typed
 
 STATE = "state.json"
 
@@ -32,7 +33,7 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
     """Make the directory of a new run of ``name``; its timestamp is ``now`` or the first free second after it."""
     folder = experiments / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         while True:
             directory = folder / f"{name}_{now}"
             try:
@@ -40,7 +41,8 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
             except FileExistsError:
                 now += 1
                 continue
-            (directory / name).mkdir()
+            files.share_folder(directory)
+            files.make_folder(directory / name)
             return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
     except OSError as error:
         hint = "experiments_root in cluster_config.yaml or ~/.config/llmb/config.yaml names another place"
@@ -52,15 +54,35 @@ def runs_root(config: ClusterConfig) -> Path:
     return config.experiments_root or config.llmb_install / "workloads"
 
 
-def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[str]]:
-    """Every run of this install, oldest first, and a sentence for each record that cannot be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A run whose record cannot be read: its directory, and why."""
+
+    directory: Path
+    reason: str
+
+
+def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
+    """Every run of this install, oldest first, and those whose record cannot be read."""
     runs, unreadable = [], []
-    for path in runs_root(config).glob(f"*/experiments/*/*/{RECORD}"):
+    for directory in _directories(config):
         try:
-            runs.append(record.load(path.parent))
+            if (found := record.find(directory)) is not None:
+                runs.append(found)
         except LlmbError as error:
-            unreadable.append(error.message)
+            unreadable.append(Unreadable(directory=directory, reason=error.message))
+    unreadable.sort(key=lambda one: one.directory)
     return sorted(runs, key=lambda run: (run.created, run.name)), unreadable
+
+
+def _directories(config: ClusterConfig) -> Iterator[Path]:
+    """The directories that may be runs: those with a record, and those that this user may not look into."""
+    for path in runs_root(config).glob("*/experiments/*/*"):
+        try:
+            if (path / RECORD).exists():
+                yield path
+        except PermissionError:
+            yield path
 
 
 def runs_of(config: ClusterConfig, workload: str, experiment: str) -> list[RunRecord]:
@@ -97,27 +119,36 @@ def _names(run: RunRecord) -> tuple[str | None, ...]:
 
 
 def seen_state(run: RunRecord) -> JobState | None:
-    """What polling saw last of the run's present attempt, None if it was never polled.
-
-    Raises LlmbError for a damaged file.
-    """
+    """What polling saw last of the run's present attempt; None if it was never polled, or if its file is damaged or
+    closed to this user, which is said: the cluster is then asked anew."""
     path = run.place / STATE
-    data = files.read_json(path)
-    return typed.read(JobState, yamlfile.Document(name=str(path), data=data)) if data is not None else None
+    try:
+        data = files.read_json(path)
+        return None if data is None else typed.read_own(JobState, path, data)
+    except LlmbError as error:
+        notices.warn(error.message)
+        return None
 
 
 def save_state(run: RunRecord, state: JobState) -> JobState:
-    """Keep what polling saw; a state that is an end is never overwritten. Gives the state that counts.
+    """Keep what polling saw; a state that is final is never overwritten. Gives the state that counts.
 
     A run whose folder was deleted does not get another one.
     """
     seen = seen_state(run)
     if not run.place.is_dir():
         return state
-    if seen is not None and (seen.is_end or seen == state):
+    if seen is not None and (seen.is_final or seen == state):
         return seen
-    files.write_json(run.place / STATE, asdict(state))
+    files.write_json(run.place / STATE, typed.keeping(state, _on_disk(run.place / STATE)))
     return state
+
+
+def _on_disk(path: Path) -> Any:
+    try:
+        return files.read_json(path)
+    except LlmbError:  # damaged, and about to be written anew
+        return None
 
 
 def was_cancelled(run: RunRecord) -> bool:

@@ -40,6 +40,8 @@ def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> Cancelled:
             _withdraw(now, found)
         elif now.scheduler_id is None:
             found.left.append((now, state.reason or "it is being submitted"))
+        elif state.is_elsewhere or state.missing_since is not None:
+            found.left.append((now, state.reason))
         else:
             sent.append(now)
     cluster.cancel(sent)

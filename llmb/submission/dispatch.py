@@ -7,10 +7,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from llmb.clusters.base import Cluster, UnclearError
+from llmb.clusters.base import Cluster, UnclearError, identity_of
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
@@ -50,8 +50,11 @@ def owner(run: RunRecord) -> ProcessId | None:
 def begin(run: RunRecord, cluster: Cluster) -> Handed:
     """Write the record and the script of a new attempt, and hand it over. For the holder of the run's lock alone."""
     try:
-        run.place.mkdir(exist_ok=True)
+        run = replace(run, cluster=_identity(cluster))
+        files.make_folder(run.place)
         record.save(run)
+        for folder in run.directory.parents[:2]:  # in which the run's own was just made
+            files.sync_folder(folder)
     except (OSError, LlmbError) as error:
         return Handed(run=run, error=error if isinstance(error, LlmbError) else _cannot_make(run, error))
     return hand_over(run, cluster)
@@ -106,6 +109,13 @@ def hand_over_all(
     with held_interrupts(on_interrupt) as interrupted:
         run_bounded(tasks, work, done, workers=cluster.pace.parallel, stop=interrupted)
         return handed, interrupted()
+
+
+def _identity(cluster: Cluster) -> str | None:
+    try:
+        return identity_of(cluster)
+    except LlmbError:  # it does not answer: the submission will say so
+        return None
 
 
 def _found(run: RunRecord, cluster: Cluster) -> str | None:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from llmb.clusters.base import Cluster, Pace
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import store
+from llmb.runs import looks, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NO_ANSWER, RETRIABLE, UNKNOWN, JobState
+from llmb.runs.state import ELSEWHERE, LOST, NO_ANSWER, RETRIABLE, UNKNOWN, JobState
 from llmb.submission.dispatch import Handed
 from llmb.submission.reconcile import mend
 from llmb.submission.retry import retry
@@ -28,23 +28,38 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 
     What a killed submitter has left is mended on the way: a run that the cluster knows gets its id.
     """
-    states = {run.id: seen for run in runs if (seen := store.seen_state(run)) is not None and seen.is_end}
+    states = {run.id: seen for run in runs if (seen := store.seen_state(run)) is not None and seen.is_final}
     live = [run for run in runs if run.id not in states]
     mended = mend(cluster, [run for run in live if run.scheduler_id is None])
     states |= mended.states
     sent = [*(run for run in live if run.scheduler_id is not None), *mended.sent]
     polled = cluster.poll(sent) if sent else {}
     for run in sent:
-        states[run.id] = _kept(run, polled.get(run.id, JobState(state=UNKNOWN)))
+        states[run.id] = _kept(cluster, run, polled.get(run.id, JobState(state=UNKNOWN)))
     return states
 
 
-def _kept(run: RunRecord, state: JobState) -> JobState:
+def _kept(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
     """The state that counts, kept where it can be; one that is doubtful is not what was seen."""
+    if state.state == LOST and not state.certain and not state.is_doubtful:
+        state = _missing(cluster, run, state)
+    if state.is_doubtful:
+        return state
+    state = looks.judged(store.seen_state(run), state, time.time())
     try:
-        return state if state.is_doubtful else store.save_state(run, state)
+        return store.save_state(run, state)
     except LlmbError:  # a full disk, or a run of another's: what was seen holds all the same, and is asked for again
         return state
+
+
+def _missing(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
+    """``state`` of a run that ``cluster`` does not know, if it is the one that must; else what was seen last."""
+    before = store.seen_state(run) or JobState(state=UNKNOWN)
+    try:
+        where = elsewhere(cluster, run)
+    except LlmbError as error:
+        return replace(before, reason=f"{NO_ANSWER}{error.message}")
+    return state if where is None else replace(before, reason=f"{ELSEWHERE}{where}")
 
 
 def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
@@ -69,8 +84,9 @@ def wait(
 ) -> tuple[list[RunRecord], dict[str, JobState]]:
     """Poll until every run is over; the runs, those retried with their last attempt, and their states.
 
-    A run that a node's failure, a preemption or the like has ended is retried up to ``retries`` times. A cluster that
-    does not answer is asked again. Ctrl-C leaves the jobs alone.
+    A run that a node's failure, a preemption or the like has ended is retried up to ``retries`` times; one that is
+    lost only when it cannot turn up any more. A cluster that does not answer is asked again. Ctrl-C leaves the jobs
+    alone. Raises LlmbError where all that is left to wait for is with another cluster.
     """
     followed, left, pause = list(runs), {run.id: retries for run in runs}, _Pause(cluster.pace)
     trouble = ""
@@ -85,17 +101,27 @@ def wait(
         else:
             doubt = next((state.reason for state in states.values() if state.is_doubtful), "")
             if doubt not in ("", trouble):
-                watcher.on_trouble(LlmbError(doubt.removeprefix(NO_ANSWER)))
+                watcher.on_trouble(LlmbError(doubt.removeprefix(NO_ANSWER).removeprefix(ELSEWHERE)))
             trouble = doubt
             watcher.on_round(followed, states)
             broken = [run for run in followed if states[run.id].state in RETRIABLE and left[run.id] > 0]
-            if not broken and all(state.is_over for state in states.values()):
+            open_ = [state for state in states.values() if not state.is_over]
+            if not broken and not open_:
                 return followed, states
-            followed = _retried(cluster, followed, broken, states, watcher)
-            for run in broken:
+            if open_ and all(state.is_elsewhere for state in open_):
+                raise _not_here(open_)
+            ready = [run for run in broken if looks.may_be_retried(states[run.id], time.time())]
+            followed = _retried(cluster, followed, ready, states, watcher)
+            for run in ready:
                 left[run.id] -= 1
             words = [states[run.id].state for run in followed]
         time.sleep(pause.after(words))
+
+
+def _not_here(open_: Sequence[JobState]) -> LlmbError:
+    where = open_[0].reason.removeprefix(ELSEWHERE)
+    what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
+    return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE)
 
 
 def _retried(

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.clusters.base import Cluster
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
+from llmb.runs.state import ELSEWHERE, NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission.dispatch import Handed, begin, hand_over_all, keep_id, owned, owner
+from llmb.submission.leftovers import clean_parts
 from llmb.system import locks
 from llmb.system.process import ProcessId, is_at_work
 
@@ -68,7 +69,18 @@ def _look_for(cluster: Cluster, runs: Sequence[RunRecord], sent: list[RunRecord]
         if run.id in found:
             sent.append(_keep(run, found[run.id]))
         else:
-            states[run.id] = JobState(state=NOT_SUBMITTED, reason=CURE)
+            states[run.id] = _not_found(cluster, run)
+
+
+def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
+    """The state of a run that ``cluster`` does not know: not submitted, if this is the cluster that would know it."""
+    try:
+        where = elsewhere(cluster, run)
+    except LlmbError as error:
+        return JobState(state=UNKNOWN, reason=f"{NO_ANSWER}{error.message}")
+    if where is not None:
+        return JobState(state=UNKNOWN, reason=f"{ELSEWHERE}{where}")
+    return JobState(state=NOT_SUBMITTED, reason=CURE)
 
 
 def _keep(run: RunRecord, scheduler_id: str) -> RunRecord:
@@ -142,6 +154,9 @@ def _again(run: RunRecord, cluster: Cluster) -> Handed:
                 return Handed(run=now)  # another was quicker
             if (found := cluster.find([now]).get(now.id)) is not None:
                 return keep_id(now, found)
+            if (where := elsewhere(cluster, now)) is not None:
+                return Handed(run=now, error=LlmbError(f"{now.id} is elsewhere: {where}", hint=HINT_ELSEWHERE))
+            clean_parts(now)
             return begin(replace(now, submitter=ProcessId.current()), cluster)
     except locks.LockHeldError:
         return Handed(run=run)

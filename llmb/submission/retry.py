@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from llmb.clusters.base import Cluster
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import record, store
+from llmb.runs import looks, record, store
 from llmb.runs.record import RunRecord
+from llmb.runs.state import JobState
 from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
 from llmb.system.process import ProcessId
 
@@ -47,6 +48,19 @@ def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str
     return replace(run, job=replace(run.job, time_limit=time_limit), launch=replace(launch, time_limit=time_limit))
 
 
+def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
+    """Raise LlmbError for a lost run that may turn up again: two attempts would then run at a time."""
+    if end.is_final:
+        return
+    if (where := elsewhere(cluster, run)) is not None:
+        raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE)
+    now = time.time()
+    if not looks.may_be_retried(end, now):
+        minutes = (looks.RETRY_AFTER - (now - (end.ended or now))) / 60
+        hint = f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute"
+        raise LlmbError(f"{run.id} was lost a moment ago, and may still turn up", hint=hint)
+
+
 def _attempt(run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]) -> Handed:
     try:
         with owned(run):
@@ -54,6 +68,7 @@ def _attempt(run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_arg
             end = store.seen_state(now)
             if now.attempt != run.attempt or end is None or not end.is_end:
                 raise LlmbError(f"{run.id} is being retried already", hint="llmb-run jobs list shows it")
+            _check_over(cluster, now, end)
             again = now.again(end, ProcessId.current(), time.time())
             return begin(changed(again, time_limit, slurm_args), cluster)
     except LlmbError as error:

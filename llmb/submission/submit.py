@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, collected
 from llmb.planning.plan import Plan
 from llmb.plugins.loader import Plugins
 from llmb.runs import store
@@ -18,6 +18,7 @@ from llmb.runs.job import Job
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.site import Site
+from llmb.submission import leftovers
 from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
 from llmb.system.process import ProcessId
 
@@ -114,7 +115,10 @@ def submit(
     leaves nothing behind, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a
     job that nothing launches.
     """
-    launches = [launch_of(item, config) for item in items]
+    launches = launches_of(items, config)
+    leftovers.clean(
+        {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
+    )
     begun: list[RunRecord] = []
     free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
 
@@ -147,12 +151,24 @@ def submit(
     )
 
 
+def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch]:
+    """How these jobs run. Raises PreflightError with all of them that no plugin launches."""
+    faults: list[Fault] = []
+    launches = []
+    for item in items:
+        with collected(faults):
+            launches.append(launch_of(item, config))
+    if faults:
+        raise PreflightError(list(dict.fromkeys(faults)))
+    return launches
+
+
 def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
-    """How a job runs. Raises LlmbError where no plugin says so."""
+    """How a job runs. Raises UsageError where no plugin says so."""
     if item.launch is None:
         how = " in a container" if item.job.image is not None else ""
         cure = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
-        raise LlmbError(
+        raise UsageError(
             f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
             hint=f"{cure}--dry-run shows its numbers",
         )

@@ -10,15 +10,23 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
 
-MODE = 0o666  # less the user's umask: an installation of several people is one for their group
+MODE = 0o666  # as the install directory's own mode has it; elsewhere less the user's umask
+_INSTALLS = ("cluster_config.yaml", ".llmb")  # what an install directory is known by
 _WRITERS = 8
+ROOM = 64 * 1024  # bytes that must be free for a run to begin
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class NoRoomError(LlmbError):
+    """A disk is full, or the user's share of it is."""
 
 
 def expand(path: str | Path) -> Path:
@@ -46,11 +54,23 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
     try:
         _write_new(part, text, mode, durable=durable)
         part.replace(path)
+        if durable:
+            sync_folder(path.parent)
     except BaseException as error:
         _discard(part)
         if isinstance(error, OSError):
             raise _cannot_write(path, error) from error
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Let the names in ``folder`` outlast a crash of the machine, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
@@ -126,6 +146,8 @@ def read_json(path: Path) -> Any | None:
         return None
     except PermissionError as error:
         raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
+    except RecursionError as error:
+        raise LlmbError(f"{path} cannot be read: nested too deeply", hint="it is damaged; move it away") from error
     except (OSError, ValueError) as error:
         raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
 
@@ -145,6 +167,53 @@ def read_text(path: Path, *, name: str | None = None) -> str:
         raise UsageError(message, hint="save it as UTF-8") from error
 
 
+@lru_cache(maxsize=1024)
+def mode_of_install(folder: Path) -> int | None:
+    """The permission bits of the install directory that ``folder`` is in; None outside of any."""
+    for place in (folder, *folder.parents):
+        try:
+            if any((place / name).exists() for name in _INSTALLS):
+                return place.stat().st_mode & 0o777
+        except OSError:
+            return None
+    return None
+
+
+def umask_in(folder: Path, own: int) -> int:
+    """The umask of what runs in ``folder``: as the install directory's mode has it, elsewhere the user's ``own``."""
+    shared = mode_of_install(folder)
+    return own if shared is None else 0o077 & ~shared
+
+
+def own_umask() -> int:
+    """The umask of this process."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("\nUmask:")[2].split()[0], 8)
+    except (OSError, ValueError, IndexError):
+        found = os.umask(0o077)  # the only other way to learn it
+        os.umask(found)
+        return found
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are not there; those of an install directory have its mode."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        try:
+            one.mkdir()
+        except FileExistsError:  # another was quicker
+            continue
+        share_folder(one)
+
+
+def share_folder(folder: Path) -> None:
+    """Give a folder that was just made the mode of the install directory that it is in, if it is in one."""
+    if (shared := mode_of_install(folder.parent)) is not None:
+        with contextlib.suppress(OSError):
+            folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
+
+
 def rotate(path: Path, *, limit: int) -> None:
     """Rename a log of more than ``limit`` bytes to ``<name>.1``, over the one before. Nobody may be writing to it."""
     with contextlib.suppress(FileNotFoundError):
@@ -161,9 +230,12 @@ def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> Non
     try:
         descriptor = os.open(path, flags, mode)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor = os.open(path, flags, mode)
     with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        if mode == MODE and (shared := mode_of_install(path.parent)) is not None:
+            with contextlib.suppress(OSError):  # a file system that has no modes
+                os.fchmod(descriptor, 0o600 | shared & 0o066)
         left = memoryview(text.encode())
         while left:
             left = left[stream.write(left) :]
@@ -200,5 +272,20 @@ def _discard(part: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def check_room(folder: Path) -> None:
+    """Write ROOM bytes into ``folder`` and remove them. Raises NoRoomError where that fails for want of room."""
+    if not folder.is_dir():  # a folder that was deleted does not come back
+        return
+    part = _part(folder / "room")
+    try:
+        _write_new(part, " " * ROOM, 0o600)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise NoRoomError(f"{folder} is full: {error.strerror}", hint="free some space there") from error
+    finally:
+        _discard(part)
+
+
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
-    return LlmbError(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")
+    kind = NoRoomError if error.errno in _NO_ROOM else LlmbError
+    return kind(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")

@@ -12,8 +12,10 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from llmb.system.process import ProcessId
 STALE_AFTER = 300.0  # seconds without a heartbeat from another host
 HEARTBEAT = 30.0
 _RELEASED = "released"
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class LockHeldError(LlmbError):
@@ -36,7 +39,9 @@ def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
         found = [path.name.removeprefix(prefix) for path in folder.iterdir() if path.name.startswith(prefix)]
     except FileNotFoundError:
         return []
-    return sorted((int(number), folder / f"{prefix}{number}") for number in found if number.isdigit())
+    except OSError as error:
+        raise LlmbError(f"{folder} cannot be read: {error.strerror}", hint="ask its owner for access") from error
+    return sorted((int(number), folder / f"{prefix}{number}") for number in found if _NUMBER.fullmatch(number))
 
 
 def holder(folder: Path, name: str) -> ProcessId | None:
@@ -47,17 +52,33 @@ def holder(folder: Path, name: str) -> ProcessId | None:
 
 def _holder_of(path: Path) -> ProcessId | None:
     try:
-        text = path.read_text()
-        age = time.time() - path.stat().st_mtime
+        beaten = path.stat().st_mtime
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError:  # another user's, closed to us: its heartbeat still tells
+        return _unknown() if _now_at(path.parent) - beaten < STALE_AFTER else None
     try:
         owner = ProcessId.from_data(json.loads(text))
-    except (ValueError, KeyError, TypeError):  # released, or, without hard links, not written yet
-        return None if text.startswith(_RELEASED) or age > HEARTBEAT else _unknown()
-    if owner.is_here:
+    except (ValueError, RecursionError):  # released, or, without hard links, not written yet
+        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - beaten > HEARTBEAT
+        return None if is_free else _unknown()
+    if owner.is_here and not owner.is_hidden:
         return owner if owner.is_alive() else None
-    return owner if age < STALE_AFTER else None
+    return owner if _now_at(path.parent) - beaten < STALE_AFTER else None
+
+
+def _now_at(folder: Path) -> float:
+    """The time by the clock that sets the times of files in ``folder``: a file server's may differ from ours."""
+    part = folder / f".clock.{uuid.uuid4().hex[:8]}.part"
+    try:
+        part.touch(exist_ok=False)
+        return part.stat().st_mtime
+    except OSError:  # a folder that we may only look at
+        return time.time()
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _unknown() -> ProcessId:
@@ -77,7 +98,8 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
         mine.unlink(missing_ok=True)
         return None
     for _, older in generations:
-        older.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another user's, in a folder whose files are their owners' alone
+            older.unlink(missing_ok=True)
     return mine
 
 

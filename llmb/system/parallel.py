@@ -22,19 +22,24 @@ def run_bounded(
     """Call ``work`` on each task, up to ``workers`` at a time, each in a thread; ``on_done`` here with what it gave.
 
     A task is taken from ``tasks`` only when its turn has come. No more are taken once ``stop`` says so or ``on_done``
-    gave False. What ``work`` or ``tasks`` raises ends it too, and is raised when all that is under way has ended.
+    gave False. What ``work`` or ``tasks`` raises ends it too, and is raised when all that is under way has ended. Only
+    Ctrl-C, where it is not held, ends it at once: what is under way is left behind, and ends with the process.
     """
     todo: SimpleQueue[tuple[T] | None] = SimpleQueue()
     ended: SimpleQueue[R | _Raised] = SimpleQueue()
-    threads = [threading.Thread(target=_serve, args=(todo, work, ended)) for _ in range(workers)]
+    threads = [threading.Thread(target=_serve, args=(todo, work, ended), daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
+    is_awaited = True
     try:
         failed = _feed(tasks, todo, ended, on_done, workers=workers, stop=stop)
+    except KeyboardInterrupt:
+        is_awaited = False
+        raise
     finally:
         for _ in threads:
             todo.put(None)
-        for thread in threads:
+        for thread in threads if is_awaited else ():
             thread.join()
     if failed is not None:
         raise failed

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # psutil is imported where it is called: its import takes longer than all that every command asks of this module.
 _PROC = Path("/proc")
+_MOST = 2**31  # no process has a larger number
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -42,9 +43,13 @@ class ProcessId:
         return cls(host=host_name(), pid=pid, start=_look(pid)[0], boot=boot_id())
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> ProcessId:
-        """The identity that was written with ``dataclasses.asdict``."""
-        return cls(host=data["host"], pid=data["pid"], start=data["start"], boot=data["boot"])
+    def from_data(cls, data: Any) -> ProcessId:
+        """The identity that was written with ``dataclasses.asdict``. Raises ValueError for anything else."""
+        values = [data.get(name) for name in ("host", "pid", "start", "boot")] if isinstance(data, dict) else [None]
+        match values:
+            case [str(host), int(pid), int() | float() as start, str(boot)] if 0 < pid < _MOST:
+                return cls(host=host, pid=pid, start=start, boot=boot)
+        raise ValueError("this is no process")
 
     @property
     def is_here(self) -> bool:
@@ -57,12 +62,26 @@ class ProcessId:
         return self.boot == boot_id()
 
     def is_alive(self) -> bool:
-        """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``."""
+        """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``.
+
+        True of another user's process that the system hides, for as long as one of its number is there.
+        """
+        return self.is_of_this_boot and self._seen() is not False
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a process of this number is there, and the system does not show which one (hidepid)."""
+        return self.is_of_this_boot and self._seen() is None
+
+    def _seen(self) -> bool | None:
+        """Whether this very process runs; None where that is hidden."""
         try:
             start, ended = _look(self.pid)
         except ProcessLookupError:
             return False
-        return self.is_of_this_boot and not ended and abs(start - self.start) < _tolerance()
+        except PermissionError:
+            return None
+        return not ended and abs(start - self.start) < _tolerance()
 
     def find(self) -> psutil.Process | None:
         """The process to signal, None when it has ended or its number belongs to another by now."""
@@ -86,13 +105,17 @@ def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
 
 
 def _look(pid: int) -> tuple[float, bool]:
-    """Start time of the process ``pid``, and whether it has ended (a zombie). Raises ProcessLookupError."""
+    """Start time of the process ``pid``, and whether it has ended (a zombie).
+
+    Raises ProcessLookupError where there is none, PermissionError where /proc hides other users' processes.
+    """
     if not _has_proc():
         return _look_without_proc(pid)
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
-    except FileNotFoundError as error:
-        raise ProcessLookupError(pid) from error
+    except (FileNotFoundError, PermissionError, ProcessLookupError) as error:
+        os.kill(pid, 0)  # which tells, whatever /proc hides: ProcessLookupError or PermissionError
+        raise PermissionError(pid) from error
     fields = text.rpartition(b")")[2].split()  # the name before may hold anything
     return int(fields[19]) / os.sysconf("SC_CLK_TCK"), fields[0] in (b"Z", b"X")
 

@@ -118,12 +118,18 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def spawn(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, session: bool = False
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    log: Path,
+    session: bool = False,
+    umask: int = -1,
 ) -> subprocess.Popen[bytes]:
     """Start a program that goes on by itself, its output appended to ``log``, whose folder is there.
 
-    ``session`` detaches it from this terminal: it then outlives the command, the terminal and a hang-up. Raises
-    LlmbError when it cannot be started.
+    ``session`` detaches it from this terminal: it then outlives the command, the terminal and a hang-up. ``umask`` is
+    what it starts with, as here where negative. Raises LlmbError when it cannot be started.
     """
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -132,7 +138,7 @@ def spawn(
     try:
         return subprocess.Popen(
             argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor,
-            start_new_session=session, close_fds=True,
+            start_new_session=session, close_fds=True, umask=umask,
         )  # fmt: skip
     except OSError as error:
         raise _cannot_start(argv, error) from error

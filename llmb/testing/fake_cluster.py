@@ -33,6 +33,10 @@ class FakeCluster:
     scheduler: Scheduler
     pace: Pace = field(default_factory=lambda: Pace(parallel=4, poll=0.0, slowest_poll=0.0))
 
+    def identity(self) -> str:
+        """Which scheduler it is, by its folder."""
+        return f"the scheduler in {self.scheduler.folder}"
+
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """Nothing ever stands in the way."""
         return []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import types
 import typing
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
-from llmb.errors import Fault, InputFaults
+from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.text.names import suggest
 from llmb.text.yamlfile import Document, KeyPath
 
@@ -22,6 +23,8 @@ _WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _EXPONENT = re.compile(r"[-+]?\d+(?:\.\d*)?e[-+]?\d+", re.IGNORECASE)  # 1e-3 and 4.1e13, which YAML 1.1 takes for text
 _KEYS_TOLD = 12
+_LARGEST = 2**63
+_MOVE = "move it away"
 _NOT_AS_IT_LOOKS = re.compile(r"[-+]?0\d[\d_]*|[^:]+:.*")  # 0100, to YAML 1.1 in base 8, and 2:08, in base 60
 
 
@@ -47,6 +50,42 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     if reader.faults:
         raise InputFaults(reader.faults)
     return typing.cast(T, result)
+
+
+def read_own(cls: type[T], path: Path, data: Any) -> T:
+    """The dataclass ``cls`` from the ``data`` of a file that llmb itself has written, perhaps a newer release.
+
+    Keys that this release does not know are passed over; ``keeping`` writes them back. Raises LlmbError for a damaged
+    file, whatever is wrong with it.
+    """
+    reader = _Reader(Document(name=str(path), data=data), own=True)
+    try:
+        result = reader.convert(cls, data, ())
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise LlmbError(f"{path} is damaged: {type(error).__name__}: {error}", hint=_MOVE) from error
+    if reader.faults:
+        more = f" (and {len(reader.faults) - 1} more)" if len(reader.faults) > 1 else ""
+        raise LlmbError(f"{path} is damaged: {reader.faults[0].message}{more}", hint=_MOVE)
+    return typing.cast(T, result)
+
+
+def keeping(value: Any, before: Any) -> Any:
+    """``to_data(value)`` with the keys of ``before``, the data that it is written over, which ``value`` cannot hold."""
+    data = to_data(value)
+    return _with_unknown(value, data, before)
+
+
+def _with_unknown(value: Any, data: Any, before: Any) -> Any:
+    if hasattr(value, "unparse"):
+        return data
+    if dataclasses.is_dataclass(value) and isinstance(data, dict) and isinstance(before, dict):
+        own = {field.name for field in dataclasses.fields(value)}
+        known = {key: _with_unknown(getattr(value, key), item, before.get(key)) for key, item in data.items()}
+        return {**known, **{key: item for key, item in before.items() if key not in own}}
+    if isinstance(value, (tuple, list)) and isinstance(data, list) and isinstance(before, list):
+        rest = [None] * max(0, len(data) - len(before))
+        return [_with_unknown(*one) for one in zip(value, data, [*before, *rest], strict=False)]
+    return data
 
 
 def read_in_part(cls: type[T], document: Document, path: KeyPath = ()) -> tuple[T | None, list[Fault]]:
@@ -86,8 +125,8 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 class _Reader:
-    def __init__(self, document: Document, *, lenient: bool = False) -> None:
-        self.document, self.lenient = document, lenient
+    def __init__(self, document: Document, *, lenient: bool = False, own: bool = False) -> None:
+        self.document, self.lenient, self.own = document, lenient, own
         self.faults: list[Fault] = []
 
     def fault(self, path: KeyPath, message: str, hint: str | None = None) -> None:
@@ -187,7 +226,7 @@ class _Reader:
             return None
         hints = _hints(cls)
         for key in value:
-            if key not in hints:
+            if key not in hints and not self.own:
                 known = cls.hint_for(str(key)) if hasattr(cls, "hint_for") else suggest(str(key), list(hints))
                 self.fault((*path, key), f"'{key}' is not a key here", known)
         before = len(self.faults)
@@ -226,6 +265,9 @@ class _Reader:
     def scalar(self, hint: Any, value: Any, path: KeyPath) -> Any:
         if hint in (int, float) and self.is_misread(path):
             return value
+        if self.own and (wrong := _out_of_range(value)):
+            self.fault(path, wrong)
+            return value
         if hint is float and (type(value) is int or (isinstance(value, str) and _EXPONENT.fullmatch(value))):
             return float(value)
         if hint is str and type(value) in (int, float):
@@ -240,6 +282,15 @@ class _Reader:
             shown = "nothing" if value is None else repr(value)
             self.fault(path, f"must be {_WORDS.get(hint, hint)}, not {shown}", _scalar_hint(hint, value))
         return value
+
+
+def _out_of_range(value: Any) -> str | None:
+    """What is wrong with a value that llmb never writes and later code could trip over."""
+    if type(value) is int and abs(value) > _LARGEST:
+        return "the number is too large"
+    if type(value) is float and not math.isfinite(value):
+        return f"{value} is not a number"
+    return "a NUL character" if isinstance(value, str) and "\0" in value else None
 
 
 def _scalar_hint(hint: Any, value: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Reference, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
 from llmb.stats.measure import Window
 from llmb.text import typed
 from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
@@ -56,7 +56,7 @@ class Comparison:
 
 def is_bad(row: Comparison) -> bool:
     """Whether it ends a command with exit code 3."""
-    return row.status == FAILED or row.verdict in BAD
+    return row.status in (FAILED, CANCELLED, UNKNOWN) or row.verdict in BAD
 
 
 def summary(rows: Iterable[Comparison]) -> dict[str, int]:
@@ -163,15 +163,18 @@ def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without:
 
 
 def _settled(pool: _Pool) -> bool:
-    return pool[0].status != RUNNING
+    return not pool[0].is_open
+
+
+_NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "is not known"}
 
 
 def _state(result: Result) -> str:
     reason = f" ({result.reason})" if result.reason else ""
-    if result.status == RUNNING:
+    if result.status in (RUNNING, PENDING):
         return f"has not ended{reason}: compare again when it has"
-    if result.status == FAILED:
-        return f"failed{reason}: take a run that succeeded"
+    if words := _NO_FIGURE.get(result.status):
+        return f"{words}{reason}: take a run that succeeded"
     return f"does not count ({why_invalid(result) or LOADS}): take another run"
 
 

@@ -13,13 +13,14 @@ from llmb.errors import UsageError
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.report import report
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.verdict.rules import INVALID
 
+_OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states that earlier releases called Failed
 _FOLDER = Path(".llmb") / "baselines"
 
 
@@ -28,7 +29,7 @@ class _Exported:
     """What a comparison needs of an exported result; further keys, of a newer llmb, are passed over."""
 
     experiment: str
-    status: Literal["Success", "Failed", "Running"]
+    status: Literal["Success", "Failed", "Cancelled", "Running", "Pending", "Unknown"]
     path: str = ""
     reason: str | None = None
     window: tuple[int, ...] | None = None
@@ -49,7 +50,8 @@ class _Exported:
     def result(self) -> Result:
         """As a result."""
         values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
-        return Result(**{**values, "window": None if self.window is None else Window(*self.window)})
+        status = _OLD.get(self.state or "", FAILED) if self.status == FAILED else self.status
+        return Result(**{**values, "status": status, "window": None if self.window is None else Window(*self.window)})
 
 
 def read_export(path: Path) -> list[Result]:
@@ -92,7 +94,10 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 def why_left_out(result: Result) -> str | None:
     """Why a judged result cannot be kept to compare others with; None where it can."""
     if result.status != SUCCESS or result.time_mean_seconds is None:
-        words = {FAILED: "failed", RUNNING: "has not ended"}
+        words = {
+            FAILED: "failed", CANCELLED: "was cancelled", RUNNING: "has not ended", PENDING: "waits",
+            UNKNOWN: "is not known",
+        }  # fmt: skip
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
     if result.verdict == INVALID:
         return f"INVALID: {result.verdict_reason}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
 
-from llmb.results.result import FAILED, RUNNING, Result
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, Result
 from llmb.text.tables import escape
 from llmb.verdict.rules import BAD, INCONCLUSIVE, NO_REFERENCE
 
@@ -19,12 +19,13 @@ class Case:
 
     group: str
     name: str
-    outcome: Literal["passed", "failure", "skipped"] = "passed"
+    outcome: Literal["passed", "failure", "error", "skipped"] = "passed"
     message: str = ""
 
 
 def cases(results: Iterable[Result]) -> list[Case]:
-    """A case for each run: a failure where it failed or its verdict is bad, skipped where there is none yet."""
+    """A case for each run: a failure where it failed, was cancelled or its verdict is bad, an error where nobody knows
+    what it came to, skipped where there is no verdict yet."""
     return [_case(result) for result in results]
 
 
@@ -38,10 +39,11 @@ def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
 def _case(result: Result) -> Case:
     group = result.configuration.workload if result.configuration else "log"
     name = f"{result.experiment} [{result.run}]" if result.run else result.experiment
-    if result.status == FAILED:
-        return Case(group=group, name=name, outcome="failure", message=result.reason or "it failed")
-    if result.status == RUNNING:
+    if result.is_open:
         return Case(group=group, name=name, outcome="skipped", message=result.reason or "it has not ended")
+    if result.status != SUCCESS:
+        outcome: Literal["failure", "error"] = "failure" if result.status in (FAILED, CANCELLED) else "error"
+        return Case(group=group, name=name, outcome=outcome, message=result.reason or result.status)
     message = f"{result.verdict}: {result.verdict_reason}" if result.verdict else ""
     return Case(group=group, name=name, outcome=outcome_of(result.verdict), message=message)
 
@@ -49,9 +51,10 @@ def _case(result: Result) -> Case:
 def to_xml(found: Iterable[Case]) -> str:
     """The cases as one test suite. Characters that XML does not have, and escapes of a terminal, are written out."""
     found = list(found)
-    count = {outcome: sum(case.outcome == outcome for case in found) for outcome in ("failure", "skipped")}
+    count = {outcome: sum(case.outcome == outcome for case in found) for outcome in ("failure", "error", "skipped")}
     suite = ElementTree.Element(
-        "testsuite", name="llmb", tests=str(len(found)), failures=str(count["failure"]), errors="0",
+        "testsuite", name="llmb", tests=str(len(found)), failures=str(count["failure"]),
+        errors=str(count["error"]),
         skipped=str(count["skipped"]),
     )  # fmt: skip
     for case in found:

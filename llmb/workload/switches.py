@@ -21,7 +21,8 @@ class Switches:
     that Nsight Systems sees, the run ends at the second; ``profile_ranks``: whose, ``0-7`` or ``0,8`` or ``all``.
     ``nccl_trace``: NCCL logs each collective. ``save_checkpoint``: after the last step. ``load_checkpoint``: the folder
     that holds ``weights``, absolute; one step follows. ``vboost``: raise the GPUs' vboost on each node
-    first, on Slurm. ``image``, ``mounts`` (``source:target``): beside the workload's. ``time_limit`` in seconds.
+    first, on Slurm. ``image``, ``mounts`` (``source:target``): beside the workload's. ``container_writable``: whether
+    ranks may write into the image's own folders, on Slurm with pyxis. ``time_limit`` in seconds.
     """
 
     strong_scaling: bool | None = None
@@ -37,6 +38,7 @@ class Switches:
     vboost: bool | None = None
     image: str | None = None
     mounts: tuple[str, ...] | None = None
+    container_writable: bool | None = None
     time_limit: int | None = None
     gpus_per_node: int | None = None
 

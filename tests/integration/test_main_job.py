@@ -114,7 +114,7 @@ def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
 
 
 def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
-    """Both are CANCELLED, and results call them Failed with who did it."""
+    """Both are CANCELLED, and results call them Cancelled with who did it."""
     for _ in range(2):
         assert machine.llmb(*SHORT, 1, "--set", "max_steps=5000").returncode == 0
     machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
@@ -123,7 +123,7 @@ def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
     rows = machine.jobs()
     assert [row["state"] for row in rows] == ["CANCELLED", "CANCELLED"], rows
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
-    assert all(result["status"] == "Failed" and "CANCELLED" in result["reason"] for result in results)
+    assert all(result["status"] == "Cancelled" and "CANCELLED" in result["reason"] for result in results)
 
 
 def test_two_install_directories_share_the_machine(machine_at: Callable[[str], Any]) -> None:

@@ -180,6 +180,14 @@ class Site:
         """Wait until the run says that it waits for one of ``reasons``."""
         wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, lambda: f"{reasons} of {self.all_of(run)}")
 
+    def one_waits_for(self, runs: list[RunRecord], reason: str) -> None:
+        """Wait until one of ``runs`` says that it waits for ``reason``: which one is Slurm's choice."""
+        cluster = self.cluster()
+        wait_until(
+            lambda: any(state.reason == reason for state in cluster.poll(runs).values()),
+            lambda: f"{reason} of one of {[self.all_of(run) for run in runs]}",
+        )
+
     def begins(self, run: RunRecord) -> None:
         """Wait until the run's script has begun: RUNNING comes before it."""
         wait_until((run.place / "scheduler_id").exists, lambda: f"the script of {self.all_of(run)}")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plugin of Slurm's that knows pyxis's options as pyxis does, and writes what it was given into each task's
- * environment instead of starting a container. VERSION is Slurm's, as 0x160508 for 22.05.8. KNOWN is how many of the
+ * environment instead of starting a container. As with pyxis the image's own variable, here PYTHONPATH, comes over the
+ * job's unless --container-env names it. VERSION is Slurm's, as 0x160508 for 22.05.8. KNOWN is how many of the
  * options it knows, fewer than all of them for an older one. The structure is that of
  * Slurm's documented interface (spank(7)); no header of Slurm's is needed to build it.
  */
@@ -21,11 +22,12 @@ const char plugin_type[] = "spank";
 const unsigned int plugin_version = VERSION;
 const unsigned int spank_plugin_version = 1;
 
-enum { IMAGE, MOUNTS, WORKDIR, ENV, NO_HOME, COUNT };
+enum { IMAGE, MOUNTS, WORKDIR, ENV, NO_HOME, WRITABLE, READONLY, COUNT };
 #ifndef KNOWN
 #define KNOWN COUNT
 #endif
-static const char *variables[COUNT] = {"GOT_IMAGE", "GOT_MOUNTS", "GOT_WORKDIR", "GOT_ENV", "GOT_NO_HOME"};
+static const char *variables[COUNT] = {"GOT_IMAGE", "GOT_MOUNTS", "GOT_WORKDIR", "GOT_ENV", "GOT_NO_HOME",
+                                        "GOT_WRITABLE", "GOT_READONLY"};
 static char *given[COUNT];
 
 static int keep(int value, const char *argument, int remote)
@@ -42,6 +44,8 @@ static struct spank_option options[COUNT] = {
     {"container-workdir", "PATH", "working folder", 1, WORKDIR, keep},
     {"container-env", "NAMES", "variables", 1, ENV, keep},
     {"no-container-mount-home", NULL, "no home", 0, NO_HOME, keep},
+    {"container-writable", NULL, "writable", 0, WRITABLE, keep},
+    {"container-readonly", NULL, "read-only", 0, READONLY, keep},
 };
 
 int slurm_spank_init(spank_t spank, int count, char **arguments)
@@ -59,5 +63,7 @@ int slurm_spank_task_init(spank_t spank, int count, char **arguments)
     for (int i = 0; i < COUNT; i++)
         if (given[i])
             spank_setenv(spank, variables[i], given[i], 1);
+    if (given[IMAGE] && !(given[ENV] && strstr(given[ENV], "PYTHONPATH")))
+        spank_setenv(spank, "PYTHONPATH", "/image/python", 1);
     return 0;
 }

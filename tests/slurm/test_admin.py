@@ -103,8 +103,9 @@ def test_a_job_that_an_administrator_holds_says_so(site: Site) -> None:
 
 
 def test_a_suspended_job_has_not_ended_and_goes_on(site: Site) -> None:
-    run = site.submit(WAIT_FOR_GO)
-    site.begins(run)
+    """It is suspended once its ranks run: Slurm never wakes an srun that it stopped while that was starting them."""
+    run = site.submit(f"print('started', flush=True)\n{WAIT_FOR_GO}")
+    site.says(run, "started")
     site.kit.run("scontrol", "suspend", run.scheduler_id)
     assert not site.reaches(run, "SUSPENDED").is_end
     site.kit.run("scontrol", "resume", run.scheduler_id)
@@ -151,9 +152,7 @@ def test_a_limit_of_the_account_makes_jobs_wait_or_refuses_them(
     python_stand_in("sleep 600")
     user_limit("maxjobs=1", "maxsubmitjobs=2")
     assert site.llmb(*ONE, "--repeats", 2).returncode == 0
-    (waiting, *_) = [row for row in listed(site) if row["state"] == "PENDING"]
-    run = next(one for one in store.all_runs(site.config)[0] if one.id == waiting["id"])
-    site.waits_for(run, "AssocMaxJobsLimit", cluster=site.cluster())
+    site.one_waits_for(store.all_runs(site.config)[0], "AssocMaxJobsLimit")
     done = site.llmb(*ONE, "--no-preflight")
     assert done.returncode == 1
     assert "error: Slurm refused it: Job violates accounting/QOS policy" in done.stderr

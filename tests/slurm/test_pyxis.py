@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from llmb.clusters.slurm import known, sbatch_script
+from llmb.clusters.slurm import container, known
 from llmb.runs.launch import Wrapper
 
 Site = Any  # the class is in conftest.py
@@ -29,7 +31,7 @@ def known_options() -> str | None:
 
 @pytest.fixture
 def pyxis_site(kit: Any, site_at: Callable[..., Site], tmp_path: Path, known_options: str | None) -> Iterator[Site]:
-    """An install directory for the cluster, whose srun now has the options; the image is an empty file."""
+    """An install directory for the cluster, whose srun now has the options; the image is a superblock alone."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no pyxis stand-in here: apt-get install --no-install-recommends gcc libc6-dev")
@@ -44,7 +46,7 @@ def pyxis_site(kit: Any, site_at: Callable[..., Site], tmp_path: Path, known_opt
     site = site_at(kit, "in st'all", slurm={"container": "pyxis", "mpi": "pmi2", "gpu": {"gres": 8}})
     image = site.install / "images/nvidia+nemo+25.04.01.sqsh"
     image.parent.mkdir()
-    image.touch()
+    image.write_bytes(b"hsqs" + bytes(36) + struct.pack("<Q", 96) + bytes(48))  # the least that is whole
     yield site
     plugstack.write_text("")
 
@@ -67,9 +69,56 @@ def test_each_rank_starts_in_its_image(pyxis_site: Site) -> None:
         assert got["GOT_WORKDIR"] == str(run.work)
         assert "GOT_NO_HOME" in got
         assert got["GOT_MOUNTS"].split(",")[0] == f"{run.directory}:{run.directory}"
-        assert got["GOT_MOUNTS"].split(",")[2] == "/tmp:/data:ro"
-        assert {"NCCL_DEBUG", "NOTE", "HF_TOKEN", "PYTHONPATH", "MASTER_ADDR"} <= set(got["GOT_ENV"].split(","))
+        programs, more = got["GOT_MOUNTS"].split(",")[1:]
+        assert (programs.endswith(":ro"), more) == (True, "/tmp:/data:ro")
+        assert {"NCCL_DEBUG", "NOTE", "HF_TOKEN", "MASTER_ADDR"} <= set(got["GOT_ENV"].split(","))
+        assert got["PYTHONPATH"] == f"{programs.split(':')[0]}:/image/python"
+        assert (got["OMP_NUM_THREADS"], "GOT_WRITABLE" in got) == (str(max(1, _cpus() // 3)), False)
+        assert got["TRITON_CACHE_DIR"].startswith(f"/tmp/llmb-{run.scheduler_id}.")
         assert (got["NOTE"], got["BOUND"], got["HF_TOKEN"]) == ("it's $5", str(rank % 3 // 2), "x")
+    site.comes_to_rest()
+    assert not list(Path("/tmp").glob(f"llmb-{run.scheduler_id}.*"))
+
+
+LIST = """\
+pretrain_nemotron4_tiny:
+('fp32', [1, 2], 1)
+('bf16', 1, 1)
+pretrain_llama3.1_tiny:
+('fp32', [1, 2], 1)
+nemotron-h_tiny:
+('fp32', 1, 1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.local_install
+@pytest.mark.timeout(1800)  # torch may be installed first
+def test_a_list_of_tiny_jobs_in_an_image_becomes_results(pyxis_site: Site, torch_install: Path, tmp_path: Path) -> None:
+    """The image's Python is stood in for by one with torch, on PATH, as nothing starts a container here."""
+    site = pyxis_site
+    installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())["workloads"]
+    venv = next(iter(installed["config"].values()))["venv_path"]
+    (tmp_path / "path").mkdir()
+    python = tmp_path / "path/python3"
+    python.write_text(f'#!/bin/sh\nexec {venv}/bin/python "$@"\n')
+    python.chmod(0o755)
+    (site.install / "images/torch+1.sqsh").write_bytes((site.install / "images/nvidia+nemo+25.04.01.sqsh").read_bytes())
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(LIST)
+    path = f"{tmp_path}/path:{site.cluster().client.environ['PATH']}"
+    words = ("--image", "own.example/torch:1", "--mount", "/tmp:/data:ro", "--set", "max_steps=4")
+    done = site.llmb("submit-all", jobs, *words, "--env", "OMP_NUM_THREADS=1", PATH=path)
+    assert done.returncode == 0, done.stderr
+    site.comes_to_rest(900)
+    site.llmb("jobs", "wait")
+    results = json.loads(site.llmb("results", "--format", "json").stdout)["results"]
+    assert [(result["status"], result["steps"]) for result in results] == [("Success", 4)] * 6, results
+    assert not list(Path("/tmp").glob("llmb-[0-9]*.0")), "each removes its own caches"
+
+
+def _cpus() -> int:
+    return int(subprocess.run(["nproc"], capture_output=True, check=True, text=True).stdout)
 
 
 def test_an_image_that_is_not_there_is_missed_before(pyxis_site: Site) -> None:
@@ -83,7 +132,7 @@ def test_an_image_that_is_not_there_is_missed_before(pyxis_site: Site) -> None:
 def test_a_pyxis_that_knows_image_and_mounts_alone(pyxis_site: Site) -> None:
     site, cluster = pyxis_site, pyxis_site.cluster()
     lacks = known.lacking(cluster.client, cluster.config)
-    assert lacks == {*sbatch_script.PYXIS_OPTIONS}
+    assert lacks == {*container.PYXIS_OPTIONS}
     cluster = replace(cluster, lacks=lacks)
     launch = site.launch(DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"})
     assert cluster.preflight([launch]) == []

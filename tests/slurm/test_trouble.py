@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
+from llmb.clusters.slurm.registering import Registering
 from llmb.errors import LlmbError
-from llmb.runs import store
+from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
+from llmb.submission.follow import poll
 
 Site = Any  # the class is in conftest.py
+PATIENCE = 180.0  # seconds until a test gives up
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"
 # RUNNING comes before the script asks the controller for the step of its ranks, which a stop would break: so it tells.
 WAIT_FOR_GO = """\
@@ -51,7 +55,7 @@ def test_a_forgotten_job_ends_as_its_own_files_say(bare_site: Site) -> None:
     assert bare_site.poll(cancelled).state == "CANCELLED", bare_site.all_of(cancelled)
 
 
-def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site) -> None:
+def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was cancelled before it started, and nobody looked while the controller knew."""
     first = bare_site.submit(SLEEP, nodes=2)
     bare_site.reaches(first, "RUNNING")
@@ -62,11 +66,17 @@ def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site) -> 
     bare_site.cluster().cancel([first])
     bare_site.comes_to_rest()
     bare_site.kit.forget_jobs()
-    seen = bare_site.poll(run)
-    assert (seen.state, seen.reason) == ("PENDING", f"Slurm no longer knows job {run.scheduler_id}")
-    end = bare_site.cluster().poll([replace(run, created=run.created - 400)])[run.id]
-    assert end.state == "LOST"
+    run = replace(run, cluster=bare_site.cluster().identity())
+    assert run.cluster == "Slurm cluster kit"
+    seen = poll(bare_site.cluster(), [run])[run.id]
+    assert (seen.state, seen.is_end) == ("PENDING", False)
+    assert f"Slurm no longer knows job {run.scheduler_id}" in seen.reason
+    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    end = poll(bare_site.cluster(), [run])[run.id]
+    assert (end.state, end.is_final) == ("LOST", False)
     assert "it left no end; last seen PENDING" in end.reason
+    away = poll(bare_site.cluster(), [replace(run, cluster="Slurm cluster alpha")])[run.id]
+    assert away.is_elsewhere
 
 
 def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:
@@ -78,6 +88,56 @@ def test_jobs_outlive_a_restart_of_the_controller(site: Site) -> None:
     assert state.state in ACTIVE, state
     (run.work / "go").touch()
     assert site.ends(run, "FAILED").exit_code == 4
+
+
+@pytest.fixture
+def unheard_nodes(bare_site: Site) -> Iterator[Callable[[], None]]:
+    """A controller that has started and not heard of its nodes; calling it lets them register."""
+    kit = bare_site.kit
+    nodes = [f"slurmd.{node}" for node in kit.nodes]
+
+    def register() -> None:
+        for node in nodes:
+            kit.resume(node)
+
+    for node in nodes:
+        kit.pause(node)
+    try:
+        kit.stop_controller()
+        kit.start_controller()
+        assert "unknown" in kit.run("sinfo", "--noheader", "--format=%T")
+        yield register
+    finally:
+        register()
+
+
+def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
+    bare_site: Site, unheard_nodes: Callable[[], None]
+) -> None:
+    """Until they register, Slurm refuses to test any job for want of nodes, and yet takes the job itself."""
+    with pytest.raises(LlmbError, match="Requested node configuration is not available"):
+        bare_site.kit.run("sbatch", "--test-only", "--nodes=1", "--wrap=true")
+    printed = []
+
+    def announce(text: str) -> None:
+        printed.append(text)
+        unheard_nodes()
+
+    cluster = replace(bare_site.cluster(), patience=Registering(announce=announce, left=PATIENCE))
+    assert cluster.preflight([bare_site.launch("", nodes=2)]) == []
+    assert printed == ["note: waiting up to 180 s until Slurm knows the state of nodes n[1-2]"]
+
+
+def test_nodes_that_do_not_register_are_named(bare_site: Site, unheard_nodes: Callable[[], None]) -> None:
+    """What is refused for another reason is not held up by them."""
+    cluster = replace(bare_site.cluster(), patience=Registering(left=0.5))
+    (fault,) = cluster.preflight([bare_site.launch("")])
+    assert fault.message == "Slurm does not know the state of nodes n[1-2] yet"
+    assert "--no-preflight" in fault.hint
+    cluster.patience.announce = pytest.fail
+    cluster.patience.left = PATIENCE
+    (fault,) = cluster.preflight([bare_site.launch("", slurm_args={"constraint": "nowhere"})])
+    assert "Invalid feature specification" in fault.message
 
 
 def test_a_controller_that_does_not_answer_is_no_end(bare_site: Site) -> None:
@@ -114,7 +174,7 @@ def test_commands_that_look_once_show_what_was_seen_last(bare_site: Site) -> Non
     for one in (done, shown):
         assert (one.returncode, one.stderr.startswith("note: states as they were seen last")) == (0, True), one.stderr
     assert json.loads(done.stdout) == seen
-    assert [row["status"] for row in json.loads(shown.stdout)["results"]] == ["Running"]
+    assert [row["status"] for row in json.loads(shown.stdout)["results"]] == ["Pending"]
 
 
 def test_a_submission_without_an_answer_is_found_afterwards(bare_site: Site) -> None:

@@ -74,8 +74,8 @@ def context_for(intent: Intent, stop: threading.Event) -> Context:
     install = intent.site.install
     runner: Runner = runner_for(intent.answers, install)
     return Context(
-        install=install, environ=dict(os.environ), home=Path.home(), log=install / record.FOLDER / "logs" / "check.log",
-        progress=Aloud(), runner=runner, stop=stop,
+        install=install, environ={**os.environ, **cleanup.mark(install)}, home=Path.home(),
+        log=install / record.FOLDER / "logs" / "check.log", progress=Aloud(), runner=runner, stop=stop,
     )  # fmt: skip
 
 
@@ -87,6 +87,7 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
     install = intent.site.install
     make_folder(install)
     with locks.hold(install / record.FOLDER, record.LOCK):
+        cleanup.end_programs(install)
         cleanup.tidy(install)
         record.save_answers(install, to_yaml(intent.asked))
         plan = look(intent)

@@ -12,6 +12,7 @@ from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.text import typed
 from llmb.text.tables import Column, render
 from llmb.text.yamlfile import Document
+from llmb_installer.applying import where
 from llmb_installer.applying.apply import Outcome
 from llmb_installer.fits import runai_fit
 from llmb_installer.planning.costs import Costs
@@ -39,7 +40,7 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     change = "todo" if plan.config.changed else "done"
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
     lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
-    lines.append(f"For {_workloads(plan.intent.workloads)}.")
+    lines += [f"For {_workloads(plan.intent.workloads)}.", *where.sentences(plan)]
     notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
     lines += [f"note: {sentence}" for sentence in notes]
     return "\n".join([*lines, *_costs_text(plan, costs)])
@@ -112,6 +113,7 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+        "where": where.sentences(plan),
         "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
 

@@ -88,7 +88,7 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
 
     standing = find_standing(folder, record.load(folder), required=True)
     if standing.outdated:
-        hint = f"first llmb-install verify --repair --install {shlex.quote(str(folder))}"
+        hint = f"first llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
         raise LlmbError(f"{folder} is not up to date: what is there may still be in use", hint=hint)
     keys = standing.unused
     if not keys:

@@ -51,7 +51,7 @@ def command(install: Path | None, fmt: str) -> None:
         click.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
         for fault in standing.outdated:
             click.echo(f"  {fault}")
-        click.echo(f"hint: llmb-install verify --repair {place} brings it up to date", err=True)
+        click.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
     for note in show.notes_on(standing, place):
         click.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in show.rows(folder, found)):

@@ -57,7 +57,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if standing.intent is None or not repair:
         if (who := at_work(folder)) is not None:
             raise StepsFailed(faults, hint=f"{who}, and may yet make them: wait until it has finished")
-        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} makes them"
+        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes makes them"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         click.echo(f"found: {fault}", err=True)

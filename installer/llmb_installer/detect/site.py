@@ -16,6 +16,7 @@ from llmb.text import typed
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers
 from llmb_installer.answers.read import without_nulls
+from llmb_installer.detect import gres
 from llmb_installer.detect.gpu_names import gpu_type_of, likeliest
 
 ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off
@@ -39,8 +40,10 @@ def settle(answers: Answers) -> tuple[Answers, list[str]]:
     notes: list[str] = []
     if answers.venv_type == AUTO:
         answers = replace(answers, venv_type="uv" if shutil.which("uv") else "venv")
-    if answers.cluster_type == "slurm" and AUTO in (answers.gpu_type, answers.node_architecture):
-        return _settle_slurm(answers), notes
+    if answers.cluster_type == "slurm" and (
+        AUTO in (answers.gpu_type, answers.node_architecture) or gres.is_open(answers)
+    ):
+        return _settle_slurm(answers)
     if answers.cluster_type == "runai" and answers.node_architecture == AUTO:
         machine = "aarch64" if answers.gpu_type in _ARM else "x86_64"
         notes.append(f"node_architecture: {machine}, as usual for {answers.gpu_type}")
@@ -62,8 +65,8 @@ def _on(answers: Answers, machine: str) -> Answers:
     return replace(answers, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
 
 
-def _settle_slurm(answers: Answers) -> Answers:
-    """The GPU type and architecture of the partition that the answers name, else of the default one."""
+def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
+    """The GPU type, GRES and architecture of the partition that the answers name, else of the default one."""
     from llmb_installer.detect.scheduler import find_slurm
     from llmb_installer.detect.slurm_fit import partition_faults
 
@@ -93,7 +96,7 @@ def _settle_slurm(answers: Answers) -> Answers:
             faults.append(Fault(place="node_architecture", message=f"cannot be found out: {said}", hint=hint))
     if faults:
         raise InputFaults(faults)
-    return answers
+    return gres.filled(answers, found)
 
 
 def _hint(answer: str, fault: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from llmb.config.slurm import SlurmConfig
+from llmb.config.slurm import NO_MPI, SlurmConfig
 from llmb.errors import Fault, InputFaults
 from llmb.text.names import nearest, suggest
 from llmb_installer.answers import Answers
@@ -80,7 +80,7 @@ def doubts(answers: Answers, found: SlurmFound) -> Iterator[str]:
             "slurm.container is pyxis, and srun knows no --container-image here: llmb-run would refuse every job. "
             "'slurm: {container: none}' in the answers runs them from an environment of Python"
         )
-    if slurm.mpi is not None and found.mpi and slurm.mpi not in found.mpi:
+    if slurm.mpi is not None and found.mpi and slurm.mpi not in (*found.mpi, NO_MPI):
         yield f"slurm.mpi: srun has no '{slurm.mpi}' here, but {', '.join(found.mpi)}"
     account = slurm.option("account")
     yield from _account_doubts(str(account) if account is not None else None, found)

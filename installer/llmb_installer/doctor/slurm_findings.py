@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from llmb.config.slurm import SlurmConfig
+from llmb.config.slurm import NO_MPI, SlurmConfig
 from llmb_installer.detect.scheduler import SlurmFound
 from llmb_installer.doctor.finding import SLURM, Finding, finding
 
 _NEEDED = ("sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
 KINDS: tuple[Literal["gpu", "cpu"], ...] = ("gpu", "cpu")
+_OTHER_MPI = "set slurm.mpi in cluster_config.yaml to one of those, or to none"
 _LOGIN = "run on a login node of the cluster, or load Slurm's module"
 
 
@@ -54,6 +55,10 @@ def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
     told = ", ".join(f"{per_node} {name} a node" for name, per_node in sorted(kinds))
     wanted = own is not None and own.option("gres") is not None
     cure = "set slurm.gpu.gres to null in cluster_config.yaml" if wanted else None
+    if kinds and own is not None and own.leaves_gpus_open:
+        said = f"{told}, and the configuration asks for none: jobs would see no GPU"
+        hint = "llmb-install --yes fills in slurm.gpu.gres; by hand, as in slurm: {gpu: {gres: 8}}; null asks for none"
+        return Finding(check="GPUs (GRES)", state="warning", found=said, cure=hint)
     if kinds:
         return Finding(check="GPUs (GRES)", state="ok", found=told)
     return Finding(
@@ -89,5 +94,5 @@ def _containers(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]
     kind = mpi or ("pmix" if wanted else None)
     if kind is not None:
         there = f"{kind} is there"
-        lacks = None if kind in found.mpi else f"srun has no '{kind}', but {', '.join(found.mpi) or 'none'}"
-        yield finding("srun --mpi", lacks, there, (SLURM,), "set slurm.mpi in cluster_config.yaml to one of those")
+        lacks = None if kind in (*found.mpi, NO_MPI) else f"srun has no '{kind}', but {', '.join(found.mpi) or 'none'}"
+        yield finding("srun --mpi", lacks, there, (SLURM,), _OTHER_MPI)

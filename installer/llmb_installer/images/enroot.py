@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import shell
-from llmb_installer.images import whole
+from llmb.system import shell, squashfs
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.registry.endpoint import mirrored
@@ -80,7 +79,7 @@ def build_enroot(
         if settings.via == "srun" and re.search(r"^\s*srun: ", told, re.MULTILINE):
             hint = f"srun says so: sinfo tells whether Slurm answers, --srun-arg names a partition; all output: {log}"
         raise LlmbError(f"enroot import ended with exit code {code}:\n{told}", hint=hint)
-    fault = whole.superblock_fault(part)
+    fault = squashfs.superblock_fault(part)
     if fault is not None:
         raise LlmbError(f"enroot import reports success, but of its image {fault}:\n{told}", hint=f"see {log}")
     found = architecture_of(part)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import llmb
 from llmb.errors import LlmbError
-from llmb.system import shell
+from llmb.system import shell, squashfs
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.facts import ImageFacts, against, read_facts, write_facts
@@ -42,7 +42,7 @@ def usable(target: Path, reference: Reference, architecture: str, progress: Prog
 
 def _look(target: Path) -> tuple[ImageFacts | None, str | None]:
     """What is recorded of an image, and what is wrong with it."""
-    fault = whole.superblock_fault(target)
+    fault = squashfs.superblock_fault(target)
     try:
         facts = read_facts(target)
     except LlmbError:

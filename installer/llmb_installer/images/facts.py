@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import InputFaults, LlmbError
-from llmb.system import files
+from llmb.system import files, squashfs
 from llmb.text import typed, yamlfile
 from llmb_installer.images import whole
 
@@ -63,7 +63,7 @@ def check(target: Path, *, deep: bool) -> list[str]:
 
     Raises LlmbError when it cannot be read.
     """
-    fault = whole.superblock_fault(target)
+    fault = squashfs.superblock_fault(target)
     if fault is not None:
         return [fault]
     try:

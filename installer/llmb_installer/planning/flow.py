@@ -18,6 +18,7 @@ from llmb.text.names import as_keys
 from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
+from llmb_installer.detect import gres
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.plan import SMOKE, Intent, intend
 from llmb_installer.record import record
@@ -73,13 +74,13 @@ def intent_of(asked: Answers, offered: Known, *, before: Mapping[str, Any] | Non
 
 
 def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:
-    """``asked`` with what it leaves open as it was found out ``before``: GPU type and nodes' architecture."""
+    """``asked`` with what it leaves open as it was found out ``before``: GPU type, GRES, nodes' architecture."""
     gpu_type, machine = before.get("gpu_type"), (before.get("install") or {}).get("node_architecture")
     if asked.gpu_type == AUTO and gpu_type in (*known_types(), *asked.gpu_types):
         asked = replace(asked, gpu_type=str(gpu_type))
     if asked.node_architecture == AUTO and machine in ARCHITECTURES:
         asked = replace(asked, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
-    return asked
+    return gres.recalled(asked, before)
 
 
 def recorded_answers(install: Path, offered: Known) -> Answers:

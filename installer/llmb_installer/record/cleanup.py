@@ -8,7 +8,21 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from llmb.system import marked
+
+_MARK = "LLMB_INSTALLING_INTO"
 _OTHERS = 60.0  # seconds after which what another program may be writing is left over
+
+
+def mark(install: Path) -> dict[str, str]:
+    """The variable that programs which install into ``install`` carry, so that they are known without their parent."""
+    return {_MARK: str(install.resolve())}
+
+
+def end_programs(install: Path) -> None:
+    """End what a killed installer has left running, such as pip: it would write into what is made anew."""
+    for name, value in mark(install).items():
+        marked.sweep(name, value)
 
 
 def tidy(install: Path) -> None:

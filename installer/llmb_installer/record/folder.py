@@ -52,13 +52,13 @@ def own_config(folder: Path) -> ClusterConfig:
 
 def repair_hint(folder: Path) -> str:
     """The cure of a configuration that is lost or faulty."""
-    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} sets it aside and writes it anew"
+    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes sets it aside and writes it anew"
 
 
 def unfinished_hint(folder: Path) -> str:
     """The cure of a configuration that is not there: the installation is at work, or has not come to its end."""
     wait = at_work(folder)
-    again = f"llmb-install verify --repair --install {shlex.quote(str(folder))}"
+    again = f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
     return f"{wait}: wait until it has finished" if wait is not None else f"{again} makes what is missing, and the file"
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from llmb.clusters.slurm.partitions import Partition
-from llmb.workload.gpus import known_types
+from llmb.config.slurm import gpu_count
+from llmb.workload.gpus import CPU, known_types
 from llmb_installer.detect.gpu_names import likeliest
 from llmb_installer.detect.scheduler import GpuKind
 from llmb_installer.wizard.question import Option, Question, View
@@ -118,6 +119,21 @@ def _default_mpi(view: View) -> str:
     return next((kind for kind in (*(k for k in kinds if k.startswith("pmix")), "pmi2") if kind in kinds), "")
 
 
+def _default_gres(view: View) -> str:
+    known = known_types().get(view.rows)
+    return str(known.gpus_per_node) if known is not None else ""
+
+
+def _check_gres(_: View, value: Any) -> str | None:
+    text = str(value).strip()
+    return None if not text or gpu_count(text) else f"'{text}' is no number of GPUs: write 8 or h100:8"
+
+
+def _gres(text: str) -> int | str | None:
+    text = text.strip()
+    return int(text) if text.isdecimal() else text or None
+
+
 def _method_options(view: View) -> list[Option]:
     here = view.detected.machine.architecture
     other = (
@@ -178,9 +194,16 @@ CONTAINER = Question(
     default=_default_container, applies=_is_slurm, clear=lambda view: not _may_have_pyxis(view),
 )  # fmt: skip
 MPI = Question(
-    key="slurm.mpi", label="srun --mpi", text="Kind of MPI for srun (none: llmb's own choice):", kind="text",
+    key="slurm.mpi", label="srun --mpi", text="Kind of MPI for srun (empty: llmb's own choice):", kind="text",
     default=_default_mpi, applies=_is_slurm, clear=lambda _: True, empty="llmb's own choice",
     layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
+)  # fmt: skip
+GRES = Question(
+    key="slurm.gpu.gres", also=("slurm.gres", "slurm.gpus_per_node", "slurm.gpu.gpus_per_node"), label="GPUs of a node",
+    text="GPUs of a node that jobs ask Slurm for (GRES; empty: Slurm counts none):", kind="text", default=_default_gres,
+    check=_check_gres, layer=lambda _, value: {"slurm": {"gpu": {"gres": _gres(str(value))}}},
+    applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
+    empty="Slurm counts none",
 )  # fmt: skip
 METHOD = Question(
     key="method", label="fetch and build", text="Where are images and environments fetched and built?", kind="one",

@@ -22,6 +22,7 @@ QUESTIONS: tuple[Question, ...] = (
     common.GPU_TYPE,
     common.LIKE,
     slurm.OTHERS,
+    slurm.GRES,
     slurm.ACCOUNT,
     slurm.NAMED_ACCOUNT,
     slurm.CPU_PARTITION,

@@ -12,7 +12,7 @@ from llmb.cli.output import print_runs
 from llmb.cli.results.choose import Choice
 from llmb.cli.results.judged import exit_code
 from llmb.errors import UsageError
-from llmb.results import FAILED, RUNNING, SUCCESS, Result
+from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.text.narrow import Level
 from llmb.verdict import why_invalid
 from llmb.verdict.compare import measures
@@ -55,10 +55,11 @@ def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[st
     shown = {point.series.settings for point in points}
     alone = [one for one in results if measures(one) and one.configuration is not None and not shown & settings(one)]
     reasons = {
-        "failed: exit code 3": [one for one in results if one.status == FAILED and not one.was_cancelled],
-        "cancelled: exit code 3": [one for one in results if one.status == FAILED and one.was_cancelled],
+        "failed: exit code 3": [one for one in results if one.status == FAILED],
+        "cancelled: exit code 3": [one for one in results if one.status == CANCELLED],
+        "not known: exit code 3": [one for one in results if one.status == UNKNOWN and one.is_failure],
         "do not count (INVALID)": [result for result in results if result.status == SUCCESS and why_invalid(result)],
-        "not ended": [result for result in results if result.status == RUNNING],
+        "not ended": [result for result in results if result.is_open],
         "one scale alone with their settings": alone if shown else [],
     }
     return [f"left out, {why}: {_named(found)}" for why, found in reasons.items() if found]

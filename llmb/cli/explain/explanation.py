@@ -13,7 +13,7 @@ from llmb.cli.explain.causes import cause_of
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results.judged import judged, results_of, spec_of
 from llmb.config.images import recorded_digest
-from llmb.results import FAILED, RUNNING, Result
+from llmb.results import Result
 from llmb.results.configuration import of_job
 from llmb.runs import store
 from llmb.runs.job import Job
@@ -42,7 +42,7 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
     if own.reference is not None and own.configuration is not None:
         figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
-    cause, cure = _cause(run, own) if own.status == FAILED else ("", _advice(run))
+    cause, cure = _cause(run, own) if own.is_failure else ("", _advice(run))
     return Told(
         result=own, job=run.job, figure=figure, cause=cause, cure=cure,
         peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype), row=row_of(context, run.job),
@@ -62,7 +62,7 @@ def row_of(context: Context, job: Job) -> Row | None:
 
 
 def _log_note(result: Result) -> str:
-    yet = " yet" if result.status == RUNNING else ""
+    yet = " yet" if result.is_open else ""
     try:
         return f" (empty{yet})" if Path(result.path).stat().st_size == 0 else ""
     except OSError:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
+    from llmb.runs.store import Unreadable
 
 _NAMED = 8  # runs that a line has room for
 
@@ -51,6 +52,7 @@ def list_(context: Context, live: bool, fmt: str) -> None:
     runs = context.runs()
     states = states_of(context, runs)
     rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
+    rows += [_unreadable_row(one) for one in context.unreadable if not live]
     if not rows:
         say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
     print_runs(levels(rows, fmt), fmt)
@@ -71,6 +73,15 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "ran": ran,
         "reason": state.reason,
     }
+
+
+def _unreadable_row(one: Unreadable) -> dict[str, Any]:
+    from llmb.runs.state import UNKNOWN
+
+    return {
+        **dict.fromkeys(("id", "scheduler_id", "attempt")), "experiment": one.directory.parent.name, "repeat": None,
+        "state": UNKNOWN, "submitted": None, "ran": None, "reason": one.reason,
+    }  # fmt: skip
 
 
 def _time(seconds: float | None) -> str | None:

@@ -10,11 +10,11 @@ from llmb.cli.results.judged import results_of
 from llmb.cli.submit import time_limits
 from llmb.cli.submit.announce import Teller, tell_interrupt
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
-from llmb.results import FAILED, SUCCESS, Result
+from llmb.results import CANCELLED, FAILED, SUCCESS, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
-from llmb.runs.state import TIMEOUT
+from llmb.runs.state import LOST, TIMEOUT
 from llmb.submission.retry import changed, retry
 from llmb.workload.switches import parse_clock
 
@@ -22,14 +22,14 @@ from llmb.workload.switches import parse_clock
 def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
     """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
     results = results_of(context, runs)
-    wrong = [f"{result.run} {_not_failed(result)}" for result in results if result.status != FAILED]
+    wrong = [f"{result.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
     if named and wrong:
         hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
         raise UsageError(", ".join(wrong), hint=hint)
     chosen, cancelled = [], 0
     for old, result in zip(runs, results, strict=True):
         run = record.load(old.directory)
-        if result.status != FAILED:
+        if not _is_retriable(result):
             continue
         if not named and store.was_cancelled(run):
             cancelled += 1
@@ -111,9 +111,14 @@ def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
         say(f"warning: the same time limit again for {', '.join(ended)}; another: jobs retry --time-limit HH:MM:SS")
 
 
+def _is_retriable(result: Result) -> bool:
+    """Whether the run ended without success, and another attempt may be made of it."""
+    return result.status in (FAILED, CANCELLED) or result.state == LOST
+
+
 def _instead(results: Sequence[Result]) -> str:
     """What to do where some of the runs to retry have not failed."""
-    failed = [str(one.run) for one in results if one.status == FAILED]
+    failed = [str(one.run) for one in results if _is_retriable(one)]
     if failed:
         return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
     ongoing = [str(one.run) for one in results if one.status != SUCCESS]

@@ -41,4 +41,4 @@ def _columns(names: Sequence[str]) -> list[Column]:
 
 def _with_attempt(row: dict[str, Any], before: str) -> dict[str, Any]:
     """The row with the number of an attempt that is not the first behind its state."""
-    return {**row, "state": f"{row['state']}{before}{row['attempt']}" if row["attempt"] > 1 else row["state"]}
+    return {**row, "state": f"{row['state']}{before}{row['attempt']}" if (row["attempt"] or 1) > 1 else row["state"]}

@@ -17,7 +17,7 @@ from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report import Report, Run
-from llmb.results import FAILED, Result, log_of
+from llmb.results import Result, log_of
 from llmb.runs.record import RunRecord
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import find_reference
@@ -38,7 +38,7 @@ def make_report(
         points=tuple(efficiencies(results)),
         figures=tuple(context.figures({record.job.workload for record in records})), release=reference,
         digests=_digests(context, {record.job.image for record in records}), faulty=tuple(context.faulty_figures),
-        unreadable=context.unreadable_runs,
+        unreadable=len(context.unreadable),
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def _run(context: Context, record: RunRecord, result: Result, reference: str | N
         llmb_version=record.llmb_version, scheduler_id=record.scheduler_id, environment=variables, figure=figure,
         row=row_of(context, record.job),
         peak_tflops=context.config.gpu(record.job.gpu_type).peak_tflops.get(record.job.dtype),
-        cause=cause_of(result) if result.status == FAILED else None,
+        cause=cause_of(result) if result.is_failure else None,
     )  # fmt: skip
 
 

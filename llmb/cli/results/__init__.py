@@ -36,4 +36,6 @@ def command(
 
     choice = choose.choice_of(workloads, exclude_cancelled, window)
     results = [result for _, result in choose.gather(context, runs, choice)]
+    if not runs and not workloads:
+        results += choose.unreadable(context)
     return print_report(judged(context, results, reference), fmt, full_names=full_names)

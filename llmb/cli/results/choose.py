@@ -70,6 +70,16 @@ def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> l
     return [(run, one) for run, one in zip(found, results, strict=True) if kept or not one.was_cancelled]
 
 
+def unreadable(context: Context) -> list[Result]:
+    """A result for each run whose record cannot be read, as far as ``gather`` met any."""
+    from llmb.results import UNKNOWN, Result
+
+    return [
+        Result(experiment=one.directory.parent.name, path=str(one.directory), status=UNKNOWN, reason=one.reason)
+        for one in context.unreadable
+    ]
+
+
 def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
     """Those of the results, which may be another cluster's, that are chosen."""
     own = [one.configuration for one in results]
@@ -88,7 +98,7 @@ def _told(cancelled: Sequence[Result], choice: Choice) -> bool:
     """Say what becomes of cancelled runs; whether they are kept."""
     if cancelled:
         them = "it" if len(cancelled) == 1 else "them"
-        done = "left out" if choice.exclude_cancelled else f"counted as failed; --exclude-cancelled leaves {them} out"
+        done = "omitted" if choice.exclude_cancelled else f"listed; --exclude-cancelled omits {them}"
         say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
     return not choice.exclude_cancelled
 

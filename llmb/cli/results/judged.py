@@ -17,7 +17,6 @@ from llmb.cli.results.last_seen import states_of
 from llmb.errors import LlmbError
 from llmb.logs.spec import ParseSpec
 from llmb.results import (
-    FAILED,
     SUCCESS,
     Result,
     csv_columns,
@@ -85,8 +84,8 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """3 when a run has failed or a verdict is FAIL or INVALID, else 0."""
-    return RUN_FAILED if any(result.status == FAILED or result.verdict in BAD for result in results) else 0
+    """3 when a run ended without success or a verdict is FAIL or INVALID, else 0."""
+    return RUN_FAILED if any(result.is_failure or result.verdict in BAD for result in results) else 0
 
 
 def results_of_files(

@@ -183,7 +183,7 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
         try:
             launches.append(launch_of(item, config))
         except LlmbError as error:
-            yield f"a submission would fail: {error.message}"
+            yield f"a submission would fail: {error.message}" + (f" ({error.hint})" if error.hint else "")
     if config.cluster_type == "runai" and config.runai is not None:
         from llmb.clusters.runai import runai_checks  # its pods get secrets from Kubernetes, and none from this shell
 

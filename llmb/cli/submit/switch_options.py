@@ -17,6 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Of options that take whole numbers, those that are parameters as well.
 _PARAMS = ("max_steps", "gbs")
 _COUNT = click.IntRange(min=1)
+_WRITABLE = "Whether ranks may write into the image (pyxis)."
 _PROFILE = "Profile the last 5 steps: with Nsight Systems, on NeMo's path; the sizes tiny with torch's own profiler."
 
 
@@ -40,6 +41,7 @@ def switch_options(command: F) -> F:
             click.option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (on Slurm)."),
             click.option("--image", metavar="IMAGE", help="Another image: a reference, or the path of a .sqsh."),
             click.option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
+            click.option("--container-writable/--container-readonly", default=None, help=_WRITABLE),
         )
     ):
         command = option(command)
@@ -51,7 +53,7 @@ def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     from llmb.workload.switches import parse_clock, parse_image, parse_mount, rank_ranges
 
     found: dict[str, Any] = dict(words)
-    plain = ("profile_start", "profile_stop", "gpus_per_node", "vboost")
+    plain = ("profile_start", "profile_stop", "gpus_per_node", "vboost", "container_writable")
     found |= {name: flags[name] for name in plain if flags[name] not in (None, "")}
     yes_or_no = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
     found |= {name: True for name in yes_or_no if flags[name]}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.runs.state import JobState
-from llmb.system import files
+from llmb.runs.state import LOST, JobState, Moment
+from llmb.system import files, notices
 from llmb.system.process import ProcessId
-from llmb.text import typed, yamlfile
+from llmb.text import typed
 
 SCHEDULER = "scheduler.json"
 CANCEL = "cancel.json"
@@ -33,7 +33,7 @@ class End:
     reason: str = ""
     exit_code: int | None = None
     exit_codes: tuple[int | None, ...] = ()
-    ended: float
+    ended: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Journal:
     id: str
     runner: ProcessId | None = None
     ranks: tuple[ProcessId, ...] = ()
-    started: float | None = None
+    started: Moment | None = None
     end: End | None = None
 
 
@@ -57,7 +57,7 @@ def read(directory: Path) -> Journal | None:
     """The journal of the run in ``directory``, None for one that has not started. Raises LlmbError."""
     path = directory / SCHEDULER
     data = files.read_json(path)
-    return None if data is None else typed.read(Journal, yamlfile.Document(name=str(path), data=data))
+    return None if data is None else typed.read_own(Journal, path, data)
 
 
 def create(directory: Path, journal: Journal) -> bool:
@@ -74,7 +74,7 @@ def update(directory: Path, journal: Journal) -> None:
 
 def conclude(directory: Path, run_id: str, end: End) -> End:
     """Write ``end`` unless the run has one already; the end that stands. Raises LlmbError."""
-    journal = read(directory)
+    journal = _read_or_begin(directory, run_id)
     if journal is None:
         if create(directory, Journal(id=run_id, end=end)):
             return end
@@ -84,6 +84,15 @@ def conclude(directory: Path, run_id: str, end: End) -> End:
     return journal.end or end
 
 
+def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
+    """As ``read``; a damaged journal is begun anew, for whoever knows how the run has ended."""
+    try:
+        return read(directory)
+    except LlmbError as error:
+        notices.warn(error.message)
+        return Journal(id=run_id)
+
+
 def ask_to_cancel(directory: Path, who: str) -> None:
     """Leave the mark that ends a run. Who asked first stays. Raises LlmbError."""
     _check_there(directory)
@@ -91,16 +100,21 @@ def ask_to_cancel(directory: Path, who: str) -> None:
 
 
 def cancelled_by(directory: Path) -> str | None:
-    """Who has asked for the end of this run, None when nobody has. Raises LlmbError."""
-    data = files.read_json(directory / CANCEL)
-    return None if data is None else f"by {data.get('by', 'an unknown user')}"
+    """Who has asked for the end of this run, None when nobody has."""
+    try:
+        data = files.read_json(directory / CANCEL)
+    except LlmbError:  # the mark is there, and that is what counts
+        data = {}
+    who = data.get("by") if isinstance(data, dict) else None
+    return None if data is None else f"by {who if isinstance(who, str) else 'an unknown user'}"
 
 
 def state_of_end(journal: Journal, end: End) -> JobState:
     """``end`` in the words of every cluster."""
     return JobState(
-        state=end.state, reason=end.reason, exit_code=end.exit_code, started=journal.started, ended=end.ended
-    )
+        state=end.state, reason=end.reason, exit_code=end.exit_code, started=journal.started, ended=end.ended,
+        certain=end.state == LOST,  # by the machine's restart
+    )  # fmt: skip
 
 
 def _check_there(directory: Path) -> None:

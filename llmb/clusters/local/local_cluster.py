@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import sys
@@ -21,7 +22,8 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import secrets
+from llmb.system import files, notices, secrets
+from llmb.system.process import host_name
 
 IDLE = 10.0  # seconds
 GRACE = 5.0  # seconds
@@ -53,6 +55,10 @@ class LocalCluster:
         """Where the queue is."""
         return queue.state_folder(self.environ)
 
+    def identity(self) -> str:
+        """Which queue this is: its folder and this host. Raises LlmbError where no home folder is known."""
+        return f"the queue in {self.folder.resolve()} on {host_name()}"
+
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
         faults = [fault for launch in launches for fault in local_checks.faults_of(launch, self.config, self.found)]
@@ -68,10 +74,11 @@ class LocalCluster:
     def submit(self, run: RunRecord) -> str:
         """Put a recorded run into the queue, once however often it is asked; its attempt's id. Raises LlmbError."""
         self._stage(run)
-        if journal.read(run.place) is None:
+        if not _has_begun(run):
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
-            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+            with contextlib.suppress(files.NoRoomError):  # it waits in the queue, and poll says what for
+                ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
@@ -81,7 +88,7 @@ class LocalCluster:
             message = f"{elsewhere.id} was to be submitted on {host}, whose queue cannot be seen here"
             raise LlmbError(message, hint=f"llmb-run jobs reconcile on {host}")
         waiting = queue.ahead(self.folder)
-        return {run.id: run.stamp.id for run in runs if run.stamp.id in waiting or journal.read(run.place) is not None}
+        return {run.id: run.stamp.id for run in runs if run.stamp.id in waiting or _has_begun(run)}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
@@ -91,19 +98,18 @@ class LocalCluster:
         if again:  # it may have come between the two looks; now that its submitter is gone, nothing comes any more
             ahead = queue.ahead(self.folder)
             found |= {run.id: states.state_of(run, ahead) for run in again}
-        if trouble := self._keep_going():
-            waiting = {key: state for key, state in found.items() if state.state == PENDING}
-            found |= {key: replace(state, reason=trouble) for key, state in waiting.items()}
+        waiting = [run for run in runs if found[run.id].state == PENDING]
+        if trouble := self._keep_going() or _full([self.folder, *(run.place for run in waiting[:1])]):
+            found |= {run.id: replace(found[run.id], reason=trouble) for run in waiting}
         return found
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
         for run in runs:
-            seen = journal.read(run.place)
-            if seen is not None and seen.end is not None:
+            if _has_ended(run):
                 continue
             journal.ask_to_cancel(run.place, _user())
-            if seen is None:
+            if not _has_begun(run):
                 self._withdraw(run)
 
     def _stage(self, run: RunRecord) -> None:
@@ -120,6 +126,7 @@ class LocalCluster:
             directory=run.place.absolute(),
             argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
             environment={**passed, **kept},
+            umask=files.umask_in(run.place, files.own_umask()),
         )
 
     def _keep_going(self) -> str | None:
@@ -136,6 +143,30 @@ class LocalCluster:
         # Whichever is first: this end, or the runner, which then finds the mark.
         journal.create(run.place, journal.Journal(id=run.stamp.id, end=journal.end_now(CANCELLED, reason)))
         queue.remove(self.folder, run.stamp.id)
+
+
+def _full(folders: Sequence[Path]) -> str | None:
+    """Which of the folders the queue waits for to have room again; None where all have."""
+    try:
+        for folder in folders:
+            files.check_room(folder)
+    except files.NoRoomError as error:
+        return f"the queue waits: {error.message}"
+    return None
+
+
+def _has_begun(run: RunRecord) -> bool:
+    """Whether the run has a journal: then it was started, or cancelled before, whatever the file says."""
+    return (run.place / journal.SCHEDULER).exists()
+
+
+def _has_ended(run: RunRecord) -> bool:
+    try:
+        seen = journal.read(run.place)
+    except LlmbError as error:  # the runner, if there is one, will find the mark
+        notices.warn(error.message)
+        return False
+    return seen is not None and seen.end is not None
 
 
 def _user() -> str:

@@ -25,13 +25,15 @@ _ENTRIES, _BROKEN, _RUNNING = "queue", "broken", "running.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One waiting run: its folder, the command that starts its runner, and the environment that command gets."""
+    """One waiting run: its folder, the command that starts its runner, and what that command gets of its submitter: the
+    environment, and the umask (None: the supervisor's, in an entry of an older release)."""
 
     schema_version: int = 1
     id: str
     directory: Path
     argv: tuple[str, ...]
     environment: dict[str, str]
+    umask: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

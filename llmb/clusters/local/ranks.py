@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-import psutil
-
 from llmb.clusters.local.run_script import Script
 from llmb.errors import LlmbError
-from llmb.system import shell
+from llmb.system import marked, shell
 from llmb.system.process import ProcessId
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever it moves to
@@ -29,7 +27,6 @@ _PORTS = range(20000, 30000)  # as on Slurm; below the system's own
 _TRIES = 50
 _SWEEP = 5.0  # seconds
 _TOGETHER = 0.2  # seconds
-_LOADING = 0.5  # seconds
 # What a rank does to itself when another has gone, or is told to do.
 _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
 
@@ -181,34 +178,8 @@ def free_port() -> int:
 
 
 def sweep(run_id: str) -> None:
-    """Kill every process of this user that carries the mark of the run, its session and group whatever they be."""
-    deadline = time.monotonic() + _SWEEP
-    while left := _marked(run_id):
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=0.1)
-        if time.monotonic() > deadline:
-            return
-
-
-def _marked(run_id: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
-            if process.pid != os.getpid() and _environment_of(process).get(MARK) == run_id:
-                found.append(process)
-    return found
-
-
-def _environment_of(process: psutil.Process) -> dict[str, str]:
-    """The environment of a process; one that the system is still loading shows neither that nor words for a moment."""
-    deadline = time.monotonic() + _LOADING
-    while not (found := process.environ()):
-        if process.cmdline() or not process.exe() or time.monotonic() > deadline:
-            return process.environ()  # it may have been loaded between the two looks
-        time.sleep(0.001)
-    return found
+    """Kill every process of this user that carries the mark of the run."""
+    marked.sweep(MARK, run_id)
 
 
 def _signal_name(number: int) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from llmb.system import files
 from llmb.system.process import ProcessId
 
 POLL = 0.2  # seconds
+FULL_POLL = 2.0  # seconds between two attempts to write onto a full disk
 
 _told: list[str] = []  # the signals that have asked this runner to end
 
@@ -36,12 +38,22 @@ def main(arguments: list[str]) -> int:
             _say(f"{run.id} has been started or cancelled already")
             return 0
         signal.signal(signal.SIGTERM, _hear)
-        end = journal.conclude(run.place, run.stamp.id, _end_of(run, begun))
+        end = _conclude(run, _end_of(run, begun))
     except LlmbError as error:
         _say(describe(error))
         return 1
     _say(f"{end.state} {end.reason}".rstrip())
     return 0
+
+
+def _conclude(run: RunRecord, end: End) -> End:
+    """Write the end, once there is room for it. Raises LlmbError."""
+    while True:
+        try:
+            return journal.conclude(run.place, run.stamp.id, end)
+        except files.NoRoomError as error:
+            _say(f"waiting for room: {error.message}")
+            time.sleep(FULL_POLL)
 
 
 def _end_of(run: RunRecord, begun: Journal) -> End:
@@ -61,7 +73,9 @@ def _run(script: Script, directory: Path, begun: Journal) -> End:
         return end_now(CANCELLED, cancelled)
     ranks = Ranks(script)
     try:
-        journal.update(directory, replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ))))
+        started = replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ)))
+        with contextlib.suppress(files.NoRoomError):  # the ranks run all the same
+            journal.update(directory, started)
         end = _watch(script, directory, ranks)
     finally:
         ranks.end(script.grace)
@@ -105,7 +119,8 @@ def _log_to(path: Path) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+    with contextlib.suppress(OSError):  # the disk of the log is full
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ def _not_started(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
         return JobState(state=PENDING, reason=_turn(ahead[run.stamp.id]))
     if not run.submitter.is_here:
         return JobState(state=UNKNOWN, reason=f"it was submitted on {run.submitter.host}; ask there")
-    if run.submitter.is_alive():
-        return JobState(state=PENDING, reason="it is being handed over")
     if run.directory.exists() and run.directory.stat().st_uid != os.getuid():
         return JobState(state=UNKNOWN, reason="it waits in another user's queue")
+    if run.submitter.is_alive():
+        return JobState(state=PENDING, reason="it is being handed over")
     return NEVER_CAME
 
 

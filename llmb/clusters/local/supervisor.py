@@ -7,6 +7,7 @@ that it came from may be removed while it serves the queue.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,9 +21,10 @@ from llmb.clusters.local.journal import end_now
 from llmb.clusters.local.queue import Entry, Running
 from llmb.errors import LlmbError
 from llmb.runs.state import CANCELLED, FAILED
-from llmb.system import locks, shell
+from llmb.system import files, locks, shell
 
 POLL = 0.1  # seconds
+FULL_POLL = 2.0  # seconds between two looks at a full disk
 
 
 def main(arguments: list[str]) -> int:
@@ -52,7 +54,11 @@ def _serve(folder: Path, idle: float) -> None:
     while True:
         waiting = queue.entries(folder)
         if waiting:
-            _take(folder, waiting[0])
+            try:
+                _take(folder, waiting[0])
+            except files.NoRoomError as error:  # the run keeps its place, and begins when there is room
+                _say(f"the queue waits: {error.message}")
+                time.sleep(FULL_POLL)
             last = time.monotonic()
         elif time.monotonic() - last >= idle:
             return
@@ -67,18 +73,25 @@ def _take(folder: Path, path: Path) -> None:
         _say(f"{error.message}; it is set aside as {queue.set_aside(path)}")
         return
     if entry is not None:
+        for place in (folder, entry.directory):
+            files.check_room(place)
         _guarded(folder, entry.id, entry.directory, entry)
         queue.remove(folder, entry.id)
 
 
 def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
-    """Run one job or wait for it; nothing that goes wrong with it may stop the queue."""
+    """Run one job or wait for it; nothing that goes wrong with it may stop the queue but a full disk.
+
+    Raises NoRoomError where that has kept it from beginning.
+    """
     try:
         queue.set_running(folder, Running(id=run_id, directory=directory))
         runner = _start(folder, entry) if entry is not None else None
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
             shell.reap(runner)
+    except files.NoRoomError:
+        raise
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
     except Exception:  # a bug, told in the log: the jobs behind shall run all the same
@@ -110,10 +123,14 @@ def _start(folder: Path, entry: Entry) -> shell.Popen[bytes] | None:
 
 def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
     _say(f"{entry.id} starts in {entry.directory}")
-    runner = shell.spawn(entry.argv, env=entry.environment, cwd=Path("/"), log=folder / LOG, session=True)
+    runner = shell.spawn(
+        entry.argv, env=entry.environment, cwd=Path("/"), log=folder / LOG, session=True,
+        umask=-1 if entry.umask is None else entry.umask,
+    )  # fmt: skip
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
+        files.check_room(entry.directory)
         raise LlmbError(f"its runner did not start; {folder / LOG} says why")
     return runner
 
@@ -130,7 +147,8 @@ def _wait(directory: Path) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
+    with contextlib.suppress(OSError):  # the disk of the log is full
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

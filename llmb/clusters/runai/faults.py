@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from socket import gaierror
 from typing import TYPE_CHECKING, Any
 
+from llmb.clusters.base import UnclearError
 from llmb.errors import LlmbError
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class SignInError(LlmbError):
 
 class RefusedError(LlmbError):
     """The API understood the request and does not obey it."""
+
+
+def unclear(fault: LlmbError) -> UnclearError:
+    """``fault`` of a request that may have been obeyed all the same."""
+    return UnclearError(fault.message, hint=fault.hint)
 
 
 def of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
@@ -119,7 +125,7 @@ def _issues(answer: httpx.Response) -> list[str]:
 def _data(answer: httpx.Response) -> dict[str, Any]:
     try:
         data = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

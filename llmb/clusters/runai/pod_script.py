@@ -115,6 +115,8 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
         content["spec"]["image"] = NO_IMAGE
     launch, several = launch_in_pod(pvc, launch), launch.nodes > 1
     variables = bashscript.environment(launch, stamp.id, in_pod(pvc, setting.programs))
+    if launch.venv is None:  # the image's own is extended
+        variables["PYTHONPATH"] += "${PYTHONPATH:+:$PYTHONPATH}"
     count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in END.splitlines()))
     parts = [
         "#!/bin/bash",

@@ -68,7 +68,7 @@ class Client:
             found = data.get(key) if isinstance(data, dict) else None
             if not isinstance(found, list):
                 raise faults.not_understood(self.base_url, f"no list '{key}' at {path}")
-            yield from found
+            yield from (one for one in found if isinstance(one, dict))
             offset += len(found)
             if not found or data.get("next") in (None, "", 0):
                 return
@@ -80,8 +80,8 @@ class Client:
     def create(self, path: str, content: Mapping[str, Any]) -> Any:
         """Make something new, once.
 
-        Raises UnclearError where the request may have arrived and no answer has come, BrokenGatewayError among them,
-        LlmbError for a refusal.
+        Raises UnclearError where the request may have arrived and no answer, or none that can be understood, has come,
+        BrokenGatewayError among them; LlmbError for a refusal.
         """
         return self._ask("POST", path, content=content, is_once=True)
 
@@ -100,9 +100,10 @@ class Client:
             if answer.status_code != 401 or not left:
                 break
             token = self._signed_in(instead_of=token)  # it was withdrawn, or our clock is off
-        if answer.status_code >= 400:
-            raise faults.of_answer(self.base_url, answer)
-        return self._data(answer)
+        if answer.status_code < 400:
+            return self._data(answer, is_once=is_once)
+        fault = faults.of_answer(self.base_url, answer)
+        raise faults.unclear(fault) if is_once and answer.status_code >= 500 else fault
 
     def _signed_in(self, instead_of: Token | None = None) -> Token:
         """A token that is good for a while, another one than ``instead_of``. Raises LlmbError."""
@@ -158,7 +159,7 @@ class Client:
                 never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 fault = faults.of_transport(self.base_url, error)
                 if is_once and not never_left:
-                    raise UnclearError(fault.message, hint=fault.hint) from error
+                    raise faults.unclear(fault) from error
                 if attempt >= (
                     attempts if self._has_answered else min(attempts, _FIRST_ATTEMPTS)
                 ) or not faults.may_pass(error):
@@ -195,13 +196,14 @@ class Client:
         weakref.finalize(self, found.close)  # with whoever holds this client
         return found
 
-    def _data(self, answer: httpx.Response) -> Any:
+    def _data(self, answer: httpx.Response, *, is_once: bool = False) -> Any:
         if not answer.content:
             return {}
         try:
             return answer.json()
-        except ValueError as error:
-            raise faults.not_understood(self.base_url, "no JSON") from error
+        except (ValueError, RecursionError) as error:
+            fault = faults.not_understood(self.base_url, "no JSON")
+            raise (faults.unclear(fault) if is_once else fault) from error
 
 
 def _token_of(answer: httpx.Response) -> Token | None:

@@ -67,6 +67,12 @@ class RunaiCluster:
                 self.apis.append(Api(client=client, runai=runai))
             return self.apis[0]
 
+    def identity(self) -> str:
+        """Which project of which Run:ai this is, as configured. Raises LlmbError without a runai section."""
+        runai = request.section(self.config)
+        cluster = f" on cluster {runai.cluster}" if runai.cluster is not None else ""
+        return f"project {runai.project}{cluster} of {runai.base_url.rstrip('/')}"
+
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
         try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmb.clusters.base import UnclearError
 from llmb.clusters.runai.faults import NotThereError, RefusedError
 from llmb.clusters.runai.rest import Client
 from llmb.config.runai import RunaiConfig
@@ -59,8 +60,8 @@ class Api:
         head = {"name": content["name"], "projectId": project.id, "clusterId": project.cluster}
         answer = self.client.create(f"/workloads/{kind}", {**head, **content})
         workload_id = answer.get("workloadId") if isinstance(answer, dict) else None
-        if not isinstance(workload_id, str):
-            raise LlmbError("Run:ai's answer names no workload", hint="llmb-run jobs reconcile finds it")
+        if not isinstance(workload_id, str) or not workload_id:
+            raise UnclearError("Run:ai's answer names no workload", hint="llmb-run jobs reconcile finds it")
         return workload_id
 
     def one(self, workload_id: str) -> dict[str, Any] | None:
@@ -69,14 +70,16 @@ class Api:
             data = self.client.get(f"/workloads/{workload_id}")
         except NotThereError:
             return None
-        return data if isinstance(data, dict) else None
+        if not isinstance(data, dict) or data.get("id", workload_id) != workload_id:
+            raise LlmbError(f"Run:ai's answer is not workload {workload_id}", hint="ask again later")
+        return data
 
     def by_ids(self, ids: Sequence[str], since: float) -> dict[str, dict[str, Any]]:
         """The workloads of these ids, none of which was made before ``since``, in seconds since the epoch."""
         wanted, found = set(ids), dict[str, dict[str, Any]]()
         if len(wanted) > _FEW:
             listed = self._listed(_since(since))
-            found = {one["id"]: one for one in listed if one.get("id") in wanted}
+            found = {one["id"]: one for one in listed if one["id"] in wanted}
         for workload_id in sorted(wanted - found.keys()):  # a list may be late
             if (one := self.one(workload_id)) is not None:
                 found[workload_id] = one
@@ -113,7 +116,7 @@ class Api:
         params |= {"deleted": "true"} if deleted else {}
         try:
             for one in self.client.pages("/workloads", "workloads", params):
-                if one.get("projectId") in (None, project):
+                if one.get("projectId") in (None, project) and _is_named(one):
                     yield one
         except RefusedError:  # the documentation does not say which fields can be filtered by
             if not narrow:
@@ -144,6 +147,11 @@ class Api:
     def _clusters(self) -> list[dict[str, Any]]:
         data = self.client.get("/clusters")
         return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+
+
+def _is_named(one: dict[str, Any]) -> bool:
+    """Whether an entry of a list says which workload it is: one that does not is none of ours, as far as we know."""
+    return isinstance(one.get("id"), str) and isinstance(one.get("name"), str)
 
 
 def _since(seconds: float) -> str:

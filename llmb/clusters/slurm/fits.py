@@ -9,7 +9,7 @@ from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.partitions import Nodes, Partition
 from llmb.clusters.slurm.request import gpus_asked, kind_of, resources, with_args
 from llmb.config import ClusterConfig
-from llmb.config.slurm import seconds
+from llmb.config.slurm import SlurmConfig, seconds
 from llmb.errors import Fault
 from llmb.runs.launch import Launch
 from llmb.text.names import suggest
@@ -37,14 +37,23 @@ def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partiti
     else:
         names = named.split(",")
     time = seconds(asked.get("time") or "")
-    tried = [list(_faults_in(name, launch, time, (wanted, per_node), found)) for name in names]
+    gpus, is_open = (wanted, per_node), _leaves_gpus_open(launch, config, asked)
+    tried = [list(_faults_in(name, launch, time, gpus, found, open_gpus=is_open)) for name in names]
     if all(tried):
         yield from (fault for faults in tried for fault in faults)
 
 
+def _leaves_gpus_open(launch: Launch, config: ClusterConfig, asked: Mapping[str, object]) -> bool:
+    """Whether a GPU job asks for no GPUs in any way, and nobody has said that this is meant."""
+    counted = any("gres" in name or "gpus" in name for name in {**asked, **launch.slurm_args})
+    slurm = config.slurm or SlurmConfig()
+    return kind_of(launch, config) == "gpu" and not counted and slurm.leaves_gpus_open
+
+
 def _faults_in(
-    name: str, launch: Launch, time: int | None, gpus: tuple[str | None, int | None], found: Mapping[str, Partition]
-) -> Iterator[Fault]:
+    name: str, launch: Launch, time: int | None, gpus: tuple[str | None, int | None], found: Mapping[str, Partition],
+    *, open_gpus: bool,
+) -> Iterator[Fault]:  # fmt: skip
     partition = found.get(name)
     if partition is None:
         yield Fault(message=f"this Slurm has no partition '{name}'", hint=f"{suggest(name, list(found))}  {_PARTITION}")
@@ -60,10 +69,16 @@ def _faults_in(
     if partition.max_nodes is not None and launch.nodes > partition.max_nodes:
         message = f"{launch.name} needs {launch.nodes} nodes, and partition {name} gives a job {partition.max_nodes}"
         yield Fault(message=message, hint="take a smaller scale or another partition")
-    yield from _node_faults(launch, partition, *gpus)
+    yield from _node_faults(launch, partition, *gpus, open_gpus=open_gpus)
 
 
-def _node_faults(launch: Launch, partition: Partition, kind: str | None, per_node: int | None) -> Iterator[Fault]:
+def _node_faults(
+    launch: Launch, partition: Partition, kind: str | None, per_node: int | None, *, open_gpus: bool
+) -> Iterator[Fault]:
+    most = max((nodes.gpus_of(None) for nodes in partition.nodes), default=0)
+    if most and open_gpus:
+        message = f"{launch.name} asks for no GPUs and would see none: nodes of partition {partition.name} have {most}"
+        yield Fault(message=message, hint=f"set 'gres: {most}' {_WHERE}, under gpu; null where that is meant")
     with_gpus = f" with {per_node} {kind + ' ' if kind else ''}GPUs" if per_node else ""
     fitting = [nodes for nodes in partition.nodes if nodes.gpus_of(kind) >= (per_node or 0)]
     total = sum(nodes.count for nodes in fitting)

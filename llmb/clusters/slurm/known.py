@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.sbatch_script import PYXIS, PYXIS_OPTIONS
+from llmb.clusters.slurm.container import PYXIS_OPTIONS
+from llmb.clusters.slurm.sbatch_script import PYXIS
 from llmb.config import ClusterConfig
-from llmb.config.slurm import PMIX, SlurmConfig
+from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import LlmbError
 
 _HELP_SECONDS = 60.0  # no controller is asked: only a busy machine is slow, and a script without the answer may fail
@@ -38,7 +39,7 @@ def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
 def no_mpi(client: Client, kind: str) -> str | None:
     """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked."""
     kinds = mpi_kinds(client)
-    if kinds is not None and kind not in kinds:
+    if kinds is not None and kind not in (*kinds, NO_MPI):
         return f"has no MPI plugin '{kind}'"
     try:  # one that it lists may lack its library
         done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)

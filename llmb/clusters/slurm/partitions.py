@@ -10,10 +10,10 @@ from llmb.clusters.slurm.commands import Client
 from llmb.config.slurm import seconds
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
-# In service, or soon by itself: unknown are all nodes of a controller that has just started.
+# In service, or soon by itself.
 _IN_SERVICE = frozenset(
     {"allocated", "blocked", "completing", "idle", "maint", "mixed", "planned", "powered_down", "powering_down",
-     "powering_up", "reserved", "reboot_issued", "reboot_requested", "unknown"}
+     "powering_up", "reserved", "reboot_issued", "reboot_requested"}
 )  # fmt: skip
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 
@@ -30,9 +30,18 @@ class Nodes:
 
     @property
     def in_service(self) -> bool:
-        """Whether jobs start on them, now or when other jobs have ended."""
+        """Whether jobs start on them, now, when other jobs have ended, or when the controller has heard of them."""
         not_answering = self.state.endswith("*")
-        return self.state.rstrip("*~#!%$@^+-") in _IN_SERVICE and not not_answering
+        return self.is_unknown or (self._base in _IN_SERVICE and not not_answering)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the controller has not heard of them since it started, and so does not know their state."""
+        return self._base == "unknown"
+
+    @property
+    def _base(self) -> str:
+        return self.state.rstrip("*~#!%$@^+-")
 
     def gpus_of(self, wanted: str | None) -> int:
         """The GPUs of the type ``wanted`` on each, of all types where None."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from llmb.clusters.rundir import Told
 from llmb.clusters.slurm import rows, rundir
@@ -18,8 +18,7 @@ from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
 
-YOUNG = 300.0  # seconds after its submission in which a job may be missing for a while
-MISSING = 60.0  # seconds that it must then be missing for
+YOUNG = 300.0  # seconds before its submission from which accounting is asked for a job's name: clocks may differ
 BRIEF = 6.0  # seconds for the answer to a question that nobody has asked before
 OVERDUE = 600.0  # seconds over its limit after which a job that accounting calls running is looked for in the queue
 _KILLED = "JobLaunchFailure"  # so the queue also calls a script that began, and that a signal has ended
@@ -29,7 +28,7 @@ _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds that an accounting that fail
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What one command remembers between polls: the accounting's health, and since when a job is missing.
+    """What one command remembers between polls: the accounting's health, and which cluster it asks.
 
     ``is_patient``: whether Slurm was asked before; a command that asks once waits only briefly for an answer.
     """
@@ -38,7 +37,7 @@ class Memory:
     has_accounting: bool = True
     rest_until: float = 0.0
     rest: float = _FIRST_REST
-    missing: dict[str, float] = field(default_factory=dict)
+    cluster: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,6 +110,12 @@ class Poller:
                 view.silence = error.message
         return {run_id: self._state(view) for run_id, view in views.items()}
 
+    def identity(self) -> str:
+        """Which cluster Slurm's commands ask, by the name of its configuration. Raises LlmbError."""
+        if self.memory.cluster is None:
+            self.memory.cluster = f"Slurm cluster {rows.cluster_name(self.asker)}"
+        return self.memory.cluster
+
     def find(self, runs: Sequence[RunRecord]) -> dict[str, str]:
         """The ids of those of these runs that Slurm knows by their names. Raises LlmbError where it does not answer."""
         found = {run.id: told.job_id for run in runs if (told := rundir.read(run)).job_id is not None}
@@ -171,7 +176,6 @@ class Poller:
         known = view.known
         if known is None:
             return self._gone(view)
-        self.memory.missing.pop(view.run.id, None)
         return self._complete(view, known)
 
     def _complete(self, view: View, state: JobState) -> JobState:
@@ -207,12 +211,7 @@ class Poller:
             return replace(before, reason=f"{what}, or hides it: it is another user's")
         if time.monotonic() < self.memory.rest_until:
             return replace(before, reason=f"{what}, and its accounting does not answer")
-        now = time.time()
-        missing = now - self.memory.missing.setdefault(run.id, now)
-        # Accounting that still has it may be about to tell its end.
-        if missing >= MISSING or (view.accounted is None and now - run.submitted_at >= YOUNG):
-            return JobState(state=LOST, reason=f"{what}, and it left no end; last seen {before.state}")
-        return replace(before, reason=what)
+        return JobState(state=LOST, reason=f"{what}, and it left no end; last seen {before.state}")
 
 
 def _was_killed(state: JobState) -> bool:

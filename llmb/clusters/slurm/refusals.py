@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from llmb.clusters.slurm.commands import Client, SilentError, last_line
 from llmb.clusters.slurm.refused import hint_for
@@ -17,9 +18,29 @@ _SIZES = ("nodes", "ntasks-per-node", "time", "segment")
 # What a job as a whole may be refused for: no use in asking for each of these alone.
 _OF_THE_WHOLE = frozenset({*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"})
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+_NO_NODE = "Requested node configuration is not available"
 
 
-def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]) -> Iterator[Fault]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What Slurm would refuse: a job ``what``, and what it ``said``; ``partition`` as the job names it."""
+
+    what: str
+    said: str
+    partition: str | None
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """Whether no node fits: of nodes whose state Slurm does not know yet, it says so too."""
+        return _NO_NODE in self.said
+
+    @property
+    def fault(self) -> Fault:
+        """The refusal as users read it."""
+        return Fault(message=f"Slurm would refuse a job {self.what}: {self.said}", hint=hint_for(self.said))
+
+
+def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]) -> Iterator[Refusal]:
     """What Slurm would refuse of ``jobs``: the options of each, and whether it fits its partition.
 
     One that does not would be refused for that alone, so of it each option is asked for by itself. ``usable``: the
@@ -35,7 +56,7 @@ def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: froze
         if said and not parts:
             nodes = f"{asked['nodes']} node{'s' if asked['nodes'] != '1' else ''}"
             words = [f"{name} {asked[name]}" for name in _SHOWN if asked.get(name) is not None]
-            yield _fault(", ".join([f"of {nodes}", *words]), said)
+            yield Refusal(what=", ".join([f"of {nodes}", *words]), said=said, partition=asked.get("partition"))
 
 
 def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]:
@@ -48,22 +69,20 @@ def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]
     return list(largest.values())
 
 
-def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Fault]:
+def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Refusal]:
     """The options that are refused each by itself, in a partition that would take it."""
-    base = {"partition": asked["partition"]} if asked.get("partition") in usable else {}
+    partition = asked.get("partition")
+    base: Options = {"partition": partition} if partition in usable else {}
     if "account" in asked:
         base["account"] = asked["account"]
         if said := _said(client, base):
-            yield _fault(f"with account {base.pop('account')}", said)
+            yield Refusal(what=f"with account {base.pop('account')}", said=said, partition=partition)
     if _said(client, base) is not None:
         return
     for name in asked:
         if name not in {*_OF_THE_WHOLE, "account"} and (said := _said(client, {**base, name: asked[name]})):
-            yield _fault(f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}", said)
-
-
-def _fault(what: str, said: str) -> Fault:
-    return Fault(message=f"Slurm would refuse a job {what}: {said}", hint=hint_for(said))
+            what = f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}"
+            yield Refusal(what=what, said=said, partition=partition)
 
 
 def _said(client: Client, asked: Mapping[str, str | None]) -> str | None:

@@ -9,6 +9,9 @@ import re
 _HINTS = (
     (r"policy", "a limit of your association or QOS: wait for jobs to end; sacctmgr show assoc user=$USER"),
     (r"max jobs", "a limit of your association or QOS is reached: wait for jobs to end"),
+    (r"without (?:any )?GPU|GPU resources?\b|must request .*GPU",
+     "GPU jobs ask for none: set 'gres' in cluster_config.yaml, slurm: {gpu: {gres: 8}}; "
+     "llmb-install --yes finds it out"),
     (r"inactive or drain", "the partition takes no jobs now: try again later, or name another, 'partition' in "
                            "cluster_config.yaml or --slurm-arg partition=NAME; sinfo lists them"),
     (r"\baccount\b", "set 'account' in cluster_config.yaml, slurm section, unless SBATCH_ACCOUNT or --slurm-arg named "

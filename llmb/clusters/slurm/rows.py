@@ -60,6 +60,14 @@ def exit_code(client: Client, job_id: str) -> int | None:
     return states.exit_code(match[1]) if match else None
 
 
+def cluster_name(client: Client) -> str:
+    """The cluster's name in its configuration. Raises LlmbError, SilentError."""
+    match = re.search(r"^ClusterName\s*=\s*(\S+)", client.ask(["scontrol", "show", "config"]), re.MULTILINE)
+    if match is None:
+        raise LlmbError("scontrol show config does not name the cluster", hint="ask again later")
+    return match[1]
+
+
 def read_accounting(text: str) -> Iterator[Row]:
     """The rows of sacct's answer."""
     for line in text.splitlines():

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import END, NO_IMAGE, NO_VENV, THREADS
+from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END
 from llmb.clusters.quote import bash
-from llmb.clusters.slurm import vboost
+from llmb.clusters.slurm import container, leftovers, vboost
 from llmb.clusters.slurm.quote import directive
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
@@ -19,8 +18,6 @@ from llmb.config.slurm import PMIX, SlurmConfig
 from llmb.runs.launch import Launch, Stamp
 
 PYXIS = "pyxis"
-PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", "container-writable", "container-env")
-WRITABLE_FROM = (25, 8)  # year and month of an image's release
 
 # The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
 # was submitted twice is run once.
@@ -44,7 +41,6 @@ export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
 """
 _EXEC = 'exec "$@"'
-_ENV = "container-env"
 _OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # no image has them, and only the batch script can tell them
 # srun ends the other ranks when one fails, and then gives their code and not that one's: its first line has that.
 _LAST_ACT = """\
@@ -67,7 +63,7 @@ class Setting:
     """What a script depends on beside its launch.
 
     ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``;
-    ``lacks``: those of PYXIS_OPTIONS and PMIX that its srun does not have, which are then left away.
+    ``lacks``: those of container.PYXIS_OPTIONS and PMIX that its srun does not have, which are then left away.
     """
 
     config: ClusterConfig
@@ -95,6 +91,8 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
     """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
     options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
     variables = environment(launch, stamp, setting)
+    if setting.container:  # each rank extends the image's own
+        variables.pop(container.PYTHONPATH)
     parts = [
         "#!/bin/bash",
         *(_option(name, value) for name, value in options.items()),
@@ -110,9 +108,11 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         *(f"export {name}={value}" for name, value in variables.items()),
         "",
         *vboost.lines(launch),
+        *(leftovers.remove_old(launch, setting.config) if setting.container else ()),
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
-    return "\n".join(parts) + "\n" + _LAST_ACT + END
+    own = leftovers.remove_own(launch) if setting.container else ""
+    return "\n".join(parts) + "\n" + _LAST_ACT + WRITE_END + own + EXIT
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
@@ -124,12 +124,6 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
         "LOCAL_WORLD_SIZE": str(launch.ranks_per_node),
         **bashscript.environment(launch, stamp.id, setting.programs),
     }
-
-
-def mounts(launch: Launch, stamp: Stamp, setting: Setting) -> list[str]:
-    """What a container sees of the cluster's file systems: ``source:target`` each."""
-    folders = [stamp.directory, setting.programs]
-    return [*(f"{folder}:{folder}" for folder in folders), *launch.mounts]
 
 
 def python(launch: Launch, setting: Setting) -> str:
@@ -150,37 +144,26 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
     if setting.container:
         image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
         yield f"--container-image={bash(image)}"
-        yield f"--container-mounts={bash(','.join(mounts(launch, stamp, setting)), always=True)}"
-        yield from _pyxis(launch, setting, variables)
-    yield f"bash -c {bash(_rank(setting, variables))} _"
+        mounted = container.mounts(launch, stamp, setting.programs)
+        yield f"--container-mounts={bash(','.join(mounted), always=True)}"
+        names = [*variables, *launch.secrets, *setting.config.pass_environment]
+        yield from container.options(launch, setting.slurm, names, setting.lacks)
+    yield f"bash -c {bash(_rank(launch, setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
     yield bashscript.program(launch, python(launch, setting))
 
 
-def _pyxis(launch: Launch, setting: Setting, variables: Iterable[str]) -> Iterator[str]:
-    """What this pyxis knows of the options beside image and mounts."""
-    writable = launch.image is not None and _is_writable(launch.image)
-    options = {
-        "container-workdir": '="$llmb_work"', "no-container-mount-home": "",
-        **({"container-writable": ""} if writable else {}),
-    }  # fmt: skip
-    if known := [f"--{name}{value}" for name, value in options.items() if name not in setting.lacks]:
-        yield " ".join(known)
-    if _ENV not in setting.lacks:
-        named = dict.fromkeys([*variables, *launch.secrets, *setting.config.pass_environment])
-        yield f"--{_ENV}={','.join(named)}"  # else the image's own values would come over these
-
-
-def _rank(setting: Setting, variables: Mapping[str, str]) -> str:
+def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str:
     """What bash does in each rank: its place, then the program."""
     if not setting.container:
         return _RANK + THREADS + _EXEC
     own = [f"export {name}={value}\n" for name, value in variables.items() if name not in _OF_THE_JOB]
-    return _RANK + "".join(own if _ENV in setting.lacks else []) + _EXEC
-
-
-def _is_writable(image: str) -> bool:
-    """Whether ranks write into the image's own folders: NeMo's from release 25.08 on."""
-    match = re.search(r"nemo[:+](\d\d)\.(\d\d)", image)
-    return match is not None and (int(match[1]), int(match[2])) >= WRITABLE_FROM
+    given = {*variables, *setting.config.pass_environment}
+    return (
+        _RANK
+        + "".join(own if container.ENV in setting.lacks else [])
+        + container.in_rank(launch, setting.programs, given)
+        + THREADS
+        + _EXEC
+    )

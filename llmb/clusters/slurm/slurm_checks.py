@@ -4,27 +4,34 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import fits, known, sbatch_script
+from llmb.clusters.slurm import fits, image_checks, known, registering, sbatch_script
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import partitions
-from llmb.clusters.slurm.refusals import refusals
+from llmb.clusters.slurm.partitions import Partition, partitions
+from llmb.clusters.slurm.refusals import Refusal, refusals
+from llmb.clusters.slurm.registering import Registering
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.clusters.slurm.sbatch_script import Setting
-from llmb.config.images import image_path
+from llmb.config.places import place_in_config
 from llmb.errors import Fault, LlmbError
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 
 
-def check(launches: Sequence[Launch], setting: Setting, client: Client, digest: str) -> list[Fault]:
-    """Every fault of these launches and of this place."""
+def check(
+    launches: Sequence[Launch], setting: Setting, client: Client, digest: str, patience: Registering
+) -> list[Fault]:
+    """Every fault of these launches and of this place; nodes of unknown state are waited for with ``patience``."""
     # Repeats of a job stand side by side and lack the same.
     faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting)]
     faults += checks.faults_of_secrets(launches, client.environ)
     faults += checks.faults_of_place(setting.config, digest, launches)
-    faults += _slurm_faults(launches, setting, client)
+    faults += _plugin_faults(setting, client)
+    try:
+        faults += _slurm_faults(launches, setting, client, patience)
+    except LlmbError as error:
+        faults.append(Fault(message=error.message, hint=error.hint))
     return list(dict.fromkeys(faults))
 
 
@@ -38,34 +45,47 @@ def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
-    hint = f"llmb-install add {checks.workload_of(launch, setting.config)}"
-    if launch.image is None:
-        yield Fault(message=f"{launch.name} has no image", hint="slurm.container: none runs it from an environment")
-    elif not (path := image_path(launch.image, setting.config)).exists():
-        by_itself = "" if str(path) == launch.image else f", or for it alone llmb-install image {launch.image}"
-        yield Fault(message=f"the image {path} is not there", hint=hint + by_itself)
-    for mount in sbatch_script.mounts(launch, _stamp(launch, setting), setting):
-        if "," in mount or mount.count(":") > 2:
-            message = f"{mount} cannot be mounted: pyxis takes commas and colons for its own"
-            yield Fault(message=message, hint="choose folders without them")
+    yield from image_checks.faults_of_image(launch, setting.config)
+    yield from image_checks.faults_of_mounts(launch)
+    yield from image_checks.faults_of_own_mounts((_stamp(launch, setting).directory, setting.programs))
+    yield from image_checks.faults_of_writable(launch, setting.config, setting.lacks)
 
 
-def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client) -> Iterator[Fault]:
-    """What the cluster's present state and configuration stand against."""
-    yield from _plugin_faults(setting, client)
-    try:
-        found = partitions(client)
-    except LlmbError as error:
-        yield Fault(message=error.message, hint=error.hint)
-        return
-    jobs = []
+def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client, patience: Registering) -> list[Fault]:
+    """What the cluster's present state and configuration stand against. Raises LlmbError where it does not answer.
+
+    That no node fits is believed only where Slurm knows the state of all nodes of that partition.
+    """
+    found: Mapping[str, Partition] = partitions(client)
+    faults, refused = _judge(launches, setting, client, found)
+    names = {name for one in refused if one.is_of_nodes for name in _partitions_of(one, found)}
+    if registering.unknown_nodes(found, names):
+        found = patience.wait(client, found, names)
+        faults, refused = _judge(launches, setting, client, found)
+    unknown = registering.unknown_nodes(found, names)
+    doubted = [one for one in refused if unknown and one.is_of_nodes]
+    faults += [one.fault for one in refused if one not in doubted]
+    return [*faults, registering.fault(unknown)] if doubted else faults
+
+
+def _judge(
+    launches: Sequence[Launch], setting: Setting, client: Client, found: Mapping[str, Partition]
+) -> tuple[list[Fault], list[Refusal]]:
+    """What does not fit the partitions ``found``, and what Slurm would refuse."""
+    jobs, faults = [], []
     for launch, _ in itertools.groupby(launches):
         own = list(fits.faults_of(launch, setting.config, found))
-        yield from own
+        faults += own
         stamp, knows = _stamp(launch, setting), setting.knows_segment
         jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
     usable = frozenset(name for name, partition in found.items() if partition.available == "up")
-    yield from refusals(client, jobs, usable)
+    return faults, list(refusals(client, jobs, usable))
+
+
+def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str]:
+    if refusal.partition is not None:
+        return refusal.partition.split(",")
+    return [name for name, partition in found.items() if partition.is_default]
 
 
 def _plugin_faults(setting: Setting, client: Client) -> Iterator[Fault]:
@@ -77,8 +97,9 @@ def _plugin_faults(setting: Setting, client: Client) -> Iterator[Fault]:
             hint="slurm.container: none in cluster_config.yaml runs from an environment of Python",
         )
     if mpi is not None and (said := known.no_mpi(client, mpi)) is not None:
-        hint = "slurm.mpi in cluster_config.yaml; srun --mpi=list shows the kinds that there are, none among them"
-        yield Fault(message=f"this Slurm {said}", hint=hint)
+        place = place_in_config(setting.config.llmb_install, "slurm", "mpi")
+        hint = "srun --mpi=list shows what it has; slurm.mpi in cluster_config.yaml names it, and none starts without"
+        yield Fault(message=f"this Slurm {said}", place=place, hint=hint)
 
 
 def _stamp(launch: Launch, setting: Setting) -> Stamp:

@@ -11,22 +11,22 @@ from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
 from llmb.clusters.slurm import known, rundir, sbatch_script, slurm_checks
-from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError, is_silence, last_line
+from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError
 from llmb.clusters.slurm.poll import Memory, Poller
-from llmb.clusters.slurm.refused import hint_for
+from llmb.clusters.slurm.registering import Registering
 from llmb.clusters.slurm.sbatch_script import Setting
+from llmb.clusters.slurm.submission_answer import job_id_of
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError
+from llmb.errors import Fault
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.system import secrets
 
-_NO_ROOM = "temporarily unable to accept job"
-_FAILED = "Batch job submission failed: "
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 
+_asking = threading.Lock()  # the first of the jobs under way asks for the others
 _staging = threading.Lock()  # the first of the jobs under way stages for the others
 
 
@@ -50,6 +50,7 @@ class SlurmCluster:
     lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
     memory: Memory = field(default_factory=Memory)
+    patience: Registering = field(default_factory=Registering)
 
     @property
     def _setting(self) -> Setting:
@@ -62,9 +63,14 @@ class SlurmCluster:
     def _poller(self) -> Poller:
         return Poller(client=self.client, memory=self.memory)
 
+    def identity(self) -> str:
+        """Which cluster this is, by its name. Raises LlmbError where Slurm does not answer."""
+        with _asking:
+            return self._poller.identity()
+
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
-        return slurm_checks.check(launches, self._setting, self.client, self.digest)
+        return slurm_checks.check(launches, self._setting, self.client, self.digest, self.patience)
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The batch script of ``launch``. Pure. Raises UsageError for what bash or Slurm cannot take."""
@@ -73,7 +79,7 @@ class SlurmCluster:
     def submit(self, run: RunRecord) -> str:
         """Hand the run's script to sbatch; the job's id.
 
-        Raises LlmbError for a refusal, UnclearError where Slurm did not answer.
+        Raises LlmbError for a refusal, UnclearError where it is not known whether Slurm has taken it.
         """
         if (job_id := rundir.read(run).job_id) is not None:
             return job_id
@@ -84,16 +90,7 @@ class SlurmCluster:
             done = self.client.run(argv, timeout=SUBMIT_SECONDS, secrets=values)
         except SilentError as error:
             raise UnclearError(error.message, hint=error.hint) from error
-        job_id = done.out.strip().split(";")[0]
-        if done.code == 0 and job_id.isdecimal():
-            return job_id
-        if _NO_ROOM in done.err:  # sbatch has tried again for minutes, and this may have been its last word
-            message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
-            raise UnclearError(message, hint="llmb-run jobs reconcile, once jobs have ended")
-        said = last_line(done.err).removeprefix(_FAILED) or f"sbatch ended with exit code {done.code}"
-        if is_silence(done.err):
-            raise UnclearError(f"Slurm does not answer: {said}", hint="llmb-run jobs reconcile, once it does")
-        raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))
+        return job_id_of(done)
 
     def _stage(self) -> None:
         """Stage the programs, once: reading all of them for each job costs more than the job."""

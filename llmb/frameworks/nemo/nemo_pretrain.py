@@ -18,6 +18,7 @@ from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import PROFILE_RANKS
 
 RECIPE = "recipe.json"
+PACKAGES = ("nemo_toolkit>=2.0", "megatron", "nemo_run")  # a folder nemo alone may be another package's
 
 
 def applies(workload: Workload, job: Job, site: Site) -> bool:
@@ -49,8 +50,8 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         args=(RECIPE,),
         image=job.image,
         venv=str(venv) if venv is not None else None,
-        packages=() if site.container else ("nemo", "megatron", "nemo_run"),
-        mounts=_mounts(job, tokenizer) if site.container else (),
+        packages=() if site.container else PACKAGES,
+        mounts=_mounts(job, tokenizer) if site.container else (),  # --mount's are llmb's to add
         environment={**environment, **job.env},
         secrets=tokenizer.secrets,
         wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
@@ -69,7 +70,7 @@ def _disk_gb(job: Job, size: Size) -> float:
 
 def _mounts(job: Job, tokenizer: Tokenizer) -> tuple[str, ...]:
     folders = (job.switches.load_checkpoint, tokenizer.folder)
-    return (*(job.switches.mounts or ()), *(f"{folder}:{folder}:ro" for folder in folders if folder is not None))
+    return tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None)
 
 
 def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:

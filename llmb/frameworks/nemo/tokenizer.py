@@ -40,7 +40,7 @@ def tokenizer_of(job: Job, nemo: NemoRecipe, site: Site) -> Tokenizer:
     if hub in site.assets:
         folder = str(site.assets[hub])
         inputs = tuple(f"{folder}/{name}" for name in TOKENIZER_FILES)
-        cure = "llmb-install verify --repair fetches it; taken out of cluster_config.yaml, ranks ask the hub"
+        cure = "llmb-install verify --repair --yes fetches it; taken out of cluster_config.yaml, ranks ask the hub"
         return Tokenizer(name=folder, folder=folder, inputs=inputs, cures=dict.fromkeys(inputs, cure))
     if not nemo.gated:
         return Tokenizer(name=hub)

@@ -39,11 +39,9 @@ def needs(site: Site) -> Needs:
 def applies(job: Job, site: Site) -> bool:
     """Whether ``job`` is for this program: every job of this machine, elsewhere a tiny one.
 
-    On Slurm without a container; on Run:ai, which has no other way, in one.
+    In containers too: on Slurm with pyxis, and on Run:ai, which has no other way.
     """
-    if site.cluster_type == "local":
-        return True
-    return _is_tiny(job) and (site.cluster_type == RUNAI or (site.cluster_type == "slurm" and not site.container))
+    return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and _is_tiny(job))
 
 
 def _is_tiny(job: Job) -> bool:
@@ -71,11 +69,13 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
             hint=suggest(job.model.architecture, ARCHITECTURES),
         )
     _check_switches(job, site)
-    venv = site.venvs.get(VENV, site.venv)
-    if site.cluster_type == RUNAI and venv is None and not own_image:
+    in_pod, in_image = site.cluster_type == RUNAI, site.cluster_type == "slurm" and site.container
+    venv = site.venvs.get(VENV, site.venv) if not in_image else None  # the image has a Python of its own
+    if (in_pod or in_image) and venv is None and not own_image:
+        also = f", or {_own_venv(job)} an environment on the volume" if in_pod else ""
         raise UsageError(
             f"{job.experiment_name}: its program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
-            hint=f"--image names one that has them, or {_own_venv(job)} an environment on the volume",
+            hint=f"--image IMAGE (image: in a YAML list) names one that has them{also}",
         )
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
     return Launch(
@@ -85,10 +85,10 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
         time_limit=job.time_limit,
         program=Program(module=PROGRAM),
         args=(RECIPE,),
-        image=job.image if site.cluster_type == RUNAI else None,
+        image=job.image if in_pod or in_image else None,
         venv=str(venv) if venv is not None else None,
-        packages=PACKAGES,
-        cures=dict.fromkeys(PACKAGES, _cure(job, site)),
+        packages=PACKAGES if venv is not None else (),
+        cures=dict.fromkeys(PACKAGES, _cure(job, site)) if venv is not None else {},
         environment={**hidden, **job.env},
         files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
     )

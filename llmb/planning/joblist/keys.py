@@ -64,6 +64,7 @@ class SwitchKeys:
     vboost: bool | None = None
     image: Annotated[str, _image] | None = None
     mounts: Annotated[tuple[str, ...], _mounts] | None = None
+    container_writable: bool | None = None
     time_limit: Annotated[str, _clock] | None = None
     gpus_per_node: Count | None = None
 

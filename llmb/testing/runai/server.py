@@ -77,7 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
                 found = None
             else:
                 found = self._answer(path, dict(parse_qsl(url.query)), content)
-                found = None if trouble is not None else found
+                if trouble is not None:
+                    found = Answer(status=200, data=trouble.data) if trouble.answer == "odd" else None
             plane.answers.append(found.status if found is not None else 0)
         if found is None:
             self.close_connection = True

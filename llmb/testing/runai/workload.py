@@ -36,13 +36,14 @@ class Trouble:
     """What happens to the next ``times`` requests whose method and path (below /api/v1) fit.
 
     ``answer``: a status that is given in place of doing it; ``lost``, which does it and cuts the connection; ``cut``,
-    which cuts the connection at once. ``is_done``: whether it is done all the same before a status is given, as where a
-    gateway breaks on the way back.
+    which cuts the connection at once; ``odd``, which does it and answers ``data`` with status 200. ``is_done``: whether
+    it is done all the same before a status is given, as where a gateway breaks on the way back.
     """
 
     method: str = ".*"
     path: str = ".*"
-    answer: int | Literal["lost", "cut"]
+    answer: int | Literal["lost", "cut", "odd"]
+    data: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
     is_done: bool = False

@@ -55,7 +55,8 @@ def slurm_conf(shape: Shape, place: Place) -> str:
     lines = [
         "ClusterName=kit", f"SlurmctldHost={place.host}(127.0.0.1)", f"SlurmctldPort={place.port}",
         f"SlurmUser={place.user}", f"SlurmdUser={place.user}", "AuthType=auth/munge", "CredType=cred/munge",
-        f"AuthInfo=socket={place.socket}", f"StateSaveLocation={folder}/state",
+        # A job that is requeued waits until its credential has expired: 120 s otherwise.
+        f"AuthInfo=socket={place.socket},cred_expire=30", f"StateSaveLocation={folder}/state",
         f"SlurmdSpoolDir={folder}/spool/%n", f"SlurmctldPidFile={folder}/run/slurmctld.pid",
         f"SlurmdPidFile={folder}/run/slurmd.%n.pid", f"SlurmctldLogFile={folder}/log/slurmctld.log",
         f"SlurmdLogFile={folder}/log/slurmd.%n.log", f"PlugStackConfig={folder}/etc/plugstack.conf",

@@ -128,12 +128,12 @@ class SlurmKit:
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=Not responding")
 
     def pause(self, name: str) -> None:
-        """Let the daemon ``name`` (slurmctld, slurmdbd) answer nobody until ``resume``."""
-        daemon.pause(self._pid_file(name), name)
+        """Let the daemon ``name`` (slurmctld, slurmdbd, slurmd.n1) answer nobody until ``resume``."""
+        daemon.pause(self._pid_file(name), name.partition(".")[0])
 
     def resume(self, name: str) -> None:
         """Let a paused daemon go on."""
-        daemon.resume(self._pid_file(name), name)
+        daemon.resume(self._pid_file(name), name.partition(".")[0])
 
     def _environment(self) -> dict[str, str]:
         known: Mapping[str, str] = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}

@@ -127,6 +127,23 @@ def test_interrupted(site: Any, number: int) -> None:
     assert site.leftovers() == []
 
 
+def test_what_a_killed_installer_left_running_is_ended_by_the_next_one(site: Any) -> None:
+    """Programs of a step are in groups of their own, which nobody kills with the installer."""
+    note = site.folder / "pid"
+    site.workload("pretrain_a", waiting(f"echo $$ > {note}; sleep 600 & wait"))
+    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        wait_until(lambda: note.exists() and note.read_text().strip())
+        child = psutil.Process(int(note.read_text()))
+        wait_until(child.children)
+        below = [child, *child.children(recursive=True)]
+        first.kill()
+    assert all(map(is_alive, below))
+    site.workload("pretrain_a", waiting("true"))
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert not any(map(is_alive, below))
+
+
 def is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

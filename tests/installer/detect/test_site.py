@@ -121,7 +121,7 @@ def test_what_slurm_cannot_tell_is_asked_for_by_key(
 
 def test_slurm_is_not_asked_for_what_is_given(monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]) -> None:
     monkeypatch.setattr(scheduler, "find_slurm", None)
-    text = "cluster_type: slurm\ngpu_type: gb200\nnode_architecture: aarch64\n"
+    text = "cluster_type: slurm\ngpu_type: gb200\nnode_architecture: aarch64\nslurm: {gres: 4}\n"
     assert settle(asked(text, workloads))[0].node_architecture == "aarch64"
 
 

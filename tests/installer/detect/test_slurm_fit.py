@@ -61,6 +61,7 @@ def test_partitions_that_are_not_there(workloads: dict[str, Workload]) -> None:
         ("slurm: {container: none, account: teem}\n", ["slurm.account: 'teem' is not one of your accounts; did you"]),
         ("slurm: {container: none, gpu: {account: zzz}}\n", ["'zzz' is not one of your accounts; yours: team, other"]),
         ("slurm: {container: none, account: team, mpi: pmi2}\n", []),
+        ("slurm: {container: none, mpi: none}\n", []),
         ("slurm: {container: none, mpi: pmix}\n", ["slurm.mpi: srun has no 'pmix' here, but pmi2"]),
     ],
 )

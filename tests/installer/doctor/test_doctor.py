@@ -46,6 +46,18 @@ def test_a_slurm_cluster_that_has_all() -> None:
     assert {one.state for one in slurm_findings.findings(BIG, own)} == {"ok"}
 
 
+def test_a_configuration_that_asks_for_no_gpus_where_there_are_some() -> None:
+    own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "batch"}))
+    found = by_check(slurm_findings.findings(BIG, own))["GPUs (GRES)"]
+    assert (found.state, "asks for none" in found.found) == ("warning", True)
+    assert "slurm: {gpu: {gres: 8}}" in str(found.cure)
+
+
+def test_no_mpi_at_all_is_right_where_srun_does_not_list_it() -> None:
+    own = SlurmConfig(account="team", mpi="none", gpu=SlurmOptions({"partition": "batch", "gres": 8}))
+    assert {one.state for one in slurm_findings.findings(BIG, own)} == {"ok"}
+
+
 def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
     bare = SlurmFound(
         cluster="b", commands=COMMANDS, partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"),

@@ -44,7 +44,7 @@ def test_what_is_older_is_told(older: Any) -> None:
     told = "venv small: it is not what is asked for now: small 1 is to be 2"
     status = older.run("status", "--install", older.install)
     assert (status.returncode, f"  {told}\n" in status.stdout) == (0, True), status.stdout
-    assert f"hint: llmb-install verify --repair --install {older.install} brings it up to date" in status.stderr
+    assert f"hint: llmb-install verify --repair --install {older.install} --yes brings it up to date" in status.stderr
     data = json.loads(older.run("status", "--install", older.install, "--format", "json").stdout)
     assert [one["step"] for one in data["outdated"]] == ["venv small"]
     verified = older.run("verify", "--install", older.install)

@@ -95,6 +95,17 @@ def test_at_most_twelve_questions(tmp_path: Path, workloads: dict[str, Workload]
         assert len(prompt.asked) <= 12, prompt.asked
 
 
+@pytest.mark.parametrize(("answer", "gres"), [("8", 8), ("h100:8", "h100:8"), ("", None)])
+def test_gpus_of_a_node_are_asked_for_where_slurm_is_silent(
+    tmp_path: Path, workloads: dict[str, Workload], answer: str, gres: Any
+) -> None:
+    prompt = Prompt(slurm__gpu__gres=answer)
+    answers = run(seen(tmp_path, slurm=SlurmFound(fault="Slurm does not answer")), workloads, prompt)
+    assert "slurm.gpu.gres" in prompt.asked
+    assert answers.slurm is not None
+    assert answers.slurm.gpu.given["gres"] == gres
+
+
 def test_another_partition_brings_other_gpus(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt(slurm__gpu__partition="new", gpu_types=["gb200"])
     answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)

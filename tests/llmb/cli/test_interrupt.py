@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import NoReturn
 
 import pytest
@@ -12,10 +15,36 @@ from llmb.cli import app
 
 
 def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted() -> NoReturn:
+    def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(app, "load", interrupted)
     with pytest.raises(SystemExit) as left:
         cli.main(["list"])
     assert (left.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+HANGS = """
+import sys, time
+from llmb.system.parallel import held_interrupts, run_bounded
+def work(_):
+    print("ready", flush=True)  # in its thread: the main one may be interrupted nowhere within a print of its own
+    time.sleep(600)
+with held_interrupts(lambda: print("first", flush=True)) as came:
+    run_bounded(iter(range(9)), work, lambda _: True, workers=1, stop=came)
+"""
+
+
+def test_a_second_ctrl_c_ends_at_once_also_while_a_submission_hangs() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "first\n"
+    assert process.poll() is None  # what is under way is waited for
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)  # the work would take 600 s
+    assert err.rstrip().endswith("KeyboardInterrupt")

@@ -50,6 +50,12 @@ LOGS = {
     "NUMA binding": "libnuma: Warning: node argument 4 is out of range",
     "wrong configuration": "RuntimeError: world_size (16) is not divisible by expert_tensor_model size (64)",
     "image": "pyxis: [ERROR] No such file or directory: /lustre/images/nvidia+nemo+25.04.01.sqsh",
+    "userbuffers": "Exception: Tensor parallel overlap: userbuffer initialization failed with: CUDA Error",
+    "missing package": "error: nemo_toolkit (not installed): module 'nemo' is not there; run in NeMo's image",
+    "container mount": "slurmstepd: error: pyxis: --container-mounts: source path does not exist: /data",
+    "image compression": "Filesystem uses zstd compression, this is unsupported by this version",
+    "container": "slurmstepd: error: pyxis: [ERROR] Command not found: unsquashfs",
+    "read-only file system": "OSError: [Errno 30] Read-only file system: '/root/.triton'",
     "MPI plugin": "srun: error: cannot find mpi plugin for mpi/pmix",
     "Hugging Face": "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)",
     "disk": "OSError: [Errno 28] No space left on device: '/lustre/x'",
@@ -93,6 +99,50 @@ def test_each_row_fits_no_log_of_its_neighbours() -> None:
     for row in table().causes:
         fits = {kind for kind, line in LOGS.items() if row.fits(line.encode())}
         assert fits <= {row.kind}, row
+
+
+PYXIS = "slurmstepd: error: pyxis: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        # As pyxis 0.24 and enroot 4 print them, the general line before the one that tells.
+        (["child 7 failed with error code: 1", "failed to create container filesystem for image: /i/a.sqsh",
+          "printing enroot log file:", "    [ERROR] No such file or directory: /i/a.sqsh"], "image"),
+        (["failed to create container filesystem for image: /i/a.sqsh", "printing enroot log file:",
+          "    [ERROR] Invalid image format: /i/a.sqsh"], "image"),
+        (["failed to create container filesystem for image: /i/a.sqsh", "printing enroot log file:",
+          "    [INFO] Extracting squashfs filesystem...",
+          "    Filesystem uses zstd compression, this is unsupported by this version"], "image compression"),
+        (["failed to create container filesystem for image: /i/a.sqsh",
+          "    Write on output file failed because No space left on device"], "container"),
+        (["--container-mounts: source path does not exist: /data", "couldn't create enroot start configuration script"],
+         "container mount"),
+        (["container start failed with error code: 1", "printing enroot log file:",
+          "    enroot-mount: failed to mount: /data at /x/pyxis_7.0/data: No such file"], "container mount"),
+        (["container start failed with error code: 1"], "container"),
+    ],
+)  # fmt: skip
+def test_what_pyxis_and_enroot_print(lines: list[str], kind: str, tmp_path: Path) -> None:
+    text = "".join(f"{PYXIS}{line}\n" for line in lines)
+    assert kind_of(tmp_path, text + CONSEQUENCES) == kind
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch_pretrain: error: transformers: is not installed; install transformers 5.6 or newer",
+        "torch_pretrain: error: transformers 4.48: is too old; install transformers 5.6 or newer",
+    ],
+)
+def test_what_our_programs_say_of_packages(line: str, tmp_path: Path) -> None:
+    assert kind_of(tmp_path, f"{line}\n{CONSEQUENCES}") == "missing package"
+
+
+def test_a_weak_cause_gives_way_to_a_python_error(tmp_path: Path) -> None:
+    text = f"{PYXIS}container exited too soon\nModuleNotFoundError: No module named 'x'\n"
+    assert kind_of(tmp_path, text) == "Python"
 
 
 def test_each_class_has_a_cure() -> None:

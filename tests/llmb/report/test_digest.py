@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from llmb.failures import Cause
 from llmb.report.digest import LEAST, digest
-from llmb.results import FAILED, RUNNING, SUCCESS, Result, legend
-from llmb.runs.state import CANCELLED
+from llmb.results import CANCELLED, FAILED, RUNNING, SUCCESS, Result, legend
 from llmb.verdict import NO_REFERENCE, PASS
 
 
@@ -34,7 +33,7 @@ def test_what_goes_on_or_was_cancelled_is_no_failure() -> None:
     def one(number: int, status: str, state: str | None = None) -> Result:
         return Result(experiment="e", path=f"log-{number}.out", status=status, state=state)
 
-    found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, FAILED, CANCELLED)]
+    found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, CANCELLED)]
     assert digest(found) == ["12 runs: 10 succeeded, 1 cancelled, 1 not ended"]
     assert digest([*found, one(92, FAILED)])[1] == "1 failed, no known cause: e"
 

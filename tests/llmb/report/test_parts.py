@@ -47,7 +47,8 @@ def said(report: Report) -> str:
 def test_the_worst_stands_first_and_every_run_once(morning: Report) -> None:
     found = entries_of(morning.runs)
     words = [entry.word for entry in found]
-    assert list(dict.fromkeys(words)) == list(ORDER)  # all of them occur in such a night, in this order
+    expected = [word for word in ORDER if word not in ("Unknown", "Pending")]
+    assert list(dict.fromkeys(words)) == expected  # all others occur in such a night, in this order
     assert sorted(run.id for entry in found for run in entry.runs) == sorted(run.id for run in morning.runs)
     for word in ("FAIL", "WARN", "PASS"):
         ratios = [entry.ratio for entry in found if entry.word == word and entry.ratio is not None]
@@ -87,7 +88,7 @@ def test_the_headline_of_a_night(night: Night, gather: Gather) -> None:
         "1 run was cancelled.", "1 run has not ended: this report is not final.",
     )  # fmt: skip
     assert sum(number for _, number in told.tally) == 37
-    assert [word for word, _ in told.tally] == list(ORDER)
+    assert [word for word, _ in told.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from llmb.runs.state import CANCELLED, JobState
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-LEFT_OUT = "note: 1 cancelled run left out\n"
-COUNTED = "note: 1 cancelled run counted as failed; --exclude-cancelled leaves it out\n"
+LEFT_OUT = "note: 1 cancelled run omitted\n"
+COUNTED = "note: 1 cancelled run listed; --exclude-cancelled omits it\n"
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_narrow_tables_say_what_they_leave_out(mixed: Any, run: Run, monkeypatch
     assert head.split()[:2] == ["run", "experiment"]
     assert {line.split()[0] for line in lines if not line.startswith("    ")} == {"a1", "b1", "x1"}
     assert "left out in 80 columns: tokens/s, TFLOPS/GPU" in done.stderr
-    assert "Failed" in done.stdout
+    assert "Cancelled" in done.stdout
     for words in (["compare"], ["compare", "--scaling"], ["jobs", "list"]):
         assert max(map(len, run(*words).stdout.splitlines() or [""])) <= 80
 

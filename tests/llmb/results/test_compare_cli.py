@@ -283,7 +283,10 @@ def test_compare_with_another_cluster(install: HandMade, run: Run, make_install:
         ("[1]", "holds no results"),
         ("{", "cannot be read"),
         ('{"results": [{"status": "Success"}]}', "results.0: 'experiment' is missing"),
-        ('{"results": [{"experiment": "e", "status": "Good"}]}', "'Good' is not one of Success, Failed, Running"),
+        (
+            '{"results": [{"experiment": "e", "status": "Good"}]}',
+            "'Good' is not one of Success, Failed, Cancelled, Running, Pending, Unknown",
+        ),
         ('{"results": [{"experiment": "e", "status": "Success", "window": [1]}]}', "the first and the last iteration"),
         ('{"results": [{"experiment": "e", "status": "Success", "configuration": {}}]}', "'workload' is missing"),
     ],

@@ -141,21 +141,26 @@ def test_another_window(run: RunRecord, window: Window, first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "log", "reason"),
+    ("state", "log", "status", "reason"),
     [
-        (JobState(state="PENDING", reason="Priority"), None, "waiting: Priority"),
-        (JobState(state="PENDING"), None, "waiting: PENDING"),
-        (JobState(state="CONFIGURING"), None, "waiting: CONFIGURING"),
-        (JobState(state="UNKNOWN", reason="sacct is\x1b[0m down"), None, "state not known: sacct is down"),
-        (JobState(state="RUNNING"), None, "running, no step yet"),
-        (JobState(state="RUNNING"), steps(13), "at step 13 of 50"),
+        (JobState(state="PENDING", reason="Priority"), None, "Pending", "waiting: Priority"),
+        (JobState(state="PENDING"), None, "Pending", "waiting: PENDING"),
+        (JobState(state="CONFIGURING"), None, "Pending", "waiting: CONFIGURING"),
+        (JobState(state="REQUEUE_HOLD"), steps(3), "Pending", "waiting: REQUEUE_HOLD"),
+        (JobState(state="NOT_SUBMITTED", reason="cut off"), None, "Pending", "cut off"),
+        (JobState(state="UNKNOWN", reason="sacct is\x1b[0m down"), None, "Unknown", "state not known: sacct is down"),
+        (JobState(state="A_WORD_OF_2030"), None, "Unknown", "A_WORD_OF_2030"),
+        (JobState(state="RUNNING"), None, "Running", "running, no step yet"),
+        (JobState(state="RUNNING"), steps(13), "Running", "at step 13 of 50"),
+        (JobState(state="COMPLETING"), steps(13), "Running", "COMPLETING"),
     ],
 )
-def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | None, reason: str) -> None:
+def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | None, status: str, reason: str) -> None:
     if log is not None:
         run.log.write_text(log)
     got = result_of_run(run, state, SPEC, 989.0)
-    assert (got.status, got.reason) == ("Running", reason)
+    assert (got.status, got.reason) == (status, reason)
+    assert (got.is_open, got.is_failure) == (True, False)
     assert got.time_mean_seconds is None
     assert got.steps == 50
 
@@ -180,7 +185,7 @@ def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | No
 )
 def test_a_run_that_failed_says_why(run: RunRecord, state: str, log: str | None, reason: str) -> None:
     got = result(run, state, log)
-    assert got.status == "Failed"
+    assert got.status == ("Cancelled" if state == "CANCELLED" else "Failed")
     assert got.reason == reason
 
 
@@ -263,13 +268,14 @@ def test_the_window_of_a_log_without_steps(tmp_path: Path, window: Window | None
     assert (got.window, got.steps, got.max_iteration) == (kept, None, None)
 
 
-def test_a_log_that_cannot_be_read_has_failed_and_stops_no_other(tmp_path: Path, run: RunRecord) -> None:
+def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(tmp_path: Path, run: RunRecord) -> None:
     got = result_of_log(tmp_path / "log-x.out", SPEC)
     said = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
-    assert (got.experiment, got.status, got.reason) == ("x", "Failed", said)
+    assert (got.experiment, got.status, got.reason) == ("x", "Unknown", said)
     run.log.mkdir()
     own = result(run, "COMPLETED")
-    assert (own.status, own.reason) == ("Failed", f"{run.log} cannot be read: Is a directory; no step in the log")
+    assert (own.status, own.reason) == ("Unknown", f"{run.log} cannot be read: Is a directory")
+    assert own.is_failure
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,6 @@ def test_a_folder_that_was_moved_is_where_it_lies(make: Make, tmp_path: Path) ->
         ("{}", "was written by another version of llmb"),
         ('{"schema_version": 99}', "was written by another version of llmb"),
         ('{"schema_version": 1}', "'id' is missing"),
-        ('{"schema_version": 1, "idd": "x"}', "'idd' is not a key here"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named_and_the_others_are_there(
@@ -177,7 +176,8 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_there(
     runs, unreadable = store.all_runs(config)
     assert runs == [good]
     (said,) = unreadable
-    assert str(bad.directory / record.RECORD) in said
+    assert said.directory == bad.directory
+    assert str(bad.directory / record.RECORD) in said.reason
 
 
 def test_a_folder_without_a_record(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_place_that_cannot_be_written_is_an_error_with_the_cure(tmp_path: Path
 @pytest.mark.parametrize("end", sorted(ENDS))
 def test_an_end_is_never_overwritten(end: str, make: Make) -> None:
     run = make("a1")
-    ended = JobState(state=end, reason="why", exit_code=1, started=1.5, ended=2.5)
+    ended = JobState(state=end, reason="why", exit_code=1, started=1.5, ended=2.5, certain=True)
     assert store.save_state(run, ended) == ended
     for later in (RUNNING, COMPLETED, FAILED, UNKNOWN):
         assert store.save_state(run, JobState(state=later)) == ended
@@ -288,14 +288,6 @@ def test_what_is_no_end_moves_on(make: Make) -> None:
     for state in (PENDING, RUNNING, "REQUEUED", "SOMETHING_NEW", RUNNING, COMPLETED):
         assert store.save_state(run, JobState(state=state)).state == state
     assert store.seen_state(run) == JobState(state=COMPLETED)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"states": "RUNNING"}', '{"state": []}'])
-def test_a_damaged_state_is_an_error_that_names_the_file(text: str, make: Make) -> None:
-    run = make("a1")
-    (run.directory / store.STATE).write_text(text)
-    with pytest.raises(LlmbError, match=r"state\.json"):
-        store.seen_state(run)
 
 
 def test_what_has_ended_is_not_asked_for_again(make: Make) -> None:

@@ -249,12 +249,12 @@ def test_cancelled_runs_are_said_and_can_be_left_out_of_the_results(
     llmb("single", "-w", "fake", "--scale", "8")
     llmb("jobs", "cancel", "--all")
     done = llmb("results", "--format", "json")
-    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success", "Failed"]
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success", "Cancelled"]
     assert done.returncode == 3
-    assert done.stderr == "note: 1 cancelled run counted as failed; --exclude-cancelled leaves it out\n"
+    assert done.stderr == "note: 1 cancelled run listed; --exclude-cancelled omits it\n"
     done = llmb("results", "--exclude-cancelled", "--format", "json")
     assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"]
-    assert (done.returncode, done.stderr) == (0, "note: 1 cancelled run left out\n")
+    assert (done.returncode, done.stderr) == (0, "note: 1 cancelled run omitted\n")
     explained = llmb("explain", runs()[1].id).stdout
     assert explained.count("CANCELLED") == 1
 

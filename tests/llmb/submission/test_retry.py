@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from llmb.results import last_attempts
-from llmb.runs import record, store
+from llmb.runs import looks, record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RETRIABLE, RUNNING, JobState
 from llmb.submission.dispatch import Handed
@@ -103,8 +103,10 @@ def test_an_attempt_that_was_cut_off_is_submitted_again_as_that_attempt(
 
 @pytest.mark.parametrize("state", sorted(RETRIABLE))
 def test_what_a_node_broke_is_retried_while_waiting(
-    state: str, submitted: Submitted, fake: FakeCluster, scheduler: Scheduler
+    state: str, submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(looks, "RETRY_AFTER", 0.0)
     scheduler.behave(Behaviour(script={"*": (RUNNING, state), "*-2": (state,), "*-3": (RUNNING, COMPLETED)}))
     runs = submitted(3)
     told: list[tuple[Handed, JobState]] = []

@@ -44,6 +44,9 @@ class Scheduler:
     def pace(self) -> Pace:
         return Pace(poll=0, slowest_poll=0)
 
+    def identity(self) -> str | None:
+        return None
+
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
         raise AssertionError("nothing was left")
 
@@ -146,8 +149,10 @@ def test_a_refusal_is_an_end_and_stops_the_others(
 
 
 def test_a_job_that_nothing_launches_is_not_submitted(items: list[Prepared], config: ClusterConfig) -> None:
-    with pytest.raises(LlmbError, match="no plugin says how it is launched on cluster type local"):
-        submit([Prepared(job=items[0].job, launch=None)], Scheduler(), config, "1")
+    several = [Prepared(job=item.job, launch=None) for item in items]
+    with pytest.raises(PreflightError, match="no plugin says how it is launched on cluster type local") as raised:
+        submit(several, Scheduler(), config, "1")
+    assert len(raised.value.faults) == len({item.job.experiment_name for item in items}) > 1
     assert store.all_runs(config) == ([], [])
 
 

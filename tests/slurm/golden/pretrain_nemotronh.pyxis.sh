@@ -62,7 +62,6 @@ export TRANSFORMERS_OFFLINE=1
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
-export PYTHONPATH=/lustre/llmb/.llmb/programs/0
 
 llmb_boost=$(timeout -k 5 60 srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 \
     bash -c 'llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
@@ -81,14 +80,51 @@ else
 fi
 echo "llmb vboost: set on $llmb_set of 4 nodes$llmb_why" >> "$llmb_log"
 
+timeout -k 5 300 srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 \
+    bash -c 'llmb_gone() {
+    [[ $1 != "$SLURM_JOB_ID" ]] || return 1
+    if llmb_answer=$(squeue --noheader --jobs="$1" --format=%T 2>&1); then
+        [[ -z $llmb_answer ]] || return 1
+    else
+        [[ $llmb_answer == *'"'"'Invalid job id'"'"'* ]] || return 1
+    fi
+    printf '"'"'%s\0'"'"' "$llmb_runs"/*/experiments/*/*/{,attempt-*/}scheduler_id | xargs -0 -r grep -lsx -- "$1" | grep -q .
+}
+shopt -s nullglob
+llmb_runs=$1
+while read -r llmb_name; do
+    [[ $llmb_name =~ ^pyxis_([0-9]+)(_[0-9]+)?\.[0-9]+$ ]] && llmb_gone "${BASH_REMATCH[1]}" &&
+        enroot remove -f "$llmb_name" > /dev/null 2>&1 < /dev/null &&
+        echo "llmb: removed the container $llmb_name, which a killed job had left on $SLURMD_NODENAME"
+done < <(command -v enroot > /dev/null && enroot list 2> /dev/null)
+for llmb_name in "${TMPDIR:-/tmp}"/llmb-* /tmp/llmb-*; do
+    [[ ${llmb_name##*/} =~ ^llmb-([0-9]+)\.[0-9]+$ && -O $llmb_name ]] && llmb_gone "${BASH_REMATCH[1]}" &&
+        rm -rf -- "$llmb_name"
+done
+exit 0' _ /lustre/llmb/workloads < /dev/null || true
+
 srun --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     --mpi=pmix \
     --container-image=/lustre/llmb/images/nvidia+nemo+25.04.01.sqsh \
-    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0' \
+    --container-mounts='/lustre/llmb/runs/job_1700000000:/lustre/llmb/runs/job_1700000000,/lustre/llmb/.llmb/programs/0:/lustre/llmb/.llmb/programs/0:ro' \
     --container-workdir="$llmb_work" --no-container-mount-home \
-    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TORCH_NCCL_AVOID_RECORD_STREAMS,TOKENIZERS_PARALLELISM,NCCL_NVLS_ENABLE,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NEMO_LOG_MEMORY_USAGE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,TRANSFORMERS_OFFLINE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,PYTHONPATH,SITE_PROXY \
+    --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TORCH_NCCL_AVOID_RECORD_STREAMS,TOKENIZERS_PARALLELISM,NCCL_NVLS_ENABLE,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NEMO_LOG_MEMORY_USAGE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,TRANSFORMERS_OFFLINE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,SITE_PROXY \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+export PYTHONPATH=/lustre/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
+for llmb_local in "${TMPDIR:-/tmp}" /tmp '"'"''"'"'; do
+    llmb_local=${llmb_local:-$PWD/.local}/llmb-$SLURM_JOB_ID.$SLURM_NODEID
+    mkdir -p -m 700 "$llmb_local" 2> /dev/null && [[ -O $llmb_local && -w $llmb_local ]] && break
+done
+(( LLMB_LOCAL_RANK )) || [[ $llmb_local != "$PWD"/.local/* ]] ||
+    echo "llmb: this node has no temporary folder that can be written: caches are in $llmb_local" >&2
+for llmb_pair in HOME=home TMPDIR=tmp XDG_CACHE_HOME=cache TRITON_CACHE_DIR=triton TORCHINDUCTOR_CACHE_DIR=inductor HF_HOME=huggingface NEMO_HOME=nemo MPLCONFIGDIR=matplotlib; do
+    llmb_name=${llmb_pair%%=*}
+    [[ -n ${!llmb_name-} && -d ${!llmb_name} && -w ${!llmb_name} ]] && continue
+    mkdir -p "$llmb_local/${llmb_pair#*=}"
+    export "$llmb_name=$llmb_local/${llmb_pair#*=}"
+done
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 exec "$@"' _ \
     bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
 if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
@@ -110,4 +146,8 @@ if (( llmb_code != 0 )); then
     esac
 fi
 printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+for llmb_tmp in "${TMPDIR:-/tmp}" /tmp; do
+    [[ ! -d $llmb_tmp/llmb-$SLURM_JOB_ID.0 ]] || timeout -k 5 300 srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 \
+        bash -c 'rm -rf -- "$1"/llmb-"$SLURM_JOB_ID".*' _ "$llmb_tmp" < /dev/null
+done
 exit "$llmb_code"

@@ -435,10 +435,34 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
 
 
 def test_a_job_that_nothing_launches_is_said(cluster: Cluster, llmb_here: Command) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "-s", "tiny", "--scale", 1, "--install", cluster(), "-d")
-    assert done.returncode == 0
-    assert "note: a submission would fail: pretrain_nemotron4_tiny_" in done.stderr
-    assert "no plugin says how it is launched in a container on cluster type slurm\n" in done.stderr
+    words = ("-s", "tiny", "--set", "tp=2", "--scale", 2, "--install", cluster(), "-d")
+    done = llmb_here("single", "-w", "nemotron4", *words)
+    assert "no plugin says how it is launched in a container on cluster type slurm" in done.stderr
+
+
+def test_every_job_that_needs_an_image_is_named_with_its_line(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("nemotron4_tiny:\n('bf16', [1, 2], 1)\nllama3.1_tiny:\n('fp32', 1, 1)\n")
+    install = cluster()
+    done = llmb_here("submit-all", jobs, "--install", install, "-d")
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if "which NeMo's image does not have" in line]
+    assert [line.split(": ")[1] for line in said] == [f"{jobs}:2", f"{jobs}:2", f"{jobs}:4"], done.stderr
+    assert "hint: --image IMAGE (image: in a YAML list) names one that has them\n" in done.stderr
+    done = llmb_here("submit-all", jobs, "--image", "nvcr.io/nvidia/pytorch:26.01", "--install", install, "-d")
+    assert done.returncode == 0, done.stderr
+
+
+def test_list_says_which_sizes_cannot_run_and_what_makes_them_run(cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster(workloads={"installed": ["pretrain_nemotron4", "pretrain_llama3.1"]})
+    for words in ((), ("-w", "nemotron4_tiny")):
+        done = llmb_here("list", *words, "--install", install)
+        assert done.returncode == 0
+        assert "pretrain_nemotron4 tiny cannot run here as it is: its program needs torch>=2.4 and" in done.stderr
+        assert "hint: --image IMAGE" in done.stderr
+    assert "cannot run" not in llmb_here("list", "-w", "nemotron4_15b", "--install", install).stderr
 
 
 def test_bulk_takes_what_submit_all_takes_with_a_list(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:

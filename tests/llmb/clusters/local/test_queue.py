@@ -345,3 +345,17 @@ def test_the_queue_keeps_its_order_when_the_clock_is_set_back(tmp_path: Path, mo
         monkeypatch.setattr(time, "time_ns", lambda now=now: now)
         queue.add(tmp_path, queue.Entry(id=f"r{number}", directory=tmp_path, argv=("x",), environment={}))
     assert [queue.run_id(path) for path in queue.entries(tmp_path)] == ["r0", "r1", "r2", "r3"]
+
+
+def test_a_run_has_the_umask_of_its_submitter_not_of_the_supervisor(machine: Machine) -> None:
+    first = machine.submit("", cluster=machine.cluster(idle=30.0))
+    machine.ends(first)
+    supervisor = machine.supervisor().pid
+    machine.install.chmod(0o700)
+    files.mode_of_install.cache_clear()
+    second = machine.submit("open('made', 'w')")
+    machine.ends(second)
+    assert machine.supervisor().pid == supervisor
+    modes = [path.stat().st_mode & 0o077 for path in (second.log, second.batch_log, second.work / "made")]
+    assert modes == [0, 0, 0]
+    assert first.log.stat().st_mode & 0o077 == 0o044

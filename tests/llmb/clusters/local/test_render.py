@@ -128,9 +128,10 @@ def test_the_cure_names_the_workload(machine: Machine) -> None:
     own = WorkloadsConfig(config={"pretrain_x": WorkloadConfig(), "pretrain": WorkloadConfig()})
     config = replace(machine.cluster().config, workloads=own)
     (fault,) = machine.cluster(config=config).preflight([replace(LAUNCH, venv=None, secrets=())])
-    assert fault.hint == "llmb-install add pretrain_x"
+    where = f"--install {config.llmb_install} --yes"
+    assert fault.hint == f"llmb-install add pretrain_x {where}"
     (bare,) = machine.cluster().preflight([replace(LAUNCH, name="own", workload="pretrain_y", venv=None, secrets=())])
-    assert bare.hint == "llmb-install add pretrain_y"
+    assert bare.hint == f"llmb-install add pretrain_y {where}"
 
 
 def test_a_full_disk_is_told_before(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

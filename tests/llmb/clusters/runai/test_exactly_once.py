@@ -75,6 +75,33 @@ def test_answers_that_were_lost_are_found_at_once(paper_site: Site, paper: Contr
     assert len(paper.workloads) == 6
 
 
+@pytest.mark.parametrize("answer", [None, [], {}, {"workloadId": 7}, {"workloadId": ""}, "<html>", {"name": "x"}])
+def test_odd_answers_to_a_creation_are_no_refusals(answer: Any, paper_site: Site, paper: ControlPlane) -> None:
+    """The workload is there: it is found by its name, and the run is neither failed nor submitted twice."""
+    paper.trouble(Trouble(path=CREATE, answer="odd", data=answer))
+    done = paper_site.llmb(*ONE)
+    assert done.returncode == 0, done.stderr
+    is_there_once(paper_site, paper)
+
+
+def test_a_server_error_leaves_open_whether_the_workload_was_made(paper_site: Site, paper: ControlPlane) -> None:
+    paper.trouble(Trouble(path=CREATE, answer=500))
+    done = paper_site.llmb(*ONE)
+    assert (done.returncode, "may have been taken or not" in done.stderr) == (1, True), done.stderr
+    (run,) = runs_of(paper_site)
+    assert store.seen_state(run) is None  # no end was made of it
+
+
+@pytest.mark.parametrize("answer", [[], {"workloads": [7, None, {}, {"id": []}, {"name": {}}]}, {"workloads": {}}, "x"])
+def test_odd_lists_are_no_answers(answer: Any, paper_site: Site, paper: ControlPlane) -> None:
+    done = paper_site.llmb(*ONE, "--repeats", 5)
+    assert done.returncode == 0, done.stderr
+    paper.trouble(Trouble(path="/workloads", answer="odd", data=answer))
+    done = paper_site.llmb("jobs", "list", "--format", "json")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert not any(seen.is_end for run in runs_of(paper_site) if (seen := store.seen_state(run)) is not None)
+
+
 def test_requests_that_were_cut_before_they_arrived_are_sent_by_reconcile(
     paper_site: Site, paper: ControlPlane
 ) -> None:

@@ -42,3 +42,17 @@ def test_options_that_a_run_keeps_count_in_its_next_attempt() -> None:
     assert faults(replace(HOUR, slurm_args={"--partition": "gpu", "gpus_per_node": "9"})) == [
         "x needs 1 node with 9 GPUs, and partition gpu has none"
     ]
+
+
+def test_a_job_that_asks_for_no_gpus_on_nodes_that_have_some_is_named() -> None:
+    """With --exclusive alone its steps see none; null says that this is meant."""
+    job = replace(HOUR, time_limit=60)
+    without = replace(PLACE, slurm=SlurmConfig(gpu=SlurmOptions({"partition": "debug"})))
+    message = "x asks for no GPUs and would see none: nodes of partition debug have 8"
+    (fault,) = faults_of(job, without, FOUND)
+    assert (fault.message, "'gres: 8'" in str(fault.hint)) == (message, True)
+    for meant in ({"gres": "null"}, {"gpus-per-node": "8"}):
+        assert faults(replace(job, slurm_args=meant), without) == []
+    assert faults(replace(job, gpu_type="cpu"), without) == []
+    null = replace(PLACE, slurm=SlurmConfig(gpu=SlurmOptions({"partition": "debug", "gres": None})))
+    assert faults(job, null) == []

@@ -16,10 +16,11 @@ from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
 from llmb.clusters.slurm.slurm_cluster import SlurmCluster
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
-from llmb.runs import programs, store
+from llmb.runs import programs, record, store
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
+from llmb.submission.dispatch import hand_over
 from llmb.system.process import ProcessId
 from llmb.testing.job import SMALLEST_JOB
 
@@ -103,8 +104,6 @@ def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
 def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord) -> None:
     """A runaway: accounting calls it running long after its limit, and the queue does not have it."""
     slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None|job.r1\n")
-    assert slurm.poll(run)[0].state == "RUNNING"
-    slurm.memory.missing["r1"] = time.time() - 61
     assert slurm.poll(run)[0].state == "LOST"
     ended(run, 0)
     reason = "by its own files; Slurm no longer knows job 7"
@@ -356,3 +355,55 @@ def test_what_sbatch_says_when_it_takes_no_job(
         cluster.submit(replace(run, scheduler_id=None))
     assert hint in (raised.value.hint or "")
     assert isinstance(raised.value, UnclearError) == (kind is UnclearError)
+
+
+BROKEN = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n"
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "code", "said"),
+    [
+        ("4711\n", "", 0, "4711"),
+        ("4711;alpha\n", "", 0, "4711"),
+        ("Welcome! Project p has 12 hours left.\n4711\n", "", 0, "4711"),
+        ("Submitted batch job 4711\n", "", 0, "4711"),
+        ("note: 3 nodes down\nSubmitted batch job 4711 on cluster alpha\nThank you\n", "", 0, "4711"),
+        ("\n4711\r\n", "sbatch: note: the queue is long\n", 0, "4711"),
+        ("", "", 0, UnclearError),
+        ("Thank you\n", "", 0, UnclearError),
+        ("4711\n4712\n", "", 0, UnclearError),  # one of them is a notice of a wrapper's
+        ("job 4711\n", "", 0, UnclearError),
+        ("4711\n", "the wrapper's log is full\n", 1, UnclearError),
+        ("", "", 1, UnclearError),
+        ("", BROKEN, 1, LlmbError),
+        ("Your project has no hours left\n", "", 1, LlmbError),
+    ],
+)
+def test_answers_to_a_submission(
+    slurm: Slurm, run: RunRecord, tmp_path: Path, out: str, err: str, code: int, said: str | type[LlmbError]
+) -> None:
+    """Only what surely says no is a refusal: whatever else has no id is looked for by its name."""
+    slurm.says("sbatch", out, err=err, code=code)
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
+    cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
+    if isinstance(said, str):
+        assert cluster.submit(replace(run, scheduler_id=None)) == said
+        return
+    with pytest.raises(said) as raised:
+        cluster.submit(replace(run, scheduler_id=None))
+    assert isinstance(raised.value, UnclearError) == (said is UnclearError)
+
+
+def test_a_wrapper_that_hides_the_id_doubles_no_run(slurm: Slurm, run: RunRecord, tmp_path: Path) -> None:
+    slurm.says("sbatch", "Thank you for using our cluster\n")
+    slurm.says("squeue", "7|PENDING|None|0|0|job.r1\n")
+    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
+    cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
+    waiting = replace(run, scheduler_id=None)
+    record.save(waiting)
+    handed = hand_over(waiting, cluster)
+    assert (handed.error, handed.run.scheduler_id, record.load(run.directory).scheduler_id) == (None, "7", "7")
+    slurm.says("squeue")
+    record.save(waiting)
+    assert isinstance(hand_over(waiting, cluster).error, UnclearError)
+    assert store.seen_state(waiting) is None  # no end: reconcile looks for it again

@@ -22,6 +22,7 @@ from llmb.clusters.slurm.waiting import meaning
         ("Requested time limit is invalid (missing or exceeds some limit)", "--time-limit HH:MM:SS"),
         ("Invalid --time specification", "--time-limit HH:MM:SS in the place of --slurm-arg time"),
         ("Invalid qos specification", "sacctmgr show qos"),
+        ("Cannot submit to this partition without GPU resources", "set 'gres' in cluster_config.yaml"),
         ("Invalid license specification", "--slurm-arg licenses=null"),
     ],
 )

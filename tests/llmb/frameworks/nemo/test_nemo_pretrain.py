@@ -85,6 +85,14 @@ def test_a_jobs_own_variables_come_over_these(one: One) -> None:
     assert found.environment == {**ALWAYS, "CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVTE_FUSED_ATTN": "0", "MINE": "x"}
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_whether_the_image_is_writable_is_of_slurm(said: bool, one: One) -> None:
+    switches = Switches(container_writable=said)
+    assert one("llama3.1_405b", **FP8, switches=switches).container_writable is said
+    with pytest.raises(UsageError, match="'container_writable' is for Slurm with pyxis, not for runai"):
+        one("llama3.1_405b", **FP8, kind="runai", switches=switches)
+
+
 def test_in_a_container(one: One) -> None:
     found = one("llama3.1_405b", **FP8, switches=Switches(mounts=("/data:/data",)))
     assert (found.image, found.venv, found.packages) == ("nvcr.io/nvidia/nemo:25.04.01", None, ())
@@ -99,7 +107,7 @@ def test_in_a_container(one: One) -> None:
 def test_without_one(place: dict[str, str], one: One) -> None:
     found = one("llama3.1_8b", dtypes=("bf16",), scales=(8,), **place)
     assert (found.image, found.venv, found.mounts) == (None, "/venvs/nemo", ())
-    assert "nemo" in found.packages
+    assert found.packages == ("nemo_toolkit>=2.0", "megatron", "nemo_run")
     assert [wrapper.name for wrapper in found.wrappers] == ["numa", "libraries"]
     assert found.program.module == "llmb_workloads.nemo_pretrain"
 
@@ -110,12 +118,20 @@ def test_without_one(place: dict[str, str], one: One) -> None:
         ({"container": "none"}, "llmb_workloads.torch_pretrain"),
         ({"kind": "local", "gpu": "h100"}, "llmb_workloads.torch_pretrain"),
         ({"kind": "local", "gpu": "cpu"}, "llmb_workloads.torch_pretrain"),
-        ({"container": "pyxis"}, None),
     ],
 )
 def test_a_tiny_size_is_for_the_torch_program(place: dict[str, str], module: str | None, launched: Launched) -> None:
     ((_, found),) = launched("nemotron4_tiny", dtypes=("bf16",), scales=(2,), **place)
     assert (found.program.module if found is not None else None) == module
+
+
+def test_in_a_container_a_tiny_size_runs_in_an_image_that_is_named(one: One) -> None:
+    tiny: dict[str, Any] = {"dtypes": ("bf16",), "scales": (2,)}
+    with pytest.raises(UsageError, match="which NeMo's image does not have") as refused:
+        one("nemotron4_tiny", **tiny)
+    assert refused.value.hint == "--image IMAGE (image: in a YAML list) names one that has them"
+    found = one("nemotron4_tiny", **tiny, switches=Switches(image="own:1", mounts=("/a:/b",)))
+    assert (found.image, found.venv, found.packages, found.mounts) == ("own:1", None, (), ("/a:/b",))
 
 
 def test_a_gated_tokenizer_takes_a_token_by_its_name(one: One) -> None:

@@ -132,7 +132,7 @@ export NVTE_NORM_BWD_USE_CUDNN=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export DATA=/mnt/pvc/data:/mnt/pvc2
-export PYTHONPATH=/mnt/pvc/llmb/.llmb/programs/0
+export PYTHONPATH=/mnt/pvc/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
 
 SECONDS=0
 timeout --kill-after=60 3600 \

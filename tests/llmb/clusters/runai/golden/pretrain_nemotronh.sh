@@ -102,7 +102,7 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1
 export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export DATA=/workspace/data:/mnt/pvc2
-export PYTHONPATH=/workspace/llmb/.llmb/programs/0
+export PYTHONPATH=/workspace/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
 
 SECONDS=0
 timeout --kill-after=60 1500 \

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is added to every plugin's launch: mounts reach each program, or are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llmb.errors import UsageError
+from llmb.plugins.completed import completed
+from llmb.runs.launch import Launch, Program
+from llmb.runs.site import Site
+from llmb.testing.job import SMALLEST_JOB
+from llmb.workload.switches import Switches
+
+SITE = Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/i"))
+LAUNCH = Launch(
+    name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"), mounts=("/own:/own:ro",)
+)
+JOB = replace(SMALLEST_JOB, switches=Switches(mounts=("/a:/b", "/own:/own:ro")))
+
+
+def test_a_mount_reaches_a_program_that_knows_nothing_of_it() -> None:
+    found = completed(replace(LAUNCH, image="i:1"), JOB, SITE)
+    assert found.mounts == ("/a:/b", "/own:/own:ro")
+    assert (found.workload, found.gpu_type) == (JOB.workload, JOB.gpu_type)
+
+
+def test_the_cure_of_an_image_of_the_jobs_own_builds_that_image() -> None:
+    job = replace(JOB, switches=Switches(image="own:1"))
+    assert completed(replace(LAUNCH, image="own:1"), job, SITE).cures == {
+        "own:1": "llmb-install image own:1 --install /i"
+    }
+    assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).cures == {}
+
+
+def test_a_mount_where_nothing_is_mounted_is_refused() -> None:
+    with pytest.raises(UsageError, match="'mounts' is for containers, and its program starts without one"):
+        completed(LAUNCH, JOB, SITE)

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from llmb import api
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -37,6 +40,14 @@ def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
             path.parent.name for path in folder.glob("*/__init__.py")
         }
         assert {package for layer in layers.contracts()[name] for package in layer} == there - {"__init__"}
+
+
+def test_what_a_plugin_imports_is_loaded_from_layers_below(layers: ModuleType) -> None:
+    """import-linter does not see these imports: a package that both gave a name and imported api would be a circle."""
+    stack = layers.contracts()["llmb"]
+    below = {package for layer in stack[stack.index(["api"]) + 1 :] for package in layer}
+    values = {name: getattr(api, name) for name in api.__all__ if name != "hookimpl"}
+    assert {inspect.getmodule(value).__name__.split(".")[1] for value in values.values()} <= below  # type: ignore[union-attr]
 
 
 def test_a_layer_that_moves_and_a_package_without_a_row_are_reported(layers: ModuleType) -> None:

@@ -30,13 +30,13 @@ def check_splits(job: Job, size: Size) -> None:
 
 def _check_layers(job: Job, size: Size, label: str) -> None:
     vp = job.vp or 1
-    counted = job.num_layers + size.pipeline_extra
-    extra = f" (with {size.pipeline_extra} for embedding and loss)" if size.pipeline_extra else ""
-    fitting = in_words([ways for ways in range(1, counted + 1) if counted % ways == 0])
-    split = f"{label}: {counted} layers{extra}"
-    divide(counted, job.pp * vp, split, f"pp·vp = {job.pp}·{vp}", f"choose pp and vp whose product is {fitting}")
     if vp > 1 and job.pp == 1:
         raise UsageError(f"{label}: vp {vp} needs a pipeline, pp is 1", hint="--set vp=1")
+    counted = job.num_layers + size.pipeline_extra
+    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
+    fitting = in_words([ways for ways in range(1, counted + 1) if counted % ways == 0])
+    split = f"{label}: {job.num_layers} layers{extra}"
+    divide(counted, job.pp * vp, split, f"pp·vp = {job.pp}·{vp}", f"choose pp and vp whose product is {fitting}")
     if vp > 1:
         hint = f"--set gbs=N, a multiple of mbs·dp·pp = {job.mbs * job.dp * job.pp}; or --set vp=1"
         divide(job.ga, job.pp, f"{label}: with vp > 1 the gradient accumulation {job.ga}", "pp", hint)

@@ -25,7 +25,7 @@ class Instead:
 
 
 def _param(name: str) -> Instead:
-    return Instead(key=f"params: {{{{{name}: {{}}}}}}", option=f"--set {name}={{}}")
+    return Instead(key=f"overrides: {{{{params: {{{{{name}: {{}}}}}}}}}}", option=f"--set {name}={{}}")
 
 
 _MODEL = Instead(note="leave it out: the workload's table says how the model is made and split")

@@ -65,6 +65,16 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     }),
 }  # fmt: skip
 
+# Models that no row has, as --set may ask for them: Megatron must make what the plan takes.
+CHANGED: tuple[dict[str, Any], ...] = (
+    {"workload": "llama3.1_70b", "scales": (64,), "params": {"pp": (1,), "vp": (1,)}},
+    {"workload": "llama3.1_405b", "scales": (512,), "params": {"pp": (16,), "vp": (4,)}},
+    {"workload": "llama3.1_405b-proxy", "scales": (32,), "params": {"pp": (2,), "vp": (5,)}},
+    {"workload": "nemotron4_15b", "scales": (16,), "params": {"tp": (1,), "cp": (2,), "pp": (2,), "vp": (2,)}},
+    {"workload": "nemotronh_56b", "scales": (32,), "params": {"pp": (2,), "num_layers": (60,)}},
+    {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(fp8="current")},
+)
+
 # What the program refuses when it meets NeMo: keys of a sound recipe of Llama 3.1 8b, replaced.
 REFUSED: dict[str, dict[str, Any]] = {
     "no such recipe": {"recipe": "llama31_9b"},
@@ -98,7 +108,7 @@ class Case:
         job, release = self.job, self.recipe["release"] or "2.3.1"
         words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, f"layers{job.num_layers}")
         ways = (f"tp{job.tp}", f"pp{job.pp}", f"cp{job.cp}", f"vp{job.vp or 1}")
-        return " ".join((*words, *ways, release))
+        return " ".join((*words, *ways, release, *((job.switches.fp8,) if job.switches.fp8 else ())))
 
     @property
     def exported(self) -> dict[str, str]:
@@ -197,9 +207,10 @@ def published() -> Mapping[str, Case]:
 
 @cache
 def models() -> Mapping[str, Case]:
-    """A case for each model that the ranks of a row make: those of the published rows, and those of the size smoke."""
+    """A case for each model that ranks make: those of the published rows, of the size smoke, and some by --set."""
     own = [case for name, case in cases().items() if name not in VARIANTS]
     own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
+    own += planned("h100", [JobRequest(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True)
     return {case.model_name: case for case in reversed(own)}
 
 

@@ -158,6 +158,10 @@ class DelayedScaling:
         self.settings = settings
 
 
+class Float8CurrentScaling(DelayedScaling):
+    """Likewise."""
+
+
 class QuantizedTensor:
     """The kind of FP8 parameters; none is made here."""
 
@@ -190,7 +194,9 @@ def split(size: int, ways: int) -> int:
 
 NAMES: dict[str, dict[str, Any]] = {
     "transformer_engine": {"__version__": VERSION},
-    "transformer_engine.common.recipe": {"Format": Format, "DelayedScaling": DelayedScaling},
+    "transformer_engine.common.recipe": {
+        "Format": Format, "DelayedScaling": DelayedScaling, "Float8CurrentScaling": Float8CurrentScaling,
+    },
     "transformer_engine.pytorch": {
         "Linear": Linear, "LayerNormLinear": LayerNormLinear, "LayerNorm": LayerNorm, "RMSNorm": RMSNorm,
         "DotProductAttention": DotProductAttention, "GroupedLinear": GroupedLinear, "fp8_model_init": fp8_model_init,

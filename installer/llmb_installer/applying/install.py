@@ -59,7 +59,7 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
         outcome = Outcome(record=plan.record, said=kept, ready=intent.workloads)
         edge.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        edge.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan)))
+        edge.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
 
 
 def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:

@@ -16,7 +16,7 @@ from llmb_installer.applying import where
 from llmb_installer.applying.apply import Outcome
 from llmb_installer.fits import runai_fit
 from llmb_installer.planning.costs import Costs
-from llmb_installer.planning.plan import Plan
+from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import Standing
 from llmb_installer.record.record import InstallRecord
 from llmb_installer.registry.room import size
@@ -123,14 +123,20 @@ def _workloads(keys: tuple[str, ...]) -> str:
 
 
 def summary(
-    install: Path, record: InstallRecord, ready: tuple[str, ...], imageless: tuple[str, ...] = ()
+    install: Path, record: InstallRecord, ready: tuple[str, ...], imageless: tuple[str, ...] = (),
+    smoke: tuple[str, ...] = (),
 ) -> str:  # fmt: skip
-    """What is there now, and the command to type next; ``imageless``: workloads that want another image for it."""
+    """What is there now, and the command to type next.
+
+    ``imageless``: workloads that want another image for it; ``smoke``: those with a size for the first run here.
+    """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
     place = f"--install {shlex.quote(str(install))}"
     image = "--image IMAGE " if imageless else ""
     next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    if first := [key for key in ready if key in smoke]:
+        next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1 {place} --wait"
     lines += [f"note: {runai_fit.torch_note(imageless)}"] if imageless else []
     lines.append(f"Next: {next_}")
     return "\n".join(lines)
@@ -138,7 +144,11 @@ def summary(
 
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
     """What an installation came to: what works, and what each workload that does not is lacking."""
-    lines = [summary(plan.install, outcome.record, outcome.ready, without_torch(plan))] if outcome.ready else []
+    lines = (
+        [summary(plan.install, outcome.record, outcome.ready, without_torch(plan), plan.intent.smoke)]
+        if outcome.ready
+        else []
+    )
     for key, steps in outcome.lacking.items():
         lines.append(f"Not ready: {key}, which needs {', '.join(steps)}")
     return "\n".join(lines)

@@ -20,7 +20,7 @@ from llmb.workload.spec import Workload
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
 from llmb_installer.detect import gres
 from llmb_installer.detect.site import settle, site_of
-from llmb_installer.planning.plan import Intent, intend
+from llmb_installer.planning.plan import SMOKE, Intent, intend
 from llmb_installer.record import record
 from llmb_installer.record.folder import own_config
 
@@ -67,7 +67,10 @@ def intent_of(asked: Answers, offered: Known, *, before: Mapping[str, Any] | Non
         intent, left_out = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
     gone = [key for key in asked.workloads or () if key not in known]
     left_out += [f"{key}: no plugin offers it here; what is installed of it stays" for key in gone]
-    return replace(intent, known=known), [*offered.notes, *found, *left_out]
+    smoke = tuple(key for key in intent.workloads if SMOKE in offered.workloads[key].on(intent.site.gpu_type))
+    if intent.site.cluster_type == "local":  # its environment may be one without NeMo
+        smoke = ()
+    return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *left_out]
 
 
 def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:

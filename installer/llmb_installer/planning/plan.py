@@ -22,6 +22,8 @@ from llmb_installer.steps import Step
 from llmb_installer.steps.kinds import is_finished
 from llmb_installer.steps.make import Plugins, add_workload, programs_step
 
+SMOKE = "smoke"  # the size for the first run on a cluster, by its name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
@@ -29,7 +31,7 @@ class Intent:
 
     ``asked`` are the answers as they were given, with what is to be found out left open. ``takes_over``: what a
     configuration written by hand says of these workloads' environments is the installer's to change. ``known``: the
-    keys of all that plugins offer here.
+    keys of all that plugins offer here. ``smoke``: those of ``workloads`` that have a size for the first run here.
     """
 
     answers: Answers
@@ -39,6 +41,7 @@ class Intent:
     steps: tuple[Step, ...]
     takes_over: bool = False
     known: tuple[str, ...] = ()
+    smoke: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,8 +109,9 @@ def read_variables(flags: Mapping[str, Any], given: Collection[str], environ: Ma
         text = environ.get(name, "")
         if not text.strip():
             continue
-        if variable.flag in given:
-            beaten.append(f"{name} (--{variable.flag.replace('_', '-')} is given)")
+        option = "scale" if name == _NODES else variable.flag
+        if option in given:
+            beaten.append(f"{name} (--{option.replace('_', '-')} is given)")
             continue
         try:
             values[variable.flag] = variable.read(text)

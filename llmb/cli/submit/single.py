@@ -52,7 +52,7 @@ def command(click_context: click.Context, context: Context, /, **flags: Any) -> 
             raise InputFaults(faults)
         for text in found.said:
             say(f"note: {text}")
-        if "NUM_NODES" in found.used and "scale" not in given:
+        if "NUM_NODES" in found.used:
             flags["scale"] = direct.scale_of_nodes(flags, _gpus_per_node(context, flags))
             say(f"note: NUM_NODES={flags['num_nodes']}: {flags['scale']} GPUs")
         if flags["scale"] is None:

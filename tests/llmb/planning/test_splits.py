@@ -43,8 +43,9 @@ def test_the_fix_names_what_would_split(
         ("nemotronh_56b", 64, {"tp": 16}, "8 query groups is not a multiple of tp = 16"),
         ("nemotronh_56b", 32, {"pp": 4}, "118 layers is not a multiple of pp·vp = 4·1 = 4"),
         ("llama3.1_405b", 512, {"pp": 7}, "the scale is not a multiple of tp·pp·cp"),
-        ("llama3.1_405b", 512, {"vp": 5}, "128 layers (with 2 for embedding and loss) is not a multiple"),
+        ("llama3.1_405b", 512, {"vp": 5}, "126 layers (128 with embedding and loss) is not a multiple"),
         ("nemotron4_15b", 64, {"vp": 2}, "vp 2 needs a pipeline, pp is 1"),
+        ("nemotron4_15b", 64, {"vp": 3}, "vp 3 needs a pipeline, pp is 1"),  # nor do 32 layers divide by 3
         ("nemotron4_15b", 64, {"tp": 4, "gbs": 24}, "is not a multiple of mbs·dp = 2·16"),
     ],
 )

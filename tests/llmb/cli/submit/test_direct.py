@@ -111,7 +111,10 @@ def test_the_nodes_of_release_24_11_are_a_scale(direct: Direct) -> None:
     job = job_of(direct("nemotron4", NUM_NODES="16", GPUS_PER_NODE="4", DTYPE="bf16"))
     assert (job["scale"], job["nodes"]) == (64, 16)
     assert job_of(direct("nemotron4", NUM_NODES="16", JOB_TOTAL_GPUS="128"))["scale"] == 128
-    assert job_of(direct("nemotron4", "--scale", 32, NUM_NODES="16"))["scale"] == 32
+    done = direct("nemotron4", "--scale", 32, NUM_NODES="16")
+    assert job_of(done)["scale"] == 32
+    assert "note: not used: NUM_NODES (--scale is given)\n" in done.stderr
+    assert "from the environment" not in done.stderr
 
 
 def test_nodes_and_gpus_that_do_not_agree(direct: Direct) -> None:
@@ -164,7 +167,7 @@ def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_t
     assert done.returncode == 2
     for name, key in (
         ("MAX_STEPS", "max_steps: 100"), ("GBS", "gbs: 128"), ("ENABLE_CHECKPOINT", "save_checkpoint: true"),
-        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"), ("TP", "params: {tp: 4}"),
+        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"), ("TP", "overrides: {params: {tp: 4}}"),
     ):  # fmt: skip
         assert f"{name}: write {key}" in done.stderr
     assert done.stderr.startswith(f"error: {path}:4: ")
@@ -270,6 +273,8 @@ def test_stage_path_beside_llmb_install_is_an_error(
         (("--set", "tp=3"), {}, "--set tp=3: pretrain_nemotron4 340b at 128 GPUs: the scale is not a multiple"),
         (("--set", "gbs=33"), {}, "--set gbs=33: pretrain_nemotron4 340b at 128 GPUs: the global batch 33 is not"),
         (("--set", "num_layers=97"), {}, "--set num_layers=97: pretrain_nemotron4 340b: "),
+        (("-w", "llama3.1", "-s", "405b", "--scale", "512", "--set", "num_layers=120"), {},
+         "--set num_layers=120: pretrain_llama3.1 405b: 120 layers (122 with embedding and loss) is not a multiple"),
         ((), {"ENABLE_PROFILE": "TRUE", "PROFILE_START_STEP": "50", "PROFILE_STOP_STEP": "45"},
          "PROFILE_START_STEP=50 PROFILE_STOP_STEP=45: pretrain_nemotron4 340b at 128 GPUs: a profile from step 50"),
         ((), {"GPUS_PER_NODE": "16"}, "GPUS_PER_NODE=16: pretrain_nemotron4 340b: gpus_per_node: 16 ranks"),

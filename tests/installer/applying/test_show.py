@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the command that an installation names as the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmb.text import typed, yamlfile
+from llmb_installer.answers import Answers
+from llmb_installer.applying import show
+from llmb_installer.planning.flow import intent_of, known
+from llmb_installer.record.record import InstallRecord
+
+ON_H100 = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\nslurm: {container: pyxis}"
+ON_A100 = ON_H100.replace("h100", "a100")
+ON_CPUS = "cluster_type: slurm\ngpu_type: cpu\nnode_architecture: x86_64\nslurm: {container: none}"
+HERE = "cluster_type: local\ngpu_type: h100\nnode_architecture: x86_64"
+
+
+@pytest.mark.parametrize(
+    ("answers", "command"),
+    [
+        (ON_H100, "single -w pretrain_llama3.1 -s smoke --scale 1"),
+        (ON_A100, "single -w pretrain_nemotron4 -s smoke --scale 1"),  # the only one with rows for it
+        (ON_CPUS, "submit-all --min-scale"),
+        (HERE, "submit-all --min-scale"),
+    ],
+)
+def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Path) -> None:
+    asked = typed.read(Answers, yamlfile.parse(f"install: {tmp_path}\n{answers}\n", name="answers.yaml"))
+    intent, _ = intent_of(asked, known())
+    said = show.summary(tmp_path, InstallRecord(), intent.workloads, (), intent.smoke)
+    assert said.endswith(f"\nNext: llmb-run {command} --install {tmp_path} --wait")
+
+
+def test_a_workload_that_is_not_ready_is_not_named(tmp_path: Path) -> None:
+    said = show.summary(tmp_path, InstallRecord(), ("pretrain_b",), (), ("pretrain_a",))
+    assert "Next: llmb-run submit-all --min-scale " in said

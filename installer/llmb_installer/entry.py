@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where llmb-install begins: Ctrl-C ends it at once and without a traceback until it is loaded."""
 
-from llmb import entry  # first: from here on Ctrl-C is silent
+from llmb.cli import entry  # first: from here on Ctrl-C is silent
 
 
 def main() -> None:

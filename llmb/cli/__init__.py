@@ -1,28 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line `llmb-run`: the entry point, which loads as little as it can before a command is known."""
-
-from __future__ import annotations
-
-import gc
-import sys
-from collections.abc import Sequence
-from typing import NoReturn
-
-# New objects between two searches for cycles: a command is over before it has made many, and at Python's own 700 the
-# search takes a twelfth of a short one.
-_YOUNG = 50_000
-
-
-def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run ``llmb-run`` and leave with its exit code."""
-    gc.set_threshold(_YOUNG)
-    try:
-        from llmb.system import edge
-
-        edge.prepare()
-        from llmb.cli import app
-
-        sys.exit(app.run(args))
-    except KeyboardInterrupt:  # before a command has begun
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
+"""The command line `llmb-run`: `entry` begins, `app` builds the commands, each in a module or folder of its own."""

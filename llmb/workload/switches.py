@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from llmb.system import files
+
 PROFILE_RANKS = "0-7"
 _DETAILS = ("profile_start", "profile_stop", "profile_ranks", "gpu_metrics")
 
@@ -101,6 +103,13 @@ def parse_image(text: str) -> str:
             f"'{text}' is not an image: write a reference, nvcr.io/nvidia/nemo:25.09, or the path of a .sqsh"
         )
     return plain
+
+
+def absolute_image(text: str) -> str:
+    """As `parse_image`, a path from the current folder: the job starts in another one. Raises ValueError."""
+    plain = parse_image(text)
+    is_path = plain.startswith((".", "~")) or plain.endswith(".sqsh")
+    return str(files.expand(plain).absolute()) if is_path else plain
 
 
 def parse_mount(text: str) -> str:

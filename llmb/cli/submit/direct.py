@@ -10,7 +10,7 @@ from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.workload.launchvars import unread
-from llmb.workload.switches import parse_clock, parse_image, parse_mount
+from llmb.workload.switches import absolute_image, parse_clock, parse_mount
 
 
 def _text(value: str) -> str:
@@ -41,7 +41,7 @@ def _flag(value: str) -> bool:
 
 
 def _image(value: str) -> str:
-    return parse_image(value)
+    return absolute_image(value)
 
 
 def _clock(value: str) -> str:

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PARAMS = ("max_steps", "gbs")
 _COUNT = click.IntRange(min=1)
 _WRITABLE = "Whether ranks may write into the image (pyxis)."
-_PROFILE = "Profile the last 5 steps: with Nsight Systems, on NeMo's path; the sizes tiny with torch's own profiler."
+_PROFILE = "Profile the steps that the release did (docs/jobs.md): Nsight Systems; sizes tiny: torch's profiler."
 
 
 def switch_options(command: F) -> F:
@@ -50,7 +50,7 @@ def switch_options(command: F) -> F:
 
 def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     """The switches that ``flags`` and the words of ``--set`` give, by name. Raises UsageError that names the option."""
-    from llmb.workload.switches import parse_clock, parse_image, parse_mount, rank_ranges
+    from llmb.workload.switches import absolute_image, parse_clock, parse_mount, rank_ranges
 
     found: dict[str, Any] = dict(words)
     plain = ("profile_start", "profile_stop", "gpus_per_node", "vboost", "container_writable")
@@ -58,7 +58,7 @@ def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
     yes_or_no = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
     found |= {name: True for name in yes_or_no if flags[name]}
     if flags["image"]:
-        found["image"] = _read(parse_image, flags["image"], "--image")
+        found["image"] = _read(absolute_image, flags["image"], "--image")
     if flags["time_limit"]:
         found["time_limit"] = _read(parse_clock, flags["time_limit"], "--time-limit")
     if flags["profile_ranks"]:

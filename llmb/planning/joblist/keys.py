@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from llmb.workload.switches import NOTHING, Switches, parse_clock, parse_image, parse_mount, rank_ranges
+from llmb.workload.switches import NOTHING, Switches, absolute_image, parse_clock, parse_mount, rank_ranges
 
 
 def at_least_one(value: int) -> None:
@@ -22,7 +22,9 @@ def _not_negative(value: int) -> None:
 
 
 def _image(value: str) -> None:
-    parse_image(value)
+    whole = absolute_image(value)
+    if whole != value.strip() and not value.strip().startswith("~"):
+        raise ValueError(f"'{value}' is a relative path, and jobs start in folders of their own: write {whole}")
 
 
 def _mounts(value: tuple[str, ...]) -> None:

@@ -10,8 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from llmb import cli
-from llmb.cli import app
+from llmb.cli import app, entry
 
 
 def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,7 +19,7 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
 
     monkeypatch.setattr(app, "load", interrupted)
     with pytest.raises(SystemExit) as left:
-        cli.main(["list"])
+        entry.run(["list"])
     assert (left.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 

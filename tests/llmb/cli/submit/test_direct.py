@@ -167,7 +167,8 @@ def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_t
     assert done.returncode == 2
     for name, key in (
         ("MAX_STEPS", "max_steps: 100"), ("GBS", "gbs: 128"), ("ENABLE_CHECKPOINT", "save_checkpoint: true"),
-        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"), ("TP", "overrides: {params: {tp: 4}}"),
+        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"),
+        ("TP", "overrides: {params: {tp: 4}}"),
     ):  # fmt: skip
         assert f"{name}: write {key}" in done.stderr
     assert done.stderr.startswith(f"error: {path}:4: ")

@@ -259,3 +259,19 @@ def test_what_a_submission_misses_is_told_with_its_cure(
         in done.stderr
     )
     assert not (install / "workloads").exists()
+
+
+def test_a_relative_image_file_is_that_of_this_folder_and_refused_in_a_list(
+    llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job starts in its run's folder, and pyxis takes a bare name for a registry's."""
+    monkeypatch.chdir(tmp_path)
+    install = cluster(slurm={"gres": 8})
+    words = ("--install", install, "-d", "--format", "json")
+    done = llmb_here("single", "-w", "nemotron4_15b", "--scale", 16, "--image", "own.sqsh", *words)
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert f"--container-image={tmp_path}/own.sqsh" in job["script"]
+    (tmp_path / "jobs.yaml").write_text("nemotron4_15b: {dtypes: [fp8], scales: [16], image: ./own.sqsh}\n")
+    done = llmb_here("submit-all", "jobs.yaml", *words)
+    assert done.returncode == 2
+    assert f"write {tmp_path}/own.sqsh" in done.stderr

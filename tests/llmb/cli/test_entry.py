@@ -26,7 +26,7 @@ sys.exit(main())
 
 @pytest.mark.fault("start")
 @pytest.mark.parametrize("words", [("--version",), ("jobs", "list", "--install", "nowhere")])
-@pytest.mark.parametrize("module", ["llmb.entry", "llmb_installer.entry"])
+@pytest.mark.parametrize("module", ["llmb.cli.entry", "llmb_installer.entry"])
 def test_ctrl_c_at_any_moment_of_a_start_prints_no_traceback(
     module: str, words: tuple[str, ...], tmp_path: Path, seen: Callable[..., None]
 ) -> None:
@@ -42,7 +42,7 @@ def test_ctrl_c_at_any_moment_of_a_start_prints_no_traceback(
             assert process.stdout.read(4) == b"here"
             here = time.monotonic()
             if number:  # the first one tells how long a start takes
-                # The few first milliseconds, in which llmb.entry itself is found, are the importing Python's.
+                # The few first milliseconds, in which llmb.cli.entry itself is found, are the importing Python's.
                 time.sleep(0.005 + chance.uniform(0, began))
                 process.send_signal(signal.SIGINT)
             _, said = process.communicate()
@@ -57,7 +57,7 @@ def test_a_command_that_runs_hears_ctrl_c_as_its_own(tmp_path: Path) -> None:
     """Before, Ctrl-C ends the process; within, it is an exception that the command handles; after, as before."""
     code = """
 import signal
-from llmb import entry
+from llmb.cli import entry
 print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 entry.begin(lambda: print(signal.getsignal(signal.SIGINT) is signal.default_int_handler))
 print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)

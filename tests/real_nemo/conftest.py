@@ -119,6 +119,13 @@ class Case:
         return {**variables, **({"numactl": shared[1]} if shared is not None else {})}
 
     @property
+    def set_in_rank(self) -> dict[str, str]:
+        """The variables that each rank sets itself before the program; what to, a rank alone knows."""
+        ranks = self.script.partition("\nsrun ")[2]
+        lines = re.findall(r"(?:^\s*|')export (\w+=.*)$|^for llmb_pair in (.*); do$", ranks, re.MULTILINE)
+        return dict.fromkeys(re.findall(r"(?<!\S)(\w+)=", " ".join(map(" ".join, lines))), "in the rank")
+
+    @property
     def row(self) -> dict[str, Any]:
         """What nvidia.py makes the launcher's command line of."""
         job = self.job

@@ -78,7 +78,7 @@ def rows(built: dict[str, Any], cases_by_label: Mapping[str, Any]) -> Rows:
     """All rows: the leaves of the configuration, and below `environment` what the job's script exports."""
     return {
         label: (
-            {**told["ours"], **_below(cases_by_label[label].exported)},
+            {**told["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
             {**told["theirs"], **_below(told["executor"])},
         )
         for label, told in built["compared"].items()

@@ -94,7 +94,7 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
 
 
 def test_what_releases_up_to_25_07_do_not_set(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
-    """NaN checks stay on; neither expandable segments nor C2C, which are of later releases, nor threads."""
+    """NaN checks stay on; neither expandable segments nor C2C, which are of later releases."""
     assert {told["trainer.strategy.ddp.check_for_nan_in_grad"] for told in ours.values()} == {True}
-    later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C", "OMP_NUM_THREADS"}
-    assert not later & {name for case in cases_by_label.values() for name in case.exported}
+    later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C"}
+    assert not later & {name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)}

@@ -11,6 +11,8 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 from llmb.failures import find_cause, table
 from llmb.logs.reader import progress, read_log, read_on
 from llmb.results.facts import facts_of, invalid_because
@@ -70,6 +72,7 @@ def wild(chance: random.Random) -> bytes:
     return gzip.compress(content)[: chance.randrange(8, 200)] if chance.random() < 0.02 else content
 
 
+@pytest.mark.timeout(7200)
 def test_no_log_makes_a_reader_fail(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     chance = random.Random(20250411)
     path = tmp_path / "log"

@@ -262,6 +262,13 @@ class _Reader:
         self.fault(path, f"'{text}' is to YAML the number {number}", hint)
         return True
 
+    def number(self, value: int | str, path: KeyPath) -> float | None:
+        try:
+            return float(value)
+        except OverflowError:
+            self.fault(path, "the number is too large", "write one below 1e308")
+            return None
+
     def scalar(self, hint: Any, value: Any, path: KeyPath) -> Any:
         if hint in (int, float) and self.is_misread(path):
             return value
@@ -269,7 +276,7 @@ class _Reader:
             self.fault(path, wrong)
             return value
         if hint is float and (type(value) is int or (isinstance(value, str) and _EXPONENT.fullmatch(value))):
-            return float(value)
+            return self.number(value, path)
         if hint is str and type(value) in (int, float):
             return self.document.texts.get(path, str(value))
         if hint is Path and isinstance(value, str) and value:

@@ -25,6 +25,7 @@ from llmb_installer.answers.words import level_fault
 from llmb_installer.registry.manifests import machine_name
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
+_LONGEST_NAME = 255  # bytes, of every file system that an installation lies on
 _ARCHITECTURE = "node_architecture"
 _SAMPLE = Answers(cluster_type="local", install=Path())
 
@@ -165,6 +166,8 @@ def unusable_in(folder: str) -> str | None:
     """What of a folder's name stands in the way of environments and mounts; None where nothing does."""
     if ":" in folder:
         return "a ':' parts the folders of PATH and of mounts"
+    if any(len(part.encode("utf-8", "surrogateescape")) > _LONGEST_NAME for part in folder.split("/")):
+        return f"a name in it has more than {_LONGEST_NAME} bytes"
     return None if folder.isprintable() else "it has a character that cannot be shown"
 
 
@@ -173,7 +176,7 @@ def _in_the_way(folder: Path) -> Path | None:
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
         return None if there.is_dir() else there
-    except PermissionError:  # it is told when the folder is used
+    except OSError:  # it is told when the folder is used
         return None
 
 

@@ -55,13 +55,13 @@ def retry_after(value: str | None, now: float | None = None) -> float | None:
     """The seconds that a Retry-After header asks for (a number or a date); None when there is none that is valid."""
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():
         return float(value)
     try:
-        when = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+        when = email.utils.parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, OverflowError):  # no date, or none that a calendar has
         return None
-    return max(0.0, when.timestamp() - (time.time() if now is None else now))
+    return max(0.0, when - (time.time() if now is None else now))
 
 
 def _given_up(again: AskAgain, attempts: int) -> ImageFaultError:

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from llmb.errors import LlmbError
+
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 
@@ -20,13 +22,29 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
     """pip's settings as ``pip install`` sees them, by their names: ``index-url``."""
     found: dict[str, str] = {}
     for path in _files(environ):
-        parser = configparser.RawConfigParser()
-        parser.read(path, encoding="utf-8")
+        parser = _parsed(path)
         for section in ("global", "install"):
             if parser.has_section(section):
                 found |= {_name(key): value for key, value in parser.items(section)}
     given = {_name(key.removeprefix("PIP_")): value for key, value in environ.items() if key.startswith("PIP_")}
     return {**found, **given}
+
+
+def _parsed(path: Path) -> configparser.RawConfigParser:
+    """pip's file; empty where there is none. Raises LlmbError for one that pip cannot read either."""
+    parser = configparser.RawConfigParser()
+    hint = "mend it: pip config debug shows the files that pip reads; or name another one with PIP_CONFIG_FILE"
+    try:
+        parser.read(path, encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise LlmbError(f"{path} is not UTF-8", hint=hint) from error
+    except configparser.Error as error:
+        line = getattr(error, "lineno", None) or next((one for one, _ in getattr(error, "errors", ())), None)
+        place = f"{path}:{line}" if line else str(path)
+        raise LlmbError(f"{place} is not as pip's configuration must be", hint=hint) from error
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    return parser
 
 
 def _name(key: str) -> str:

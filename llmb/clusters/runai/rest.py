@@ -62,14 +62,16 @@ class Client:
 
     def pages(self, path: str, key: str, params: Mapping[str, str | int] | None = None) -> Iterator[dict[str, Any]]:
         """Every entry of the list ``key`` at ``path``, page after page. Raises LlmbError."""
-        offset = 0
+        offset, before = 0, None
         while True:
             data = self.get(path, {**(params or {}), "limit": PAGE, "offset": offset})
             found = data.get(key) if isinstance(data, dict) else None
             if not isinstance(found, list):
                 raise faults.not_understood(self.base_url, f"no list '{key}' at {path}")
+            if found and found == before:
+                raise faults.not_understood(self.base_url, f"the same page of '{key}' again at {path}")
             yield from (one for one in found if isinstance(one, dict))
-            offset += len(found)
+            offset, before = offset + len(found), found
             if not found or data.get("next") in (None, "", 0):
                 return
 
@@ -220,7 +222,7 @@ def _asked_pause(answer: httpx.Response) -> float:
     text = answer.headers.get("Retry-After", "")
     try:
         seconds = float(text) if text.replace(".", "", 1).isdecimal() else _until(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
     return min(max(seconds, 0.0), _LONGEST_PAUSE)
 

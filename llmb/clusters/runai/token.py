@@ -16,6 +16,7 @@ from llmb.system import secrets
 
 # An access key, and what it was called before; both pairs of names stand for either.
 _NAMES = (("CLIENT_ID", "CLIENT_SECRET"), ("APP_ID", "APP_SECRET"))
+_LONGEST = 1e9  # seconds: no token lasts longer
 _EARLY = 60.0  # seconds before its end in which a token is not used any more
 
 
@@ -80,17 +81,17 @@ def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credenti
     raise NotSetError("APP_SECRET", hint=f"{where}: the secret of the access key that signs in at Run:ai")
 
 
-def read_token(answer: Mapping[str, Any], now: float) -> Token | None:
+def read_token(answer: Any, now: float) -> Token | None:
     """The token of an answer that came at ``now``; None where there is none.
 
     It ends as the answer says, or as the token itself does (a JWT's ``exp``), whichever is first; a clock that is off
     by more than it lasts is not believed.
     """
-    text = answer.get("accessToken") or answer.get("access_token")
-    if not isinstance(text, str) or not text:
+    text = (answer.get("accessToken") or answer.get("access_token")) if isinstance(answer, dict) else None
+    if not isinstance(text, str) or not text or not (text.isascii() and text.isprintable()):
         return None
     lasts, ends = answer.get("expiresIn") or answer.get("expires_in"), _expiry(text)
-    times = [now + lasts] if isinstance(lasts, int | float) and lasts > 0 else []
+    times = [now + lasts] if isinstance(lasts, int | float) and 0 < lasts < _LONGEST else []
     times += [ends] if ends is not None and ends > now else []
     until = min(times, default=now + 2 * _EARLY)
     return Token(text=text, until=max(until - _EARLY, now + (until - now) / 2))
@@ -106,4 +107,4 @@ def _expiry(token: str) -> float | None:
     except (ValueError, binascii.Error):
         return None
     ends = claims.get("exp") if isinstance(claims, dict) else None
-    return float(ends) if isinstance(ends, int | float) else None
+    return float(ends) if isinstance(ends, int | float) and abs(ends) < _LONGEST * 10 else None

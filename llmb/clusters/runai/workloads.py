@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.clusters.base import UnclearError
+from llmb.clusters.runai import faults
 from llmb.clusters.runai.faults import NotThereError, RefusedError
 from llmb.clusters.runai.rest import Client
 from llmb.config.runai import RunaiConfig
@@ -79,7 +80,7 @@ class Api:
         wanted, found = set(ids), dict[str, dict[str, Any]]()
         if len(wanted) > _FEW:
             listed = self._listed(_since(since))
-            found = {one["id"]: one for one in listed if one["id"] in wanted}
+            found = {one["id"]: one for one in listed if isinstance(one.get("id"), str) and one["id"] in wanted}
         for workload_id in sorted(wanted - found.keys()):  # a list may be late
             if (one := self.one(workload_id)) is not None:
                 found[workload_id] = one
@@ -91,7 +92,7 @@ class Api:
         wanted, found = set(names), dict[str, dict[str, Any]]()
         for one in (one for text in filters for one in self._listed(text, deleted=deleted)):
             name = one.get("name")
-            if name in wanted and name not in found:
+            if isinstance(name, str) and name in wanted and name not in found:
                 found[name] = one
         return found
 
@@ -127,7 +128,14 @@ class Api:
     def _find_project(self) -> Project:
         name, wanted = self.runai.project, self.runai.cluster
         listed = self.client.pages("/org-unit/projects", "projects", {"filterBy": f"name=={name}"})
-        found = [Project(id=str(one["id"]), cluster=str(one["clusterId"])) for one in listed if one.get("name") == name]
+        named = [one for one in listed if one.get("name") == name]
+        found = [
+            Project(id=str(one["id"]), cluster=str(one["clusterId"]))
+            for one in named
+            if {"id", "clusterId"} <= one.keys()
+        ]
+        if named and not found:
+            raise faults.not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
         if not found:
             hint = "runai.project in cluster_config.yaml names it; ask for access to it if it is there"
             raise ProjectError(f"this access key sees no project '{name}' in Run:ai", hint=hint)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from llmb.clusters.slurm.commands import Client
 from llmb.config.slurm import seconds
+from llmb.errors import LlmbError
+from llmb.logs.text import plain
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
 # In service, or soon by itself.
@@ -82,9 +84,14 @@ def read(text: str) -> dict[str, Partition]:
             ),
         )  # fmt: skip
         gpus: dict[str, int] = {}
-        for kind, number in _GPUS.findall(gres):
-            gpus[kind] = gpus.get(kind, 0) + int(number)
-        partition.nodes.append(Nodes(count=int(count), names=names, state=state, gpus=gpus, reason=reason))
+        try:
+            for kind, number in _GPUS.findall(gres):
+                gpus[kind] = gpus.get(kind, 0) + int(number)
+            nodes = Nodes(count=int(count), names=names, state=state, gpus=gpus, reason=reason)
+        except ValueError as error:
+            hint = "see what it prints: sinfo --all; a wrapper of the site may have changed it"
+            raise LlmbError(f"the answer of sinfo is not understood: {plain(line)}", hint=hint) from error
+        partition.nodes.append(nodes)
     return found
 
 

@@ -73,7 +73,7 @@ def wild(chance: random.Random) -> bytes:
     return gzip.compress(content)[: chance.randrange(8, 200)] if chance.random() < 0.02 else content
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.fault("logs")
 def test_no_log_makes_a_reader_fail(tmp_path: Path, workloads: dict[str, Workload], seen: Callable[..., None]) -> None:
     chance = random.Random(20250411)

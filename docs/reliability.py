@@ -35,6 +35,7 @@ FAULTS = {
     "own-files": "files of llmb damaged: records, states, journals, locks",
     "own-files-commands": "commands on an install with damaged, empty, newer or unreadable files",
     "logs": "logs damaged: every reader of logs, and the search for causes",
+    "readers": "files of users and answers of other programs damaged: lists, configuration, pip, docker, Slurm, Run:ai",
     "users": "other users: processes hidden by hidepid 0, 1 and 2, umask 077, clocks that differ",
     "start": "Ctrl-C while a command starts, from llmb's first line on",
     "install-kills": "kill -9 of `llmb-install`, then the same command again",

@@ -311,8 +311,11 @@ def _scrambled(text: str, chance: random.Random) -> bytes:
 
 
 @pytest.mark.timeout(7200)
+@pytest.mark.fault("readers")
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.name))
-def test_a_damaged_input_is_an_answer_or_a_fault(reader: Reader, tmp_path: Path, home: Path) -> None:
+def test_a_damaged_input_is_an_answer_or_a_fault(
+    reader: Reader, tmp_path: Path, home: Path, seen: Callable[..., None]
+) -> None:
     (home / ".config" / "llmb").mkdir(parents=True)
     folder = home if reader.name == "secrets" else tmp_path
     chance = random.Random(f"{reader.name} 20261122")
@@ -329,3 +332,4 @@ def test_a_damaged_input_is_an_answer_or_a_fault(reader: Reader, tmp_path: Path,
             error.add_note(f"input {number}: {data!r}")
             raise
     assert faults or reader.name in NEVER_WRONG
+    seen(tried=max(1, COUNT // len(READERS)), tracebacks=0)  # the first would have ended the test

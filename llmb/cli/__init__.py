@@ -17,6 +17,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run ``llmb-run`` and leave with its exit code."""
     gc.set_threshold(_YOUNG)
     try:
+        from llmb.system import edge
+
+        edge.prepare()
         from llmb.cli import app
 
         sys.exit(app.run(args))

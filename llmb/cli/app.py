@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ from llmb.cli.context import Context
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.system import notices
+from llmb.system import edge, notices
 
 
 def load() -> Plugins:
@@ -44,10 +43,11 @@ def run(args: Sequence[str] | None = None) -> int:
     out = sys.stdout
     try:
         code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))
-        sys.stdout.flush()
+        edge.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
-        click.echo(describe(error), err=True)
+        edge.echo(describe(error), err=True)
+        edge.give_up_output()
         return error.exit_code
     except NoArgsIsHelpError as error:
         error.show()
@@ -55,15 +55,21 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        click.echo(describe(as_error(error)), err=True)
+        edge.echo(describe(as_error(error)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        edge.echo("interrupted", err=True)
         return INTERRUPTED
     except SystemExit:
         if sys.stdout is not out:  # click has replaced it: the reader of our output has gone (`| head`)
             return 0
         raise
     except BrokenPipeError:  # the same at the last flush
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        edge.give_up_output()
         return 0
+    except OSError as error:
+        if not edge.is_of_output(error):
+            raise
+        edge.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        edge.give_up_output()
+        return LlmbError.exit_code

@@ -61,8 +61,6 @@ def accept(
 @pass_context
 def list_(context: Context, fmt: str) -> None:
     """Show the baselines of this install."""
-    import time
-
     from llmb.cli.output import print_rows
     from llmb.text.tables import Column
     from llmb.verdict.export import baseline_facts, baselines
@@ -71,5 +69,5 @@ def list_(context: Context, fmt: str) -> None:
     rows = [baseline_facts(install, name) for name in baselines(install)]
     if not rows:
         say("no baseline yet; accept one: llmb-run baseline accept NAME")
-    day = Column(key="accepted", show=lambda seconds: time.strftime("%Y-%m-%d", time.localtime(seconds)))
+    day = Column(key="accepted", show=lambda text: str(text)[:10])
     print_rows([Column(key="name"), day, Column(key="runs", right=True), Column(key="file")], rows, fmt)

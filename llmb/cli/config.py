@@ -7,6 +7,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
+from llmb.system import edge
 
 
 @click.command("config")
@@ -18,4 +19,4 @@ def command(context: Context) -> None:
 
     from llmb.text.typed import to_data
 
-    click.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)
+    edge.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)

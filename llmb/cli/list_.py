@@ -83,10 +83,11 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     from llmb.config.installed import installed_in
     from llmb.config.locate import find_install
     from llmb.errors import UsageError, describe
+    from llmb.system import edge
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
-        install = find_install(option, named, Path.cwd())
+        install = find_install(option, named, edge.current_folder())
     except UsageError as error:
         if option is not None:
             raise

@@ -38,6 +38,9 @@ def _told(error: click.UsageError) -> tuple[str, str | None]:
 
 
 def _other_option(error: click.NoSuchOption) -> str | None:
+    if error.option_name == "-f" and error.ctx is not None:
+        options = {name for one in error.ctx.command.params for name in one.opts}
+        return "--force lifts checks; it has no short form:" if "--force" in options else _meant(error.possibilities)
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _meant(error.possibilities)
     return "the options of a command stand behind its name:"

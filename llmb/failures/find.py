@@ -13,7 +13,7 @@ from llmb.errors import LlmbError
 from llmb.failures.cause import Cause, rank_of
 from llmb.failures.table import PYTHON, Signature, any_in, needles, table
 from llmb.logs.reader import read_log
-from llmb.logs.scan import AHEAD, Block, Hit, Line, hits_in, needle, open_log, read_blocks
+from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, read_blocks
 from llmb.logs.text import plain, strip_escapes
 from llmb.runs.state import JobState
 
@@ -22,6 +22,8 @@ _NCCL = b"nccl"  # how its own errors begin
 _TRACE = b" NCCL INFO "  # in no line that tells of a cause; traces make logs of many GB
 _UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # nor within the frame that rich draws
 _FILLED = rb"[ \t]*([^\s][^\r\n]*)"
+_LENGTHS = (8192, AHEAD)  # bytes: of most tracebacks the first are enough
+_MOST_TRACEBACKS = 20_000  # that are read to their ends: a few of each rank of the largest jobs
 _SAME_ERROR = 2048  # bytes: an exception's own text goes on for some lines, and may say more
 _LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[^\r\n]*[\r\n]+([^\r\n]+)")
 
@@ -97,10 +99,15 @@ class _Search:
     python: _Found | None = None
     weak: _Found | None = None
     errors: int = 0
+    tracebacks: int = 0
     passed: set[bytes] = field(default_factory=set)
 
     def settled_by(self, hit: Hit) -> _Found | None:
         """The cause, where ``hit`` leaves no other; else None, and what it tells is kept."""
+        if hit.text == _TRACEBACK.text:
+            self.tracebacks += 1
+            if self.tracebacks > _MOST_TRACEBACKS:
+                return None
         told = _error_told(hit)
         if told is None:
             self.passed.add(hit.text)
@@ -140,7 +147,7 @@ def _candidates(stream: BinaryIO, start: int) -> Iterator[Hit]:
     wanted = [_TRACEBACK, *needles()]
     for block in read_blocks(stream, start):
         if not _is_trace(block):
-            yield from hits_in(block, wanted)
+            yield from apart(hits_in(block, wanted))
 
 
 def _is_trace(block: Block) -> bool:
@@ -167,9 +174,12 @@ def _error_told(hit: Hit) -> _Told | None:
 
 def _last_of_traceback(hit: Hit, line: Line) -> _Told | None:
     start = hit.at + len(line.after)
-    rest = hit.block.behind(start).lstrip(b"\r\n")
-    prefix = line.before if rest.startswith(line.before) else b""  # which rank it is, or text glued before
-    match = re.search(rb"^" + re.escape(prefix) + _UNINDENTED, rest, re.MULTILINE)
+    for size in _LENGTHS:
+        rest = hit.block.behind(start, size).lstrip(b"\r\n")
+        prefix = line.before if rest.startswith(line.before) else b""  # which rank it is, or text glued before
+        match = re.search(rb"^" + re.escape(prefix) + _UNINDENTED, rest, re.MULTILINE)
+        if match is not None and match.end() + _SAME_ERROR < len(rest):
+            break
     if match is None:
         return None
     text = _with_next_line(strip_escapes(match[1]), rest[match.end() : match.end() + _SAME_ERROR], prefix)

@@ -58,8 +58,16 @@ class Table:
     cures: dict[str, str]
 
     def row(self, line: bytes) -> Signature | None:
-        """The first row that the line fits."""
+        """The first row that the line fits; of a line that comes again and again it is known."""
+        return _row(line) if self is table() else self._row(line)
+
+    def _row(self, line: bytes) -> Signature | None:
         return next((row for row in self.causes if row.fits(line)), None)
+
+
+@lru_cache(maxsize=256)
+def _row(line: bytes) -> Signature | None:
+    return table()._row(line)
 
 
 @lru_cache(maxsize=1)
@@ -84,4 +92,9 @@ def kind_of_end(state: JobState) -> str | None:
 
 def any_in(words: tuple[str, ...], line: bytes) -> bool:
     """Whether one of ``words`` stands in ``line``."""
-    return any(word.encode() in line for word in words)
+    return any(word in line for word in _encoded(words))
+
+
+@lru_cache(maxsize=1024)
+def _encoded(words: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(word.encode() for word in words)

@@ -6,19 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmb.logs import lines
+from llmb.logs import lines, megatron, trainer
 from llmb.logs.conditions import LOAD, NOTHING, PLACES, SAVE, add_checkpoint, environment_of, merged
-from llmb.logs.formats import MEGATRON_NAME, Format, formats_of
+from llmb.logs.formats import MEGATRON_NAME, TRAINER_NAME, Format, formats_of
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.logs.scan import Hit, Line, Needle, needle
 from llmb.logs.spec import ParseSpec
 
 _END = needle("`Trainer.fit` stopped")
 _STEP_TIME = needle("GPU utilization")
-_FIXED = (_END, SAVE, LOAD, _STEP_TIME, *PLACES)
+_FIXED = (_END, SAVE, LOAD, _STEP_TIME, *megatron.CHECKPOINTS, *PLACES)
+_MEGATRON_CHECKPOINTS = frozenset(one.text for one in megatron.CHECKPOINTS)
 
 _NO_SAMPLES = Samples()
 _ROUNDED = 0.006  # seconds: Megatron-Bridge tells a step's time twice, once with two digits behind the point
+_APART = 64  # steps: how far the two lines of one step may be apart, which are of two ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +28,9 @@ class ReadState:
     """How far a growing log has been read, and all that is needed to go on from there; plain data by ``typed.to_data``.
 
     ``offset`` in bytes: where the first line begins that is not yet complete. ``opening`` and ``loads``: read since the
-    last step, so perhaps of the next attempt. ``unnumbered``: steps of lines without a number; ``told``: seconds and
-    TFLOPS that one of them told of a step that has a line of its own; ``rank``: who told the attempt's first step.
+    last step, so perhaps of the next attempt. ``unnumbered``: steps of lines without a number; ``told``: pairs of
+    seconds and TFLOPS of such lines whose step has had no line of its own yet; ``rank``: who told the attempt's first
+    step.
     """
 
     offset: int = 0
@@ -47,20 +50,23 @@ class Collector:
         samples = state.samples
         self.formats = formats_of(spec)
         self.step_texts = {form.needle.text for form in self.formats}
-        self.needles: Sequence[Needle] = [*dict.fromkeys(form.needle for form in self.formats), *_FIXED]
+        known = (trainer.SUMMARY,) if len(self.formats) > 1 else ()
+        self.needles: Sequence[Needle] = [*dict.fromkeys(form.needle for form in self.formats), *known, *_FIXED]
         self.steps, self.checkpoints = [*samples.steps], [*samples.checkpoints]
-        self.last, self.ended = samples.last, samples.ended
+        self.last, self.first, self.ended = samples.last, samples.first, samples.ended
         self.attempts, self.begins = samples.attempts, samples.begins
         self.framework = samples.framework
         self.gbs, self.peak_memory, self.environment = samples.gbs, samples.peak_memory, samples.environment
         self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
-        self.unnumbered, self.told, self.rank = [*state.unnumbered], state.told, state.rank
+        self.unnumbered, self.rank = [*state.unnumbered], state.rank
+        self.told = list(zip(state.told[::2], state.told[1::2], strict=True))
 
     def freeze(self, offset: int) -> ReadState:
         """The state at ``offset`` of the log."""
         return ReadState(
             offset=offset, samples=self._numbered(), from_list=self.from_list, opening=self.opening,
-            loads=tuple(self.loads), unnumbered=tuple(self.unnumbered), told=self.told,
+            loads=tuple(self.loads), unnumbered=tuple(self.unnumbered),
+            told=tuple(value for pair in self.told for value in pair),
             rank=self.rank,
         )  # fmt: skip
 
@@ -73,13 +79,13 @@ class Collector:
         if not self.unnumbered:
             return found
         steps = tuple(self.unnumbered)
-        return replace(found, steps=steps, attempts=1, last=len(steps) - 1, framework=MEGATRON_NAME)
+        return replace(found, steps=steps, attempts=1, last=len(steps) - 1, first=1, framework=MEGATRON_NAME)
 
     def _numbered(self) -> Samples:
         return Samples(
-            steps=tuple(self.steps), last=self.last, attempts=self.attempts, begins=self.begins, ended=self.ended,
-            checkpoints=tuple(self.checkpoints), environment=self.environment, framework=self.framework, gbs=self.gbs,
-            peak_memory=self.peak_memory,
+            steps=tuple(self.steps), last=self.last, first=self.first, attempts=self.attempts, begins=self.begins,
+            ended=self.ended, checkpoints=tuple(self.checkpoints), environment=self.environment,
+            framework=self.framework, gbs=self.gbs, peak_memory=self.peak_memory,
         )  # fmt: skip
 
     def add(self, hit: Hit) -> None:
@@ -93,6 +99,10 @@ class Collector:
             add_checkpoint(self.checkpoints, "save", line)
         elif text == LOAD.text:
             add_checkpoint(self.loads, "load", line)
+        elif text in _MEGATRON_CHECKPOINTS:
+            megatron.add_checkpoint(self.checkpoints, self.loads, text, line)
+        elif text == trainer.SUMMARY.text:
+            self._add_whole(trainer.read_summary(line), hit.offset - len(line.before))
         elif text == _STEP_TIME.text:
             self._add_step_time(lines.read_step_time(line))
         else:
@@ -126,11 +136,29 @@ class Collector:
         self._take_opening()
         if self.steps and self.steps[-1].iteration == found.step.iteration:
             self.steps.pop()  # a bar was drawn again
-        self.steps.append(self._with_told(found.step))
-        self.last, self.framework = found.last, form.name
-        self.gbs = self.gbs or found.gbs
+        self.steps.append(self._with_told(self._with_span(found.step) if form.is_mean else found.step))
+        self.last = self._announced() if found.last is None else found.last
+        self.first, self.framework = form.window_from, form.name
+        self.gbs = self.gbs or found.gbs or self.environment.gbs
         if found.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, found.peak_memory)
+
+    def _with_span(self, step: Step) -> Step:
+        """The step as the mean of all since the one before."""
+        return replace(step, span=step.iteration - (self.steps[-1].iteration if self.steps else -1))
+
+    def _announced(self) -> int | None:
+        """The last iteration by what the trainer said before its first one."""
+        return None if self.environment.steps is None else self.environment.steps - 1
+
+    def _add_whole(self, found: trainer.Whole | None, at: int) -> None:
+        """A run that has no line for its steps, as one that is the mean of all."""
+        if found is None or any(step.span == 1 for step in self.steps):
+            return
+        self._begin(at)
+        self._take_opening()
+        self.steps, self.last, self.first = [found.step], found.step.iteration, 0
+        self.gbs, self.framework, self.ended = found.gbs, TRAINER_NAME, True
 
     def _told_by_another(self, step: Step, line: Line, form: Format) -> bool:
         """Whether another rank tells of a step that this attempt has: it may lag behind, and begins nothing anew."""
@@ -162,17 +190,25 @@ class Collector:
             self.loads = []
 
     def _add_step_time(self, found: tuple[float, float] | None) -> None:
+        """Keep what a line without a number tells: for the first step of that length that lacks it, else for later."""
         if found is None:
             return
-        self.told = found
         if not self.steps:
             step = Step(iteration=len(self.unnumbered), step_time=found[0], tflops=found[1])
             self.unnumbered.append(step)
-        else:
-            self.steps[-1] = self._with_told(self.steps[-1])
+        for at in range(max(0, len(self.steps) - _APART), len(self.steps)):
+            if self._is_told(self.steps[at], found):
+                self.steps[at] = replace(self.steps[at], tflops=found[1])
+                return
+        self.told = [*self.told[1 - _APART :], found]
 
     def _with_told(self, step: Step) -> Step:
-        if step.tflops is not None or not self.told or abs(self.told[0] - step.step_time) > _ROUNDED:
+        """The step with the TFLOPS that a line before its own told; they are of this step alone."""
+        told = next((pair for pair in self.told if self._is_told(step, pair)), None)
+        if told is None:
             return step
-        tflops, self.told = self.told[1], ()  # of this step alone: the next one takes about as long
-        return replace(step, tflops=tflops)
+        self.told.remove(told)
+        return replace(step, tflops=told[1])
+
+    def _is_told(self, step: Step, told: tuple[float, float]) -> bool:
+        return step.tflops is None and abs(told[0] - step.step_time) <= _ROUNDED

@@ -23,13 +23,20 @@ _LIGHTNING_WORLD = needle("distributed processes registered", b".w")
 _MEGATRON_WORLD = needle("using world size")
 _NODE = needle("llmb node ", b"{}")
 _VBOOST = needle("llmb vboost: ")
-PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST)
+_TITAN_JOB = needle("Trainer is initialized with local batch size", b",")
+_TITAN_WORLD = needle("Building device mesh with parallelism", b"=,")
+PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD)
 
 _NETWORK_SAID = re.compile(rb"Using network\s+([^\r\n]{1,60})")
 _NCCL_VERSION_SAID = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
 _NODE_SAID = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
 _VBOOST_SAID = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
-_HOST = re.compile(rb"([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO\s*$")
+_TITAN_JOB_SAID = re.compile(
+    rb"global batch size (?P<gbs>\d{1,12}),.{1,200}sequence length (?P<seq>\d{1,12}),\s{1,40}"
+    rb"total steps (?P<steps>\d{1,12})"
+)
+_TITAN_SPLIT = re.compile(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(\d{1,6})\b")
+_HOST = re.compile(rb"(?<![\w.-])([\w.-]{1,253}):\d{1,9}:\d{1,9} \[\d{1,5}\] NCCL INFO\s{0,20}$")
 _WORLD = re.compile(rb"Starting with (\d{1,9}) processes|using world size:\s*(\d{1,9})")
 
 NOTHING = Environment()
@@ -46,6 +53,11 @@ def environment_of(text: bytes, line: Line) -> Environment:
         return NOTHING if node is None else Environment(hosts=(node.host,), described=(node,))
     if text == _VBOOST.text:
         return Environment(vboost=_read_vboost(line))
+    if text == _TITAN_JOB.text:
+        return _read_titan_job(line)
+    if text == _TITAN_WORLD.text:
+        sizes = [int(size) for size in _TITAN_SPLIT.findall(strip_escapes(line.after))]
+        return Environment(world_size=math.prod(sizes) or None) if sizes and not line.cut else NOTHING
     if text != _NETWORK.text:
         return Environment(world_size=_read_world_size(line))
     if (found := _read_network(line)) is None:
@@ -65,6 +77,9 @@ def merged(earlier: Environment, later: Environment) -> Environment:
         world_size=later.world_size or earlier.world_size,
         vboost=later.vboost or earlier.vboost,
         described=_union(earlier.described, later.described),
+        steps=later.steps or earlier.steps,
+        gbs=later.gbs or earlier.gbs,
+        seq_length=later.seq_length or earlier.seq_length,
     )
 
 
@@ -88,7 +103,7 @@ def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line
         replace(
             event,
             ranks=(*event.ranks, found.rank),
-            max_seconds=max(event.max_seconds, found.seconds),
+            max_seconds=max(event.max_seconds or 0.0, found.seconds),
             rank0_seconds=found.seconds if found.rank == 0 else event.rank0_seconds,
         )
     )
@@ -110,6 +125,14 @@ def _read_checkpoint(line: Line, key: bytes) -> _CheckpointLine | None:
     if seconds is None:
         return None
     return _CheckpointLine(seconds, int(rank or 0), None if iteration is None else int(iteration))
+
+
+def _read_titan_job(line: Line) -> Environment:
+    """What torchtitan says of its job before the first step."""
+    if (match := _TITAN_JOB_SAID.search(strip_escapes(line.after))) is None or line.cut:
+        return NOTHING
+    steps, gbs, seq = (int(match[name]) or None for name in ("steps", "gbs", "seq"))
+    return Environment(steps=steps, gbs=gbs, seq_length=seq)
 
 
 def _read_network(line: Line) -> tuple[str, str] | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmb.logs.scan import Needle, needle
 from llmb.logs.spec import ParseSpec
 
 NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"
+TITAN_NAME, TRAINER_NAME = "torchtitan", "Hugging Face Trainer"
 NEMO2 = ParseSpec()
 # A progress bar, `100/100 [07:57<00:00, reduced_train_loss=7.310, ...]`: it counts the steps that are done.
-NEMO1 = ParseSpec(iteration=r"(?P<i>\d+)/(?P<last>\d+) \[", first_iteration=1, redrawn=True)
+NEMO1 = ParseSpec(iteration=r"(?<!\d)(?P<i>\d{1,12})/(?P<last>\d{1,12}) \[", first_iteration=1, redrawn=True)
 # Megatron-LM and Megatron-Bridge: ` iteration        1/      50 | consumed samples:          128 | ...`
 MEGATRON = ParseSpec(
     needle="elapsed time per iteration (ms)",
-    iteration=r"iteration\s+(?P<i>\d+)/\s*(?P<last>\d+)",
+    iteration=r"iteration\s{1,20}(?P<i>\d{1,12})/\s{0,20}(?P<last>\d{1,12})",
     keys={
         "step_time": "elapsed time per iteration (ms)",
         "tflops": "throughput per GPU (TFLOP/s/GPU)",
@@ -27,6 +28,25 @@ MEGATRON = ParseSpec(
         "consumed_samples": "consumed samples",
     },
     units={"step_time": 1e-3},
+    first_iteration=1,
+)
+# `completed step: 49, seconds: 15.570, TFLOP/s/device: 508.371, Tokens/s/device: 1055.949, total_weights: 1, loss: 0.1`
+MAXTEXT = ParseSpec(
+    needle="TFLOP/s/device",
+    iteration=r"step:\s{0,20}(?P<i>\d{1,12}),\s",
+    keys={
+        "step_time": "seconds",
+        "tflops": "TFLOP/s/device",
+        "loss": "loss",
+        "tokens_rate": "Tokens/s/device",
+    },
+)
+# `step: 10  loss: 4.1704  grad_norm: 1.8422  memory: 0.69GiB(0.72%)  tps: 221,070  tflops: 15.83  mfu: 1.60%`; one line
+# for several steps, whose mean it is. Its tps are tokens per second of one GPU.
+TITAN = ParseSpec(
+    needle="tps: ",
+    iteration=r"step:\s{0,20}(?P<i>\d{1,12})\s",
+    keys={"tflops": "tflops", "loss": "loss", "tokens_rate": "tps"},
     first_iteration=1,
 )
 
@@ -40,7 +60,9 @@ class Format:
     """A spec made ready for reading.
 
     ``keys``: the log's keys for each of our names, and the factor of their values; ``each_step``: those of step time,
-    TFLOPS, loss, memory and gradient norm.
+    TFLOPS, loss, memory and gradient norm. ``window_from``: the number of the first step in windows; ``is_mean``: a
+    line is the mean of the steps since the line before; ``thousands``: commas part the digits of its numbers;
+    ``source``: the plugin whose pattern it is.
     """
 
     name: str | None = None
@@ -50,6 +72,10 @@ class Format:
     redrawn: bool
     keys: Mapping[str, Keys]
     each_step: tuple[Keys, ...]
+    window_from: int = 0
+    is_mean: bool = False
+    thousands: bool = False
+    source: str = ""
 
 
 def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
@@ -64,6 +90,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
         iteration=re.compile(spec.iteration.encode()),
         first_iteration=spec.first_iteration,
         redrawn=spec.redrawn,
+        source=spec.source,
         keys=keys,
         each_step=tuple(
             keys.get(name, NO_KEYS) for name in ("step_time", "tflops", "loss", "peak_memory", "grad_norm")
@@ -71,7 +98,15 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
     )
 
 
-_KNOWN = (compile_spec(NEMO2, NEMO2_NAME), compile_spec(NEMO1, "NeMo 1"), compile_spec(MEGATRON, MEGATRON_NAME))
+_KNOWN = (
+    compile_spec(NEMO2, NEMO2_NAME),
+    compile_spec(NEMO1, "NeMo 1"),
+    replace(compile_spec(MEGATRON, MEGATRON_NAME), window_from=1),
+    compile_spec(MAXTEXT, "MaxText"),
+    replace(
+        compile_spec(TITAN, TITAN_NAME), needle=needle(TITAN.needle, b"%"), window_from=1, is_mean=True, thousands=True
+    ),
+)
 
 
 def formats_of(spec: ParseSpec) -> tuple[Format, ...]:

@@ -3,36 +3,51 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from llmb.errors import LlmbError
 from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line
 from llmb.logs.text import strip_escapes
+from llmb.system import deadline
 
-_NUMBER = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
+PATTERN_SECONDS = 5.0
+
+# No pattern here tries a run of characters in more than one way: what a log holds decides no more than how long it is.
+_NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _LIST = re.compile(rb"\s*[:=]\s*\[")
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STEP_TIME = re.compile(
-    rb"Step Time\s*[:=]\s*(?P<time>" + _NUMBER + rb")\s*s\b.*GPU utilization\s*[:=]\s*(?P<tflops>" + _NUMBER + rb")"
+    rb"Step Time\s*[:=]\s*(?P<time>"
+    + _NUMBER
+    + rb")\s*s\b.{0,200}?GPU utilization\s*[:=]\s*(?P<tflops>"
+    + _NUMBER
+    + rb")"
     rb"\s*MODEL_TFLOP/s/GPU",
     re.IGNORECASE,
 )
 # Nothing but a time may stand between a rank and its step: text of another rank may be glued before.
 _RANK = re.compile(
     rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
-    rb"\s*(?:\[[^\]]*\]:?\s*)*(?:Training epoch \d+, )?$"
+    rb"\s{0,20}(?:\[[^\]]{0,80}\]:?\s{0,20}){0,4}(?:Training epoch \d{1,9}, )?$"
 )
+
+
+class SlowPatternError(LlmbError):
+    """A plugin's pattern does not come to an end."""
 
 
 class StepLine(NamedTuple):
     """A step as its line has it, the ``last`` iteration announced, and what is not the step's own."""
 
     step: Step
-    last: int
+    last: int | None
     gbs: int | None
     peak_memory: float | None
 
@@ -42,16 +57,21 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
     before, after = strip_escapes(line.before), strip_escapes(line.after)
     if (header := _last_header(before, form)) is None:
         return None
-    following = form.iteration.search(after)
+    following = _next_header(after, form)
     text = before[header.end() :] + (after[: following.start()] if following else after)
+    if form.thousands:
+        text = _COMMA.sub(b"", text)
     cut = line.cut and following is None
     iteration = int(header["i"]) - form.first_iteration
     step_time, tflops, loss, memory, norm = _values_of(text, form, cut)
-    if step_time is None or iteration < 0:
+    rate = _value_of(text, "tokens_rate", form, cut)
+    if iteration < 0 or (step_time is None and rate is None):
         return None
-    step = Step(iteration=iteration, step_time=step_time, tflops=tflops, loss=loss, grad_norm=norm)
+    seconds = math.nan if step_time is None else step_time
+    step = Step(iteration=iteration, step_time=seconds, tflops=tflops, loss=loss, grad_norm=norm, tokens_rate=rate)
     gbs = _batch(text, form, iteration, cut) if with_batch else None
-    return StepLine(step, int(header["last"]) - form.first_iteration, gbs, memory)
+    last = header.groupdict().get("last")
+    return StepLine(step, None if last is None else int(last) - form.first_iteration, gbs, memory)
 
 
 def read_rank(line: Line, form: Format) -> int | None:
@@ -130,6 +150,32 @@ def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
 
 def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
     """The iteration nearest before the needle: an earlier one belongs to a step glued before it."""
+    if not form.source:
+        return _last_match(before, form)
+    try:
+        with deadline.limited(PATTERN_SECONDS):
+            return _last_match(before, form)
+    except deadline.OverdueError:
+        raise _slow(form) from None
+
+
+def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
+    """The iteration of a step that is glued behind."""
+    if not form.source:
+        return form.iteration.search(after)
+    try:
+        with deadline.limited(PATTERN_SECONDS):
+            return form.iteration.search(after)
+    except deadline.OverdueError:
+        raise _slow(form) from None
+
+
+def _slow(form: Format) -> SlowPatternError:
+    message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
+    return SlowPatternError(message, hint="tell its maintainers")
+
+
+def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
     header = None
     for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
         pass

@@ -10,7 +10,7 @@ from llmb.errors import LlmbError
 from llmb.logs.collect import Collector, ReadState
 from llmb.logs.formats import NEMO2
 from llmb.logs.samples import Samples
-from llmb.logs.scan import REACH, Block, hits_in, is_packed, open_log, read_blocks
+from llmb.logs.scan import REACH, Block, apart, hits_in, is_packed, open_log, read_blocks
 from llmb.logs.spec import ParseSpec
 
 
@@ -51,7 +51,7 @@ def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:
     collector, frozen = Collector(spec, state), state
     for block in read_blocks(stream, state.offset):
         complete = _complete(block) if block.at_end else block.high
-        hits = hits_in(block, collector.needles)
+        hits = apart(hits_in(block, collector.needles))
         for hit in hits:
             if hit.at < complete:
                 collector.add(hit)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -12,7 +12,8 @@ class Step:
     """One training step: ``iteration`` from 0, ``step_time`` in seconds, ``tflops`` of one GPU as the framework says.
 
     ``grad_norm``: of all gradients, before they are clipped. Numbers are as logged, so nan and inf occur; what the line
-    does not hold is None.
+    does not hold is None. ``tokens_rate``: tokens per second of one GPU; ``step_time`` is nan where the line has that
+    alone. ``span``: how many steps, up to this one, the line is the mean of.
     """
 
     iteration: int
@@ -20,17 +21,23 @@ class Step:
     tflops: float | None = None
     loss: float | None = None
     grad_norm: float | None = None
+    tokens_rate: float | None = None
+    span: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """One save or load of a checkpoint: the ``ranks`` that told of it, the longest time of any and rank 0's, in s."""
+    """One save or load of a checkpoint: the ``ranks`` that told of it, the longest time of any and rank 0's, in s.
+
+    ``folder``: where the log says that it is. Seconds are None where the log does not say them.
+    """
 
     kind: Literal["save", "load"]
     ranks: tuple[int, ...]
-    max_seconds: float
+    max_seconds: float | None
     rank0_seconds: float | None = None
     iteration: int | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +60,9 @@ class Environment:
     """What a log says of where it ran: empty or None where it does not.
 
     ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that
-    said anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was
-    raised, and why not on the others; ``described``: what nodes say of themselves.
+    said anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was raised, and why not on
+    the others; ``described``: what nodes say of themselves; ``steps``, ``gbs`` (samples) and ``seq_length`` (tokens):
+    what the trainer says of its job before its first step.
     """
 
     networks: tuple[str, ...] = ()
@@ -63,6 +71,9 @@ class Environment:
     world_size: int | None = None
     vboost: str | None = None
     described: tuple[Node, ...] = ()
+    steps: int | None = None
+    gbs: int | None = None
+    seq_length: int | None = None
 
     @property
     def nodes(self) -> int | None:
@@ -74,14 +85,17 @@ class Environment:
 class Samples:
     """The last attempt of a log.
 
-    ``last``: the last iteration that the log announces; ``attempts``: how often the iterations started anew, 0 without
-    a step; ``begins``: where in the file, in bytes, the line of its first step begins, 0 where there was no attempt
-    before; ``ended``: the trainer said that it was done; ``framework``: whose lines they are (``NeMo 2``; None for a
-    plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU in bytes, the highest of all steps.
+    ``last``: the last iteration that the log announces, from 0; ``first``: the number that the log gives its first
+    step, where windows are of printed numbers (1 for Megatron); ``attempts``: how often the iterations started anew, 0
+    without a step; ``begins``: where in the file, in bytes, the line of its first step begins, 0 where there was no
+    attempt before; ``ended``: the trainer said that it was done; ``framework``: whose lines they are (``NeMo 2``; None
+    for a plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU in bytes, the highest of all
+    steps.
     """
 
     steps: tuple[Step, ...] = ()
     last: int | None = None
+    first: int = 0
     attempts: int = 0
     begins: int = 0
     ended: bool = False
@@ -90,6 +104,11 @@ class Samples:
     framework: str | None = None
     gbs: int | None = None
     peak_memory: float | None = None
+
+    @property
+    def numbered(self) -> tuple[Step, ...]:
+        """The steps with the numbers that windows count by."""
+        return tuple(replace(step, iteration=step.iteration + self.first) for step in self.steps)
 
     @property
     def max_iteration(self) -> int | None:

@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 CHUNK = 1 << 18  # bytes: stays in a processor's second cache, which is what makes several needles cheap
 REACH = 4096  # bytes: a step's line is a tenth of it; bounds what a line without an end can cost
+_APART = 40  # bytes
 AHEAD = 1 << 16  # bytes behind a place that are at hand: a traceback, or a list of some thousand numbers
 
 _GZIP = b"\x1f\x8b"
@@ -179,6 +180,25 @@ def hits_in(block: Block, needles: Sequence[Needle]) -> list[Hit]:
         for at in _places(block, needle.text)
     ]
     return sorted(found, key=lambda hit: hit.at) if len(found) > 1 else found
+
+
+def apart(hits: Sequence[Hit]) -> list[Hit]:
+    """``hits`` without those that repeat a text at once: no two things that a line says are so near each other.
+
+    A line is judged anew for each of its hits, so that a long one full of them would cost its length squared.
+    """
+    kept: list[Hit] = []
+    before: dict[bytes, Hit] = {}
+    for hit in hits:
+        last = before.get(hit.text)
+        before[hit.text] = hit
+        if last is None or hit.at - last.at > _APART or _is_ended(hit.block.data, last.at, hit.at):
+            kept.append(hit)
+    return kept
+
+
+def _is_ended(data: bytearray, start: int, end: int) -> bool:
+    return data.find(b"\n", start, end) >= 0 or data.find(b"\r", start, end) >= 0
 
 
 def _places(block: Block, text: bytes) -> Iterator[int]:

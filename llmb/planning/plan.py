@@ -15,7 +15,6 @@ from llmb.planning.modes import TRACE_VARIABLES
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, no_size
 from llmb.text.typed import KeyFaultError
-from llmb.workload.launchvars import without_effect
 from llmb.workload.spec import Workload
 from llmb.workload.switches import NOTHING, PROFILE_DETAILS, Switches, merged
 from llmb.workload.variables import check_name
@@ -77,9 +76,6 @@ def make_plan(
             continue
         place = place_of(config, gpu_type, found[0].key)
         warnings |= dict.fromkeys(_twice(request))
-        where = f"{request.place}: " if request.place else ""
-        idle = without_effect({**request.env, **extra.env}, of_list={*request.env} - {*extra.env})
-        warnings |= dict.fromkeys(f"{where}{text}" for text in idle)
         for wish, repeats in _wishes(request, *found, place, extra):
             try:
                 job, unusual = configure(wish, place, force=extra.force)

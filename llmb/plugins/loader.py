@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.errors import Fault, LlmbError
+from llmb.system import deadline
 
 if TYPE_CHECKING:
     import click
@@ -34,6 +36,23 @@ _ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters
 
 class PluginError(LlmbError):
     """A hook of a plugin has failed."""
+
+
+_TELL = "tell its maintainers"
+
+
+HOOK_SECONDS = 20.0  # a hook is cheap by its contract; the file systems of login nodes are not
+
+
+@contextmanager
+def _limited(source: str, hook: str) -> Iterator[None]:
+    """Raise PluginError, which names the plugin, where its hook does not come to an end."""
+    try:
+        with deadline.limited(HOOK_SECONDS):
+            yield
+    except deadline.OverdueError:
+        message = f"plugin {source} was interrupted: it took more than {HOOK_SECONDS:g} s in {hook}"
+        raise PluginError(message, hint=_TELL) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +132,30 @@ class Plugins:
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
+        from llmb.logs.formats import NEMO2
         from llmb.logs.samples import Samples
         from llmb.logs.spec import ParseSpec
 
         answer: ParseSpec | Samples | None = self._ask(
             "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}
         )
+        if isinstance(answer, ParseSpec):
+            self._check_spec(workload, answer)
+            own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
+            answer = replace(answer, source=self.offers[workload.key].source if own else "")
         return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
+
+    def _check_spec(self, workload: Workload, spec: ParseSpec) -> None:
+        """Raise PluginError for a pattern that is none, or does not say which iteration a line is of."""
+        from llmb.logs.formats import compile_spec
+
+        try:
+            if "i" not in compile_spec(spec).iteration.groupindex:
+                raise ValueError("its iteration has no group 'i'")
+        except Exception as error:
+            source = self.offers[workload.key].source
+            reason = f"{type(error).__name__}: {error}"
+            raise PluginError(f"plugin {source} gives a ParseSpec that cannot be used: {reason}", hint=_TELL) from error
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing.
@@ -130,14 +166,15 @@ class Plugins:
         asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
         caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
         try:
-            answer = caller(**arguments)
+            with _limited(source, hook):
+                answer = caller(**arguments)
             if answer is not None and not isinstance(answer, kinds):
                 raise TypeError(f"it gives {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
         except LlmbError:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint="tell its maintainers") from error
+            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint=_TELL) from error
         return answer
 
     def _offer(self, source: str) -> Offer | None:
@@ -147,7 +184,8 @@ class Plugins:
         from llmb.workload.spec import Workload
 
         try:
-            workload = hook()
+            with _limited(source, "llmb_workload"):
+                workload = hook()
             if not isinstance(workload, Workload):
                 raise TypeError(f"llmb_workload gives {workload!r}, not a Workload")
             return Offer(source=source, workload=workload)
@@ -161,7 +199,8 @@ class Plugins:
         for source, plugin in self.manager.list_name_plugin():
             implementation = getattr(plugin, hook, None)
             try:
-                given = list(implementation()) if implementation is not None else []
+                with _limited(source, hook):
+                    given = list(implementation()) if implementation is not None else []
                 for item in given:
                     if not isinstance(getattr(item, "name", None), str):
                         raise TypeError(f"{item!r} has no name")

@@ -11,16 +11,16 @@ from llmb.report.digest import STATUS, remarkable
 from llmb.report.value import Report
 from llmb.results.columns import legend, levels
 from llmb.results.result import Result
-from llmb.text.tables import Column, escape, render
+from llmb.text.tables import Column, as_markdown, escape, render
 from llmb.verdict.scaling import cells, columns
 
 
 def to_markdown(report: Report) -> str:
     """The report as Markdown."""
     results = report.results
-    parts = [f"# {escape(report.title)}", escape(_made(report)), _summary(results), missing(report)]
-    parts += ["\n".join(f"- {escape(str(one.reason))}" for one in report.unreadable)]
-    parts += ["\n".join(f"- {escape(line)}" for line in remarkable(results)), "## Results", _table(results)]
+    parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report)), _summary(results), missing(report)]
+    parts += ["\n".join(f"- {as_markdown(str(one.reason))}" for one in report.unreadable)]
+    parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
         scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
         parts += ["## Scaling", "Throughput of one GPU, by that at the smallest scale.", scaling]
@@ -63,13 +63,13 @@ def _table(results: Sequence[Result]) -> str:
         return ""
     whole = next(levels(results))
     table = render(whole.columns, whole.rows, "md")
-    return "\n".join([table, *(line.replace("*", r"\*", 1) for line in legend(results))])
+    return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in legend(results))])
 
 
 def _failure(group: Group) -> str:
-    heading = f"### {escape(group.cause.kind)}: {_count(len(group.runs), 'run')}"
-    runs = ", ".join(escape(run) for run in group.runs)
-    return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", escape(group.cause.cure)]))
+    heading = f"### {as_markdown(group.cause.kind)}: {_count(len(group.runs), 'run')}"
+    runs = ", ".join(as_markdown(run) for run in group.runs)
+    return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", as_markdown(group.cause.cure)]))
 
 
 _CONDITIONS = tuple(

@@ -156,7 +156,7 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
         outliers = result.statistics.outliers if result.statistics is not None else ()
         title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
         picture = steps_picture(
-            f"steps-{len(drawn) + 1}", title, run.samples.steps, result.window, outliers, result.time_mean_seconds,
+            f"steps-{len(drawn) + 1}", title, run.samples.numbered, result.window, outliers, result.time_mean_seconds,
             result.steps,
         )  # fmt: skip
         if picture:

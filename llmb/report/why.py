@@ -92,8 +92,12 @@ def _published_window(entry: Entry) -> Iterator[str]:
     figure, steps = entry.runs[0].figure, entry.result.steps
     if figure is None or steps is None or entry.result.same_window is not False:
         return
-    found = [measure(run.samples, figure.window.of(steps)) for run in entry.runs if run.samples is not None]
-    times = [measured.time_mean for measured in found if measured is not None]
+    found = [
+        measure(run.samples, figure.window.of(steps, run.samples.first))
+        for run in entry.runs
+        if run.samples is not None
+    ]
+    times = [measured.time_mean for measured in found if measured is not None and measured.time_mean is not None]
     if len(times) == len(entry.runs):
         ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
         window = conditions.window_in_words(figure.window)

@@ -60,7 +60,7 @@ def checkpoints_of(
     """
     saves = [event for event in told if event.kind == "save"]
     loads = [event for event in told if event.kind == "load"]
-    weights = _weights(work)
+    weights = [*_weights(work), *_named(saves)]
     if not (saves or loads or save or load or weights):
         return None
     saved = _saved(saves, weights) if saves or weights else None
@@ -81,10 +81,23 @@ def _weights(work: Path) -> list[Path]:
         return []
 
 
+def _named(saves: Sequence[Checkpoint]) -> list[Path]:
+    """The folder of the last checkpoint where the log names it: Megatron's ``<folder>/iter_0000050``."""
+    last = saves[-1] if saves else None
+    if last is None or last.folder is None or last.iteration is None or "\0" in last.folder:
+        return []
+    folder = Path(last.folder) / f"iter_{last.iteration:07d}"
+    try:
+        return [folder] if folder.is_absolute() and folder.is_dir() else []
+    except OSError:
+        return []
+
+
 def _saved(events: Sequence[Checkpoint], weights: Sequence[Path]) -> Saved:
     full = [(folder, sizes) for folder in weights if (sizes := _sizes(folder))]
     folder, sizes = full[-1] if full else (None, [])
-    files = Saved(folder=None if folder is None else str(folder.parent), files=len(sizes), bytes=sum(sizes))
+    own = folder.parent if folder is not None and folder.name == "weights" else folder
+    files = Saved(folder=None if own is None else str(own), files=len(sizes), bytes=sum(sizes))
     if not events:
         return files
     last = events[-1]
@@ -103,7 +116,7 @@ def _sizes(folder: Path) -> list[int]:
 
 def _loaded(events: Sequence[Checkpoint], folder: str | None) -> Loaded:
     last = events[-1]
-    return Loaded(folder=folder, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds)
+    return Loaded(folder=folder or last.folder, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds)
 
 
 def _problems_of_save(saved: Saved | None, *, asked: bool) -> Iterable[str]:
@@ -111,12 +124,12 @@ def _problems_of_save(saved: Saved | None, *, asked: bool) -> Iterable[str]:
         if asked:
             yield f"no checkpoint was saved: the log does not say so, and there are no weights/{SHARDS}"
         return
-    if saved.seconds is None and saved.files:
+    if saved.seconds is None and saved.iteration is None and saved.files:
         yield (
             f"the log does not say that a checkpoint was saved, though {saved.folder} holds {_files(saved.files)}: "
             "it may be incomplete"
         )
-    elif saved.seconds is None:
+    elif saved.seconds is None and saved.iteration is None:
         yield f"no checkpoint was saved: the log does not say so, and its weights/{SHARDS} are empty or missing"
     elif not saved.files:
         yield f"the log says that a checkpoint was saved, but there are no weights/{SHARDS}: lost, or deleted since"

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llmb.logs.samples import Checkpoint, Samples
-from llmb.stats.measure import Window
-from llmb.stats.summary import steps_in
+from llmb.stats.measure import Window, steps_in
 
 SOCKET = "Socket"
+PROFILED = "profiled: a profiler costs time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class CheckpointTime:
     iteration: int | None
     ranks: int
     rank0_seconds: float | None
-    max_seconds: float
+    max_seconds: float | None
 
 
 def facts_of(samples: Samples) -> LogFacts:

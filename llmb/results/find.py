@@ -41,12 +41,17 @@ def find_logs(directory: Path, left_out: Callable[[OSError], None] | None = None
         Path(folder) / name
         for folder, _, names in os.walk(directory, onerror=left_out)
         for name in names
-        if name.startswith("log-") and name.endswith((".out", ".out.gz"))
+        if is_log(name)
     ]
     own: dict[Hashable, Path] = {}
     for path in sorted(found, key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114 - Path's may raise
         own.setdefault(_file_behind(path), path)
     return sorted(path for file, path in own.items() if file is not None)
+
+
+def is_log(name: str) -> bool:
+    """Whether a file of this name is a training log, in gzip or not."""
+    return name.startswith("log-") and name.endswith((".out", ".out.gz"))
 
 
 def _file_behind(path: Path) -> Hashable:

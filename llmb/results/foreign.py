@@ -16,7 +16,9 @@ from llmb.workload.model import ModelShape
 from llmb.workload.spec import Row, Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
-_DTYPES = ("bf16", "fp8", "fp16", "fp32")
+# Those that say how fp8 scales are dtypes of their own: fp8_cs (current scaling) is not the fp8 of older releases.
+_SCALED = {"fp8_cs": "fp8", "fp8_mx": "fp8", "fp8_sc": "fp8", "mxfp8": "fp8"}
+_DTYPES = ("bf16", "fp8", "fp16", "fp32", "nvfp4", *_SCALED)
 _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
@@ -90,7 +92,8 @@ def describe_log(
     """
     kinds = {event.kind for event in samples.checkpoints}
     said = Description(
-        gbs=samples.gbs, gpus=samples.environment.world_size, saves="save" in kinds or None,
+        gbs=samples.gbs or samples.environment.gbs, gpus=samples.environment.world_size,
+        seq_length=samples.environment.seq_length, saves="save" in kinds or None,
         loads=("load" in kinds and samples.last == 0) or None,
     )  # fmt: skip
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
@@ -129,7 +132,13 @@ def _dtypes(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
     """Parts a name at the first dtype in it."""
     rows = (row for workload in workloads.values() for size in workload.sizes.values() for row in size.rows)
     words = {*_DTYPES, *(dtype for row in rows for dtype in row.dtype)}
-    return re.compile(rf"(.+?)_({'|'.join(sorted(map(re.escape, words)))})((?:_.*)?)", re.DOTALL)
+    longest = sorted(words, key=lambda word: (-len(word), word))  # fp8_cs before the fp8 that it begins with
+    return re.compile(rf"(.+?)_({'|'.join(map(re.escape, longest))})((?:_.*)?)", re.DOTALL)
+
+
+def peak_dtype(dtype: str) -> str:
+    """The dtype whose peak a GPU has when it computes in ``dtype``: however fp8 scales, it is that of fp8."""
+    return _SCALED.get(dtype, dtype)
 
 
 def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:
@@ -151,16 +160,27 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
 
 
 def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:
-    """Both, where they are spelled in any way that names are accepted; nothing where several fit."""
+    """Both, where they are spelled in any way that names are accepted; nothing where several fit.
+
+    Else by the name without its last part, as releases from 25.12 on call llama3.1: ``pretrain_llama3_70b``.
+    """
     wanted = squash_workload(head)
-    fits = [
-        (key, size)
-        for key, workload in workloads.items()
-        if wanted.startswith(short := squash_workload(key))
-        for size in workload.sizes
-        if wanted == short + squash(size)
-    ]
-    return fits[0] if len(fits) == 1 else (None, None)
+    for name in (str, _family):
+        fits = [
+            (key, size)
+            for key, workload in workloads.items()
+            if wanted.startswith(short := squash_workload(name(key)))
+            for size in workload.sizes
+            if wanted == short + squash(size)
+        ]
+        if fits:
+            return fits[0] if len(fits) == 1 else (None, None)
+    return None, None
+
+
+def _family(key: str) -> str:
+    """A workload's name without the last part of its version: ``pretrain_llama3`` of ``pretrain_llama3.1``."""
+    return re.sub(r"\.\d+$", "", key)
 
 
 def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:

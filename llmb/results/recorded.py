@@ -11,23 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError
-from llmb.failures import root_cause
+from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.logs.spec import ParseSpec
 from llmb.results import reason
 from llmb.results import result as status_of
+from llmb.results.beside import profiled_beside
 from llmb.results.checkpoints import checkpoints_of
-from llmb.results.facts import facts_of, invalid_because
+from llmb.results.facts import PROFILED, facts_of, invalid_because
 from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of
-from llmb.results.foreign import NOTHING, Description, describe_log
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.foreign import NOTHING, Description, describe_log, peak_dtype
+from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats.measure import (
     Window,
+    covered,
     days_to_train,
     default_window,
     measure,
@@ -54,17 +57,22 @@ def result_of_run(
     samples, trouble = _read(path, spec) if _is_there(path) else (spec.samples or Samples(), "")
     result = _measured(record.launch.name, path, samples, spec, job.max_steps, window)
     found = _of_job(job)
-    result = _with_details(_with_throughput(result, found, peak_tflops), samples, found, nodes=job.nodes)
+    result = _with_throughput(result, found, peak_tflops)
+    result = _with_details(
+        result, samples, found, nodes=job.nodes, profiled="" if job.profile else profiled_beside(path)
+    )
     checkpoints = checkpoints_of(
         samples.checkpoints, path.parent, save=bool(job.switches.save_checkpoint), load=job.switches.load_checkpoint,
         ended=state.is_end,
     )  # fmt: skip
     result = replace(result, checkpoints=checkpoints)
-    status = _status(state, complete=result.time_mean_seconds is not None, readable=not trouble)
-    has_failed = state.is_end and status != SUCCESS and not trouble
+    status = _status(state, complete=has_figures(result), readable=not trouble)
+    is_strange = status == FAILED and state.state == COMPLETED and not samples.steps
+    if is_strange := is_strange and _is_strange(record, path, samples):
+        status = UNKNOWN
+    has_failed = state.is_end and status != SUCCESS and not trouble and not is_strange
     cause = root_cause(logs_of(record), state) if has_failed else None
-    unseen = trouble and status == status_of.UNKNOWN
-    why = "" if unseen else reason.of_run(status, state, samples, result, spec, cause)
+    why = "" if trouble and status == UNKNOWN else reason.of_run(status, state, samples, result, spec, cause)
     return replace(
         result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None, state=state.state,
         cause=cause or (reason.cause_of_end(state) if has_failed else None),
@@ -92,21 +100,68 @@ def result_of_log(
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
         spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
-    steps = None if samples.last is None else samples.last + 1
-    result = _measured(experiment_of(path), path, samples, spec, steps, window)
-    result = _with_details(_with_throughput(result, found, _peak(found)), samples, found, nodes=_nodes(found))
-    reached = samples.max_iteration is not None and samples.last is not None and samples.max_iteration >= samples.last
-    status = SUCCESS if reached and result.time_mean_seconds is not None else FAILED
+    samples = _with_times(samples, found)
+    last = samples.max_iteration if samples.last is None else samples.last
+    result = _measured(experiment_of(path), path, samples, spec, None if last is None else last + 1, window)
+    result = _with_throughput(result, found, _peak(found))
+    result = _with_details(result, samples, found, nodes=_nodes(found), profiled=_profiled(path, found))
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     result = replace(result, checkpoints=checkpoints, not_said=found.not_said())
-    cause = root_cause(logs_beside(path)) if status == FAILED else None
+    status, cause = _status_of_log(path, samples, result)
     return replace(result, status=status, reason=reason.of_log(status, samples, result, spec, cause), cause=cause)
 
 
+def _profiled(path: Path, found: Description) -> str:
+    """Why a log is known to be of a profiled run, where its configuration does not say so."""
+    if found.profiled:
+        return "" if found.configuration() is not None else PROFILED
+    return profiled_beside(path)
+
+
+def _status_of_log(path: Path, samples: Samples, result: Result) -> tuple[str, Cause | None]:
+    """The status of a log without a record, and the cause where it failed.
+
+    A log whose lines do not say how many steps there were to be has succeeded where nothing in it says otherwise.
+    """
+    reached = samples.max_iteration is not None and samples.max_iteration >= (samples.last or 0)
+    if reached and samples.last is not None and has_figures(result):
+        return SUCCESS, None
+    cause = root_cause(logs_beside(path))
+    if cause is None and reached and samples.last is None and has_figures(result):
+        return SUCCESS, None
+    if cause is None and reason.is_unknown_format(path, samples):
+        return UNKNOWN, None
+    return FAILED, cause
+
+
+def has_figures(result: Result) -> bool:
+    """Whether a step time was measured, or a rate where the log has no times."""
+    return result.time_mean_seconds is not None or result.tokens_per_second_per_gpu is not None
+
+
+def _with_times(samples: Samples, found: Description) -> Samples:
+    """With the step times that follow from rates of tokens, where the log has those alone and the job is known."""
+    if found.gbs is None or found.seq_length is None or found.gpus is None:
+        return samples
+    tokens = found.gbs * found.seq_length / found.gpus
+    lack = [step for step in samples.steps if step.tokens_rate and math.isnan(step.step_time)]
+    if not lack or len(lack) != len(samples.steps):
+        return samples
+    steps = tuple(replace(step, step_time=tokens / step.tokens_rate) for step in lack if step.tokens_rate)
+    return replace(samples, steps=steps)
+
+
+def _is_strange(record: RunRecord, path: Path, samples: Samples) -> bool:
+    """Whether a run that ended well has a log that nobody here can read, and nothing in any says that it failed."""
+    return reason.is_unknown_format(path, samples) and root_cause(logs_of(record)) is None
+
+
 def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
-    """The samples of a log, and why it cannot be read where it cannot."""
+    """The samples of a log, and why it cannot be read where it cannot. Raises SlowPatternError."""
     try:
         return read_log(path, spec), ""
+    except SlowPatternError:
+        raise
     except LlmbError as error:
         return Samples(), error.message
 
@@ -127,7 +182,7 @@ def _of_job(job: Job) -> Description:
 
 def _peak(found: Description) -> float | None:
     known = known_types().get(found.gpu_type or "")
-    return known.peak_tflops.get(found.dtype or "") if known else None
+    return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None
 
 
 def experiment_of(path: Path) -> str:
@@ -157,20 +212,21 @@ def _is_there(path: Path) -> bool:
         return True
 
 
-def _counted(window: Window | None, steps: int | None) -> Window | None:
+def _counted(window: Window | None, steps: int | None, samples: Samples) -> Window | None:
     if not steps:
         return None if window is None or window.first < 0 else window
-    return default_window(steps) if window is None else window.of(steps)
+    first = samples.first
+    return covered(samples, default_window(steps, first) if window is None else window.of(steps, first))
 
 
 def _measured(
     experiment: str, path: Path, samples: Samples, spec: ParseSpec, steps: int | None, window: Window | None
 ) -> Result:
-    counted = _counted(window, steps)
+    counted = _counted(window, steps, samples)
     figures = measure(samples, counted) if counted else None
     result = Result(
         experiment=experiment, path=str(path), status=RUNNING, window=counted, max_iteration=samples.max_iteration,
-        steps=steps,
+        steps=steps, first_iteration=samples.first,
     )  # fmt: skip
     if figures is None:
         return result
@@ -180,6 +236,7 @@ def _measured(
         time_std_dev_seconds=figures.time_std_dev,
         tflops_per_gpu_mean=figures.tflops_mean if spec.tflops_valid else None,
         tflops_per_gpu_std_dev=figures.tflops_std_dev if spec.tflops_valid else None,
+        tokens_per_second_per_gpu=figures.tokens_rate,
     )
 
 
@@ -199,14 +256,17 @@ def _with_throughput(result: Result, found: Description, peak_tflops: float | No
     return replace(result, **figures)
 
 
-def _with_details(result: Result, samples: Samples, found: Description, nodes: int | None = None) -> Result:
-    """With what lies behind the means, and what keeps them from counting."""
+def _with_details(result: Result, samples: Samples, found: Description, *, nodes: int | None, profiled: str) -> Result:
+    """With what lies behind the means, and what keeps them from counting; ``profiled``: why it is known to be."""
     invalid = invalid_because(samples, result.window, nodes)
+    configuration = found.configuration()
+    if profiled:
+        invalid = (*invalid, profiled)
     measured = result.window if result.time_mean_seconds is not None else None
     return replace(
         result,
         invalid=(*invalid, "ran with an NCCL trace, which costs time") if found.traced else invalid,
         statistics=summarize(samples, measured, tflops=result.model_tflops_per_gpu) if measured else None,
         log=facts_of(samples),
-        configuration=found.configuration(),
+        configuration=configuration,
     )

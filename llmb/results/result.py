@@ -9,7 +9,7 @@ from llmb.failures.cause import Cause
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.runs.state import ENDS
+from llmb.runs.state import COMPLETED, ENDS
 from llmb.stats.measure import Window
 from llmb.stats.summary import Statistics
 
@@ -44,7 +44,8 @@ class Result:
     ``state``: its scheduler's last word; ``cause``: why it failed, as far as that is known; ``invalid``: what in the
     log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
     ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
-    without a record leaves open, of workload, dtype, scale, gbs and gpu_type.
+    without a record leaves open, of workload, dtype, scale, gbs and gpu_type; ``first_iteration``: the number that the
+    log gives its first step, from which the window and the outliers count.
     ``mfu_reference_convention``: its MFU with the FLOPs of one sample, by the formula ``reference_flops_convention``,
     and the peak that the printed MFU of the reference was computed with; None where none was printed.
     """
@@ -86,6 +87,7 @@ class Result:
     not_said: tuple[str, ...] = ()
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
+    first_iteration: int = 0
 
     @property
     def was_cancelled(self) -> bool:
@@ -100,5 +102,8 @@ class Result:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3."""
-        return self.status != SUCCESS and not self.is_open
+        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3.
+
+        A run that its scheduler saw end well, and whose log nobody here can read, is none.
+        """
+        return self.status != SUCCESS and not self.is_open and not (self.status == UNKNOWN and self.state == COMPLETED)

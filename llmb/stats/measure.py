@@ -5,25 +5,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from llmb.errors import UsageError
-from llmb.logs.samples import Samples
+from llmb.logs.samples import Samples, Step
 
 SECONDS_PER_DAY = 86400
 _MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
 
 
 class Window(NamedTuple):
-    """The first and the last iteration that count, both from 0; negative ones count from the end as in a list."""
+    """The first and the last iteration that count; negative ones count from the end as in a list.
+
+    Iterations count from 0, and from 1 where the log's own numbers do and windows are of those (Megatron).
+    """
 
     first: int
     last: int
 
-    def of(self, steps: int) -> Window:
-        """The same window with negative iterations made positive for a run of ``steps`` steps."""
-        return Window(*(number + steps if number < 0 else number for number in self))
+    def of(self, steps: int, first: int = 0) -> Window:
+        """The same window with negative iterations made positive for ``steps`` steps, counted from ``first``."""
+        return Window(*(number + steps + first if number < 0 else number for number in self))
 
     def __str__(self) -> str:
         return "last" if self == LAST else f"{self.first}-{self.last}"
@@ -32,9 +36,12 @@ class Window(NamedTuple):
 LAST = Window(-1, -1)
 
 
-def default_window(steps: int) -> Window:
-    """Iterations 11-44 of 50 (releases 25.05 to 25.07), the same part of another number of ``steps`` (1 or more)."""
-    return Window(min(round(0.22 * steps), steps - 1), min(round(0.88 * steps), steps - 1))
+def default_window(steps: int, first: int = 0) -> Window:
+    """Iterations 11-44 of 50 (releases 25.05 to 25.07), the same part of another number of ``steps`` (1 or more).
+
+    The numbers are the same whether iterations count from 0 or from another ``first``, as in the releases themselves.
+    """
+    return Window(*(max(first, min(round(part * steps), steps - 1 + first)) for part in (0.22, 0.88)))
 
 
 def parse_window(text: str) -> Window:
@@ -49,36 +56,66 @@ def parse_window(text: str) -> Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Mean and population standard deviation over a window: step time in seconds, the framework's TFLOPS of a GPU."""
+    """Mean and population standard deviation over a window: step time in seconds, the framework's TFLOPS of a GPU.
 
-    time_mean: float
-    time_std_dev: float
+    ``tokens_rate``: the framework's tokens per second of a GPU, their mean.
+    """
+
+    time_mean: float | None
+    time_std_dev: float | None
     tflops_mean: float | None
     tflops_std_dev: float | None
+    tokens_rate: float | None = None
+
+
+def steps_in(samples: Samples, window: Window) -> list[Step]:
+    """The steps whose iterations lie in ``window``; a line that is the mean of several, where all of them do."""
+    first, last = window.first - samples.first, window.last - samples.first
+    return [step for step in samples.steps if first <= step.iteration - step.span + 1 and step.iteration <= last]
+
+
+def covered(samples: Samples, window: Window) -> Window:
+    """The part of ``window`` that the lines of ``samples`` can tell of, where some are the mean of several steps.
+
+    All of the run where no line lies within the window: there is nothing finer.
+    """
+    if all(step.span == 1 for step in samples.steps):
+        return window
+    steps = steps_in(samples, window) or samples.steps
+    return Window(steps[0].iteration - steps[0].span + 1 + samples.first, steps[-1].iteration + samples.first)
 
 
 def measure(samples: Samples, window: Window) -> Measurement | None:
     """The measurement over ``window``, None unless each of its iterations has a step time (positive, not nan or inf).
 
-    TFLOPS are None unless each of them has a finite one. What no program measures, a log that is damaged says.
+    Where lines have a rate of tokens alone, that is measured and the time is None. TFLOPS are None unless each
+    iteration has a finite one. What no program measures, a log that is damaged says.
     """
-    steps = [step for step in samples.steps if window.first <= step.iteration <= window.last]
-    times = [step.step_time for step in steps if 1 / _MOST < step.step_time < _MOST]
-    if window.last < window.first or len(times) != window.last - window.first + 1:
+    steps = steps_in(samples, window)
+    if window.last < window.first or sum(step.span for step in steps) != window.last - window.first + 1:
         return None
-    tflops = [step.tflops for step in steps if step.tflops is not None and abs(step.tflops) < _MOST]
-    whole = len(tflops) == len(times)
-    time_mean, time_std_dev = _mean_and_deviation(times)
-    tflops_mean, tflops_std_dev = _mean_and_deviation(tflops) if whole else (None, None)
+    times = _figures(steps, [step.step_time for step in steps])
+    rates = _figures(steps, [step.tokens_rate for step in steps])
+    if times is None and (rates is None or not all(math.isnan(step.step_time) for step in steps)):
+        return None
+    tflops = _figures(steps, [step.tflops for step in steps], least=-_MOST)
     return Measurement(
-        time_mean=time_mean, time_std_dev=time_std_dev, tflops_mean=tflops_mean, tflops_std_dev=tflops_std_dev
-    )
+        time_mean=times and times[0], time_std_dev=times and times[1], tflops_mean=tflops and tflops[0],
+        tflops_std_dev=tflops and tflops[1], tokens_rate=rates and rates[0],
+    )  # fmt: skip
 
 
-def _mean_and_deviation(values: list[float]) -> tuple[float, float]:
+def _figures(
+    steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST
+) -> tuple[float, float] | None:
+    """Mean and population deviation of ``values``, each for as many steps as its line; None unless all are sound."""
+    sound = [(value, step.span) for value, step in zip(values, steps, strict=True) if value is not None]
+    if len(sound) != len(steps) or not all(least < value < _MOST for value, _ in sound):
+        return None
     # The module statistics does the same, exactly, and takes as long to import as a whole command.
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    count = sum(span for _, span in sound)
+    mean = math.fsum(value * span for value, span in sound) / count
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
 
 
 def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:

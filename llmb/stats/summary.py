@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llmb.logs.samples import Samples, Step
 from llmb.stats.interval import half_width, spread
-from llmb.stats.measure import Window
+from llmb.stats.measure import Window, steps_in
 
 OUTLIER_DEVIATIONS = 3.5  # from the median, in standard deviations as the median absolute deviation estimates them
 OUTLIER_LEAST = 0.02  # of the median: logs round to 4 digits, so that quiet runs deviate by nothing at all
@@ -48,14 +48,10 @@ def summarize(samples: Samples, window: Window, *, tflops: float | None = None) 
     calm = [step for step in steps if step.iteration not in outliers]
     return Statistics(
         count=len(steps), median=median, p95=quantile(ordered, 0.95), least=ordered[0], most=ordered[-1],
-        interval=_interval(times), outliers=tuple(sorted(outliers)), drift=_drift(calm, median),
+        interval=_interval(times), outliers=tuple(sorted(number + samples.first for number in outliers)),
+        drift=_drift(calm, median),
         tflops_by_formula=_tflops_by_formula(steps, tflops),
     )  # fmt: skip
-
-
-def steps_in(samples: Samples, window: Window) -> list[Step]:
-    """The steps whose iterations lie in ``window``."""
-    return [step for step in samples.steps if window.first <= step.iteration <= window.last]
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:

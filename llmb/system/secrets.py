@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,9 +45,16 @@ def save(values: Mapping[str, str]) -> None:
         raise LlmbError(f"{faulty} has more than one line", hint="a secret is one line")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _read_file(path)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    lines = [line for line in lines if line.partition("=")[0].strip().removeprefix("export ").strip() not in values]
-    files.write_text(path, "\n".join([*lines, *(f"{name}={value}" for name, value in values.items()), ""]), mode=0o600)
+    lines = _lines(path) if path.exists() else []
+    lines = [line for line in lines if _name(line) not in values]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    written = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
+    try:
+        files.write_text(path, "\n".join([*lines, *written, ""]), mode=0o600)
+    except UnicodeEncodeError as error:
+        message = f"{', '.join(values)} cannot be kept: a character in it is no text"
+        raise LlmbError(message, hint="type it again, in UTF-8") from error
 
 
 def _read_file(path: Path) -> dict[str, str]:
@@ -54,11 +62,11 @@ def _read_file(path: Path) -> dict[str, str]:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
             raise LlmbError(f"others can read {path}: its mode is {mode:o}", hint=f"chmod 600 {path}")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = _lines(path)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}") from error
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="make it a file that you can read") from error
     values = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ")
@@ -67,5 +75,30 @@ def _read_file(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise LlmbError(f"{path}:{number} is not of the form NAME=value", hint="one secret on each line")
-        values[name.strip()] = value.strip().strip("'\"")
+        values[name.strip()] = _unquoted(value.strip())
     return values
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of the file, which end with newlines alone. Raises OSError, LlmbError."""
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise LlmbError(f"{path}:{line} is not UTF-8", hint="save the file as UTF-8") from error
+
+
+def _name(line: str) -> str:
+    return line.partition("=")[0].strip().removeprefix("export ").strip()
+
+
+def _unquoted(value: str) -> str:
+    """The value as a shell takes it where it is quoted, as ``save`` writes it; as it stands else."""
+    if value[:1] not in ("'", '"'):
+        return value
+    try:
+        words = shlex.split(value)
+    except ValueError:  # a quote that is not closed is one of the value's own
+        return value
+    return words[0] if len(words) == 1 else value

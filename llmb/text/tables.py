@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import itertools
 import json
@@ -88,6 +89,11 @@ def escape(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def as_markdown(text: str) -> str:
+    """``text`` as Markdown's own words: nothing in it is HTML, and no character is that of a terminal's escape."""
+    return html.escape(escape(text), quote=False)
 
 
 def shorten(text: str, width: int) -> str:
@@ -219,7 +225,7 @@ def _pipes_shown(column: Column) -> Callable[[Any], str]:
 
 
 def _piped(text: str) -> str:
-    return text.replace("|", r"\|")
+    return as_markdown(text).replace("|", r"\|")
 
 
 def _print(table: Table, width: int) -> str:

@@ -17,6 +17,12 @@ from llmb.system import files
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where libyaml is there
 
 KeyPath = tuple[Hashable, ...]
+_MOST_OF_ALIASES, _FREE = 20, 50_000  # what aliases may make of each value, and of a small document
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_LONGEST_NUMBER = 300  # characters
+_DEEPEST = 200  # mappings and lists in each other
+_BRACKET = re.compile(r"[\[\]{}]")
+_MAY_BE_DEEP = re.compile(r"(?:[-?:][ \t\n]{1,9}){50}|^ {100}", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +89,13 @@ def _is_tabbed(text: str, index: int) -> bool:
 
 
 def _parse(text: str, name: str, strict: bool) -> Document:
+    _check_depth(text, name)
     loader = Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
             return Document(name=name, data={})
+        _check_size(node, name)
         walk = _Walk(loader, name)
         data = walk.value(node, ())
     finally:
@@ -95,6 +103,64 @@ def _parse(text: str, name: str, strict: bool) -> Document:
     if walk.faults and strict:
         raise InputFaults(walk.faults)
     return Document(name=name, data=data, lines=walk.lines, texts=walk.texts, faults=tuple(walk.faults))
+
+
+def _check_depth(text: str, name: str) -> None:
+    """Raise InputFaults for what is nested deeper than libyaml's stack is: it would end the process."""
+    if _MAY_BE_DEEP.search(text) is None and _brackets(text) <= _DEEPEST:
+        return
+    loader, depth = Loader(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            opens = isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent))
+            closes = isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent))
+            depth += opens - closes
+            if depth > _DEEPEST:
+                place = f"{name}:{event.start_mark.line + 1}"
+                raise InputFaults([Fault(place=place, message="it is nested too deep")])
+    finally:
+        loader.dispose()
+
+
+def _brackets(text: str) -> int:
+    """How many brackets are open at most."""
+    depth = deepest = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _check_size(root: yaml.Node, name: str) -> None:
+    """Raise InputFaults where aliases make of little text what no memory holds: each multiplies what it stands for.
+
+    A node counts with all below it, as often as it is meant; to count takes as long as the text is.
+    """
+    sizes: dict[int, int] = {}
+    waiting: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while waiting:
+        node, is_counted = waiting.pop()
+        if isinstance(node, yaml.ScalarNode):
+            if len(node.value) > _LONGEST_NUMBER and node.tag in _NUMBERS:
+                place = f"{name}:{node.start_mark.line + 1}"
+                raise InputFaults([Fault(place=place, message="a number is too long", hint="put it in quotes")])
+            sizes[id(node)] = 1
+            continue
+        below = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        if is_counted:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in below)
+        elif id(node) not in sizes:
+            sizes[id(node)] = 1  # so that one which refers to itself has an end; it is refused later
+            waiting.append((node, True))
+            waiting += [(part, False) for part in below if id(part) not in sizes]
+    if sizes[id(root)] > _MOST_OF_ALIASES * len(sizes) + _FREE:
+        message = f"its aliases make {len(sizes)} values into {_about(sizes[id(root)])}"
+        raise InputFaults([Fault(place=name, message=message, hint="write them out, or use fewer aliases in aliases")])
+
+
+def _about(number: int) -> str:
+    return str(number) if number < 10**15 else "more than any memory holds"
 
 
 class _Walk:

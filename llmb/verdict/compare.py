@@ -14,7 +14,7 @@ from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UN
 from llmb.stats.measure import Window
 from llmb.text import typed
 from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
-from llmb.verdict.pooling import pooled
+from llmb.verdict.pooling import noise_of_pair, pooled
 from llmb.verdict.reference import SAME, comparable
 from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times
 
@@ -231,7 +231,8 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     assert theirs.configuration is not None
     reached = pooled(other)
     assert reached is not None
-    judgement = judge_times(_times(pool), reached)
+    noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
+    judgement = judge_times(_times(pool), reached, noise)
     reference = Reference(
         release=name, window="" if theirs.window is None else str(theirs.window),
         step_time_s=reached.mean, source=", ".join(result.run or result.path for result in other),

@@ -18,6 +18,7 @@ from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
+from llmb.text.times import iso
 from llmb.verdict.rules import INVALID
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states that earlier releases called Failed
@@ -132,10 +133,12 @@ def baselines(install: Path) -> list[str]:
 
 
 def baseline_facts(install: Path, name: str) -> dict[str, Any]:
-    """When a baseline was accepted (seconds since the epoch), and how many runs it has."""
+    """When a baseline was accepted (ISO 8601 with its offset), and how many runs it has."""
     path = _path(install, name)
     data = files.read_json(path) or {}
-    return {"name": name, "accepted": data.get("accepted"), "runs": len(read_export(path)), "file": str(path)}
+    seconds = data.get("accepted")
+    accepted = iso(seconds) if isinstance(seconds, (int, float)) else None
+    return {"name": name, "accepted": accepted, "runs": len(read_export(path)), "file": str(path)}
 
 
 def _path(install: Path, name: str) -> Path:

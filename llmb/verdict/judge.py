@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from llmb.results.configuration import Configuration
+from llmb.results.facts import PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result
 from llmb.stats.measure import Window
 from llmb.verdict.pooling import published
@@ -15,7 +16,6 @@ from llmb.verdict.rules import INVALID, NO_REFERENCE, Judgement, judge_times
 from llmb.workload.published import Figure, mfu_as_published
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
-PROFILED = "profiled: a profiler costs time"
 
 
 def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | None = None) -> list[Result]:
@@ -70,7 +70,9 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
     if figure is None:
         return replace(result, verdict=NO_REFERENCE, verdict_reason=missing)
     return replace(
-        result, ratio=figure.step_time_s / measured, same_window=same_window(result.window, result.steps, figure)
+        result,
+        ratio=figure.step_time_s / measured,
+        same_window=same_window(result.window, result.steps, figure, result.first_iteration),
     )
 
 

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from llmb.results.result import Result
 from llmb.stats.interval import Spread, relative_width, spread
 
+_Z95 = 1.959964
+_MOST_WIDTH = 100.0
+
 
 class Ratio(NamedTuple):
     """Throughput by throughput, and where it lies (95 %; None where no side has repeats)."""
@@ -32,6 +35,19 @@ def pooled(results: Iterable[Result]) -> Spread | None:
 def published(step_time: float) -> Spread:
     """A published step time in seconds: one figure, of whose spread nothing is known."""
     return Spread(step_time, 0.0, 1)
+
+
+def noise_of_pair(ours: Result, theirs: Result) -> float:
+    """The factor by which the ratio of one run by one run may be off, by the spread of their own steps (95 %).
+
+    By the deviation of single steps and not of their mean: steps of a run resemble each other more than two runs do.
+    """
+    widths = [
+        _Z95 * (one.time_std_dev_seconds or 0.0) / one.time_mean_seconds
+        for one in (ours, theirs)
+        if one.time_mean_seconds
+    ]
+    return math.exp(min(round(math.hypot(*widths), 9), _MOST_WIDTH))
 
 
 def throughput_ratio(ours: Spread, theirs: Spread) -> Ratio:

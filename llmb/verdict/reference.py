@@ -62,6 +62,6 @@ def find_reference(
     return chosen, "" if chosen else f"release {release} has no figure for it; there are {', '.join(releases(found))}"
 
 
-def same_window(window: Window | None, steps: int | None, figure: Figure) -> bool:
-    """Whether a run of ``steps`` steps was measured over the iterations that the figure was taken over."""
-    return window is not None and window == figure.window.of(steps or figure.steps)
+def same_window(window: Window | None, steps: int | None, figure: Figure, first: int = 0) -> bool:
+    """Whether a run of ``steps`` steps, numbered from ``first``, was measured over the iterations of the figure."""
+    return window is not None and window == figure.window.of(steps or figure.steps, first)

@@ -31,12 +31,23 @@ class Judgement:
     repeats: int
 
 
-def judge_times(times: Sequence[float], reference: Spread) -> Judgement:
-    """The verdict on the step times of one run or more, in seconds, by those of the ``reference``."""
+def judge_times(times: Sequence[float], reference: Spread, noise: float | None = None) -> Judgement:
+    """The verdict on the step times of one run or more, in seconds, by those of the ``reference``.
+
+    ``noise``: of one run by one run, the part of the ratio that the spread of their own steps explains, as a factor
+    (1.05 for 5 %); None where the other side is not a run.
+    """
     found = spread(times)
     ratio, interval = throughput_ratio(found, reference)
-    verdict = _word(ratio, interval)
-    reason = f"{_shown(ratio, interval, found.n)}{_why(verdict, found, reference)}"
+    if noise is not None:
+        within = (ratio / noise, ratio * noise)
+        verdict = _word_of_pair(ratio, within)
+        reason = _shown(ratio, None, found.n) + (
+            _why_pair(within) if verdict == INCONCLUSIVE else _why(verdict, found, reference)
+        )
+    else:
+        verdict = _word(ratio, interval)
+        reason = f"{_shown(ratio, interval, found.n)}{_why(verdict, found, reference)}"
     return Judgement(
         verdict=verdict, reason=reason, step_time=found.mean, ratio=ratio, interval=interval, repeats=found.n
     )
@@ -50,6 +61,22 @@ def _word(ratio: float, interval: tuple[float, float] | None) -> str:
     if ratio < WARN_BELOW:
         return WARN
     return SUSPICIOUS if ratio > SUSPICIOUS_ABOVE else PASS
+
+
+def _word_of_pair(ratio: float, within: tuple[float, float]) -> str:
+    """The word on one run by one run, whose ratio is ``within`` these by the noise of both.
+
+    What is not larger than the noise is no difference, neither to the worse nor to the better.
+    """
+    word = _word(ratio, within)
+    return INCONCLUSIVE if word != PASS and within[0] <= 1 <= within[1] else word
+
+
+def _why_pair(within: tuple[float, float]) -> str:
+    return (
+        f": the spread of both runs' own steps explains {within[0]:.3f} to {within[1]:.3f}; "
+        "repeats on both sides would settle it"
+    )
 
 
 def _settling(found: Spread, reference: Spread) -> str:

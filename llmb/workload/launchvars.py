@@ -67,14 +67,6 @@ INSTEAD: Mapping[str, Instead] = {
 }  # fmt: skip
 
 
-def without_effect(env: Mapping[str, str], *, of_list: Iterable[str]) -> Iterator[str]:
-    """A sentence for each variable of a job's environment that NVIDIA's scripts obey; ``of_list``: those of a list."""
-    listed = frozenset(of_list)
-    for name, value in env.items():
-        if (instead := INSTEAD.get(name)) is not None:
-            yield f"{name}={value} changes nothing of a job: {instead.hint(value, of_list=name in listed)}"
-
-
 def unread(environ: Mapping[str, str], read: Iterable[str]) -> Iterator[str]:
     """The variables of a shell that steered those scripts and are not ``read``, each with what to write."""
     known = frozenset(read)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.typed import KeyFaultError
+from llmb.workload.launchvars import INSTEAD
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RENDEZVOUS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"})
@@ -52,4 +53,29 @@ def check_values(env: Mapping[str, str]) -> None:
         raise KeyFaultError(message, _PORT, hint="leave it out: llmb chooses one for each job")
 
 
+def check_effects(env: Mapping[str, str | bool], *, of_list: bool = True) -> None:
+    """Raise KeyFaultError for variables that steer NVIDIA's launch scripts: no program of llmb reads them.
+
+    ``of_list``: they are in a job list, else in ``--env``.
+    """
+    found = {name: INSTEAD[name].hint(_word(value), of_list=of_list) for name, value in env.items() if name in INSTEAD}
+    if found:
+        names = " and ".join(filter(None, [", ".join([*found][:-1]), [*found][-1]]))
+        verb = "steers" if len(found) == 1 else "steer"
+        message = f"{names} {verb} NVIDIA's launch scripts, and would change nothing of a job here"
+        hints = [f"{name}: {hint}" if len(found) > 1 else hint for name, hint in found.items()]
+        raise KeyFaultError(message, next(iter(found)), hint="; ".join(hints))
+
+
+def _word(value: str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _check_listed(env: Mapping[str, str | bool]) -> None:
+    check_values({name: str(value) for name, value in env.items()})
+    check_effects(env)
+
+
+# As a job list has it. YAML's true and false become the texts that Python has for them, as in the lists of NVIDIA.
+JobEnvironment = Annotated[dict[Annotated[str, check_name], bool | str], _check_listed]
 Environment = Annotated[dict[Annotated[str, check_name], str], check_values]  # as llmb.text.typed reads it from a file

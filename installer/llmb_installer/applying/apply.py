@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import click
-
 from llmb.errors import Fault, LlmbError
-from llmb.system import locks
+from llmb.system import edge, locks
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import schedule
 from llmb_installer.applying.display import Display
@@ -66,7 +64,7 @@ class Aloud:
 
     def say(self, text: str) -> None:
         """Print it."""
-        click.echo(text, err=True)
+        edge.echo(text, err=True)
 
 
 def context_for(intent: Intent, stop: threading.Event) -> Context:

@@ -9,6 +9,7 @@ import threading
 import click
 
 from llmb.errors import LlmbError, UsageError
+from llmb.system import edge
 from llmb.text.tables import to_json
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import show
@@ -38,11 +39,11 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
         ask()
     outcome = apply(intent)
     for sentence in outcome.said:
-        click.echo(f"note: {sentence}", err=True)
+        edge.echo(f"note: {sentence}", err=True)
     if fmt == "json":
-        click.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+        edge.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     elif text := show.outcome_text(plan, outcome):
-        click.echo(text)
+        edge.echo(text)
     outcome.require()
 
 
@@ -51,22 +52,22 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
     if not dry_run:
         record.save_answers(plan.install, to_yaml(intent.asked))
     if fmt == "table":
-        click.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
+        edge.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
     for sentence in kept:
-        click.echo(f"note: {sentence}", err=True)
+        edge.echo(f"note: {sentence}", err=True)
     if fmt == "json":
         outcome = Outcome(record=plan.record, said=kept, ready=intent.workloads)
-        click.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+        edge.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        click.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan)))
+        edge.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan)))
 
 
 def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:
     """The plan, as data where that is all that is wanted; before an installation told as data, on standard error."""
     if fmt == "json" and dry_run:
-        click.echo(to_json(show.plan_data(plan, costs)), nl=False)
+        edge.echo(to_json(show.plan_data(plan, costs)), nl=False)
     else:
-        click.echo(show.plan_text(plan, costs), err=fmt == "json")
+        edge.echo(show.plan_text(plan, costs), err=fmt == "json")
 
 
 def ask(question: str = "Go ahead?") -> None:

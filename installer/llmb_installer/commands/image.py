@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmb.system import edge
 from llmb_installer.commands.options import FILE, FOLDER
 
 if TYPE_CHECKING:
@@ -102,12 +103,12 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     from llmb.errors import UsageError
 
     try:
-        config, _ = load_config(find_install(install, os.environ, Path.cwd()), os.environ)
+        config, _ = load_config(find_install(install, os.environ, edge.current_folder()), os.environ)
     except UsageError:
         if install is not None:
             raise
         if arch is None:
-            click.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
+            edge.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
         return output or Path(file_name(reference)), arch or platform.machine()
     return output or image_path(reference, config), arch or config.install.node_architecture
 
@@ -129,7 +130,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     log.unlink(missing_ok=True)
     there = "; it was there already" if facts == before else ""
     told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    click.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
+    edge.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
 
 
 def _facts(target: Path) -> ImageFacts | None:
@@ -157,7 +158,7 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
         raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"{again} builds it, or takes it over where it can")
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
-    click.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
+    edge.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
     found = check_image(
         reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry
     )  # fmt: skip
@@ -167,4 +168,4 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
         raise LlmbError(f"{message} for {wanted}", hint="name another file, or remove this one")
     if images.changed(facts, found.manifest):
         raise LlmbError(f"the registry has another image as {reference} by now", hint=f"{again} --update")
-    click.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")
+    edge.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")

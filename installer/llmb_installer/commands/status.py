@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from llmb.system import edge
 from llmb_installer.commands.options import FORMAT, INSTALLED
 
 
@@ -26,7 +27,7 @@ def command(install: Path | None, fmt: str) -> None:
     from llmb_installer.record import record
     from llmb_installer.record.folder import config_of, find_folder
 
-    folder = find_folder(install, os.environ, Path.cwd())
+    folder = find_folder(install, os.environ, edge.current_folder())
     config = config_of(folder, os.environ)
     found = record.load(folder)
     standing = find_standing(folder, found)
@@ -39,20 +40,20 @@ def command(install: Path | None, fmt: str) -> None:
             "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
             "not_installed": [*standing.new], "unused": [*standing.unused],
         }  # fmt: skip
-        click.echo(to_json(data), nl=False)
+        edge.echo(to_json(data), nl=False)
         return
-    click.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
+    edge.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
     nothing = "none" if named is not None else f"{CONFIG_FILE} names none: all that plugins offer"
-    click.echo(f"workloads: {', '.join(installed) or nothing}")
+    edge.echo(f"workloads: {', '.join(installed) or nothing}")
     for line in show.steps_text(folder, found):
-        click.echo(line)
+        edge.echo(line)
     place = f"--install {shlex.quote(str(folder))}"
     if standing.outdated:
-        click.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
+        edge.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
         for fault in standing.outdated:
-            click.echo(f"  {fault}")
-        click.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
+            edge.echo(f"  {fault}")
+        edge.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
     for note in show.notes_on(standing, place):
-        click.echo(f"note: {note}", err=True)
+        edge.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in show.rows(folder, found)):
-        click.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)
+        edge.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)

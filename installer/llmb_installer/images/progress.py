@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
+from llmb.system import edge
 from llmb_installer.images.settings import Progress
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Lines:
 
     def say(self, text: str) -> None:
         """A line on standard error."""
-        click.echo(text, err=True)
+        edge.echo(text, err=True)
 
 
 class Bar:

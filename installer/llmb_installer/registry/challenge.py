@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z]+)(?:\s+(?=[\w-]+\s*=)|\s*$)")
-_PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s,"]*))')
+_PARAMETER = re.compile(r'(?<![\w-])([\w-]{1,64})\s{0,9}=\s{0,9}(?:"((?:\\.|[^"\\])*)"|([^\s,"]*))')
+
+_LONGEST = 8192  # characters: ten times as long as any; a registry may send what it likes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Challenge:
 def read_challenges(headers: Sequence[str]) -> list[Challenge]:
     """The challenges of all WWW-Authenticate headers of an answer, in order."""
     found = []
-    for header in headers:
+    for header in (header[:_LONGEST] for header in headers):
         starts = [*_SCHEME.finditer(_without_quoted(header))]
         ends = [*(start.start() for start in starts[1:]), len(header)][: len(starts)]
         for start, end in zip(starts, ends, strict=True):

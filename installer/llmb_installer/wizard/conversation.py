@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import click
-
 from llmb.errors import LlmbError, describe
-from llmb.system import secrets
+from llmb.system import edge, secrets
 from llmb.text.yamlfile import Document
 from llmb_installer.answers import NOTHING, with_layer
 from llmb_installer.answers.layers import given
@@ -54,7 +52,7 @@ def ask(
     Raises LlmbError when the user stops, KeyboardInterrupt.
     """
     talk = _Talk(detected=detected, plugins=plugins, show_plan=show_plan, environ=environ, dry_run=dry_run)
-    click.echo(_WELCOME)
+    edge.echo(_WELCOME)
     try:
         asked = talk.begin(document)
     except BaseException as error:
@@ -121,6 +119,6 @@ class _Talk:
         try:
             self.show_plan(answered)
         except LlmbError as error:
-            click.echo(describe(error), err=True)
+            edge.echo(describe(error), err=True)
             return review.CHANGE
         return review.YES if self.dry_run else review.last_word()

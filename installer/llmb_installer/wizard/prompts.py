@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from llmb.errors import LlmbError
+from llmb.system import edge
 from llmb_installer.wizard.question import Option, Question, View
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def ask(question: Question, view: View, default: Any) -> Any:
     """The user's answer to ``question``. Raises LlmbError where there is nothing to choose from."""
     value = _ask(question, view, default)
     if (told := question.note(view, value)) is not None:
-        click.echo(f"  {told}")
+        edge.echo(f"  {told}")
     return value
 
 

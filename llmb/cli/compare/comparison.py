@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import click
-
 from llmb.cli.compare.side import PUBLISHED, baseline_side, find_side
 from llmb.cli.context import Context, say
 from llmb.cli.exit_codes import RUN_FAILED
@@ -19,6 +17,7 @@ from llmb.errors import UsageError
 from llmb.report.digest import LEAST, cut, shortest
 from llmb.results import SUCCESS
 from llmb.results.distinctions import notes, settings_in_words
+from llmb.system import edge
 from llmb.text.narrow import Level
 from llmb.text.tables import Column, to_json
 from llmb.verdict import BAD, FAIL, compare, junit
@@ -40,9 +39,9 @@ def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
     """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
     against, rows = _compare(context, wish)
     if fmt == "json":
-        click.echo(to_json(compare.to_data(rows, against)), nl=False)
+        edge.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
-        click.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
+        edge.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
     else:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
-
 from llmb.cli.context import Context
 from llmb.cli.explain.causes import cause_of
 from llmb.cli.options import slurm_arg_in_words
@@ -20,6 +18,7 @@ from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import REFUSED
 from llmb.stats.measure import Window
+from llmb.system import edge
 from llmb.text.tables import escape
 from llmb.verdict import find_reference, pool_key
 from llmb.verdict.explain import Told, explain
@@ -33,7 +32,7 @@ def print_explanation(context: Context, name: str, window: Window | None, refere
     alike = [other for other in runs if of_job(other.job) == of_job(run.job)]  # of others no log is read
     results = judged(context, results_of(context, alike, window), reference)
     told = _told(context, run, results, reference)
-    click.echo("\n".join(escape(line) for line in explain(told).splitlines()))
+    edge.echo("\n".join(escape(line) for line in explain(told).splitlines()))
 
 
 def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Told:

@@ -12,6 +12,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.system import edge
+from llmb.text.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +71,7 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "experiment": run.job.experiment_name,
         "repeat": run.job.repeat,
         "state": state.state,
-        "submitted": _time(run.submitted_at),
+        "submitted": iso(run.submitted_at),
         "ran": ran,
         "reason": state.reason,
     }
@@ -82,10 +84,6 @@ def _unreadable_row(one: Unreadable) -> dict[str, Any]:
         **dict.fromkeys(("id", "scheduler_id", "attempt")), "experiment": one.directory.parent.name, "repeat": None,
         "state": UNKNOWN, "submitted": None, "ran": None, "reason": one.reason,
     }  # fmt: skip
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 @group.command("show")
@@ -110,12 +108,12 @@ def show(context: Context, run: str, fmt: str) -> None:
     data = {
         "id": found.id, "scheduler_id": found.scheduler_id, "attempt": found.attempt, "before": before,
         "state": state.state, "reason": state.reason or None, "cure": state.cure or None,
-        "exit_code": state.exit_code, "submitted": _time(found.submitted_at), "started": _time(state.started),
-        "ended": _time(state.ended),
+        "exit_code": state.exit_code, "submitted": iso(found.submitted_at), "started": iso(state.started),
+        "ended": iso(state.ended),
         "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
         "job": job_data(found.job), "environment": dict(found.launch.environment),
     }  # fmt: skip
-    click.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+    edge.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
 @group.command("logs")
@@ -220,7 +218,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 @click.option("--wait", "wait_", is_flag=True, help="Follow them to their end.")
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (else as before).")
-@click.option("-f", "--force", is_flag=True, help="Lift the checks before submission.")
+@click.option("--force", is_flag=True, help="Lift the checks before submission.")
 @options.slurm_arg_option
 @options.install_option
 @pass_context

@@ -10,7 +10,7 @@ from llmb.cli.results.judged import results_of
 from llmb.cli.submit import time_limits
 from llmb.cli.submit.announce import Teller, tell_interrupt
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
-from llmb.results import CANCELLED, FAILED, SUCCESS, Result
+from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
@@ -121,11 +121,13 @@ def _instead(results: Sequence[Result]) -> str:
     failed = [str(one.run) for one in results if _is_retriable(one)]
     if failed:
         return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
-    ongoing = [str(one.run) for one in results if one.status != SUCCESS]
+    ongoing = [str(one.run) for one in results if one.status not in (SUCCESS, UNKNOWN)]
     if ongoing:
         return f"llmb-run jobs wait {' '.join(ongoing)} follows what has not ended"
     return "to measure it once more, submit it again: llmb-run single or submit-all"
 
 
 def _not_failed(result: Result) -> str:
+    if result.status == UNKNOWN:
+        return f"has not failed as far as anybody knows ({result.reason})"
     return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"

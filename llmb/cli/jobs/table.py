@@ -8,6 +8,7 @@ from typing import Any
 
 from llmb.text.narrow import Level
 from llmb.text.tables import Column
+from llmb.text.times import day_and_time
 
 _TABLE = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
 _DATA = ("id", "scheduler_id", "attempt", *_TABLE[1:])
@@ -24,7 +25,7 @@ def levels(rows: Sequence[dict[str, Any]], fmt: str) -> Iterator[Level]:
     has_reasons = any(row["reason"] for row in rows)
     columns = _columns([name for name in _TABLE if name != "reason" or has_reasons])
     yield Level(columns, [_with_attempt(row, ", attempt ") for row in rows])
-    day = [{**row, "submitted": row["submitted"] and row["submitted"][5:16]} for row in rows]
+    day = [{**row, "submitted": row["submitted"] and day_and_time(row["submitted"])[5:16]} for row in rows]
     yield Level(columns, [_with_attempt(row, ", attempt ") for row in day], ("year and seconds",))
     short = Level(columns, [_with_attempt(row, " #") for row in day])
     if all(row["repeat"] == 1 for row in rows):
@@ -36,7 +37,8 @@ def levels(rows: Sequence[dict[str, Any]], fmt: str) -> Iterator[Level]:
 
 
 def _columns(names: Sequence[str]) -> list[Column]:
-    return [Column(key=name, heading=name.replace("_", " ").capitalize()) for name in names]
+    show = {"submitted": day_and_time}
+    return [Column(key=name, heading=name.replace("_", " ").capitalize(), show=show.get(name, str)) for name in names]
 
 
 def _with_attempt(row: dict[str, Any], before: str) -> dict[str, Any]:

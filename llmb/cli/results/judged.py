@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import click
-
 from llmb.cli.context import Context, say
 from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results.last_seen import states_of
 from llmb.errors import LlmbError
+from llmb.logs.lines import SlowPatternError
 from llmb.logs.spec import ParseSpec
 from llmb.results import (
+    FAILED,
     SUCCESS,
     Result,
     csv_columns,
@@ -31,10 +31,12 @@ from llmb.results import (
 )
 from llmb.results.configuration import of_job
 from llmb.results.foreign import NOTHING, Description
-from llmb.runs import record, store
+from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
+from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
+from llmb.system import edge
 from llmb.system.shell import map_many
 from llmb.text.tables import escape, to_json
 from llmb.verdict import BAD, judge
@@ -67,11 +69,11 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
 def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
     """Print ``results``; the exit code that they end a command with."""
     if fmt == "json":
-        click.echo(to_json(report(results)), nl=False)
+        edge.echo(to_json(report(results)), nl=False)
     elif fmt == "junit":
         from llmb.verdict import junit
 
-        click.echo(junit.to_xml(junit.cases(results)), nl=False)
+        edge.echo(junit.to_xml(junit.cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:
@@ -124,26 +126,58 @@ def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None
     from llmb.workload.gpus import known_types
 
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="nobody has asked its cluster since")
-    if not seen.is_end and result_of_log(log, ParseSpec(), window).status == SUCCESS:
+    if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     peaks = known_types()[run.job.gpu_type].peak_tflops if run.job.gpu_type in known_types() else {}
-    return _known(run, result_of_run(run, seen, spec_of(context, run), peaks.get(run.job.dtype), window))
+    return _of_run(context, run, seen, peaks.get(run.job.dtype), window)
 
 
 def _result(context: Context, run: RunRecord, state: JobState, window: Window | None) -> Result:
     peaks = context.config.gpu(run.job.gpu_type).peak_tflops
-    return _known(run, result_of_run(run, state, spec_of(context, run), peaks.get(run.job.dtype), window))
+    return _of_run(context, run, state, peaks.get(run.job.dtype), window)
 
 
-def _known(run: RunRecord, result: Result) -> Result:
+def _of_run(
+    context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
+) -> Result:
+    """The result of a recorded run; Unknown where it ended well and only its plugin could say what it measured."""
+    spec, missing = _reader(context, run)
+    try:
+        result = result_of_run(run, state, spec, peak_tflops, window)
+    except SlowPatternError as error:
+        context.warn(error.message)
+        spec, missing = ParseSpec(), error.message
+        result = result_of_run(run, state, spec, peak_tflops, window)
+    if result.status == SUCCESS and not missing:
+        reading.keep(run, spec)
+    elif state.is_end and result.status != SUCCESS and (before := reading.kept(run)) not in (None, spec):
+        assert before is not None
+        earlier = result_of_run(run, state, before, peak_tflops, window)
+        if earlier.status == SUCCESS:
+            said = "read as its plugin said before: what it says now finds nothing"
+            result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, said))))
+    if missing and result.status in (FAILED, UNKNOWN_RESULT) and state.state == COMPLETED and not result.max_iteration:
+        result = replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
     return replace(result, run=run.id, configuration=of_job(run.job))
 
 
 def spec_of(context: Context, run: RunRecord) -> ParseSpec:
-    """How the run's log is read; as NeMo 2's where its workload is no longer installed, or its plugin fails."""
+    """How the run's log is read: as its plugin says, else as it said before, else as NeMo 2's and others that we know.
+
+    A plugin may be gone, or fail, after a run that it has read.
+    """
+    return _reader(context, run)[0]
+
+
+def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
+    """How the run's log is read, and why its plugin does not say so where nothing was kept of what it said."""
     workload = context.workloads.get(run.job.workload)
-    try:
-        return (context.plugins.parse(workload, run) if workload is not None else None) or ParseSpec()
-    except LlmbError as error:
-        context.warn(f"{error.message}: its logs are read as NeMo 2's")
-        return ParseSpec()
+    missing = f"no plugin offers {run.job.workload} here"
+    if workload is not None:
+        try:
+            return context.plugins.parse(workload, run) or ParseSpec(), ""
+        except LlmbError as error:
+            missing = error.message
+            context.warn(f"{missing}: its logs are read as before, or as those of programs that llmb knows")
+    before = reading.kept(run)
+    return (before, "") if before is not None else (ParseSpec(), missing)

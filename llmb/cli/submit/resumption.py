@@ -10,7 +10,7 @@ from llmb.cli.context import Context, say
 from llmb.cli.submit.announce import resubmit
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NOT_SUBMITTED, JobState
+from llmb.runs.state import COMPLETED, NOT_SUBMITTED, JobState
 from llmb.submission.resume import Remaining, key_of, remaining
 from llmb.submission.submit import Prepared
 from llmb.system import locks
@@ -46,10 +46,13 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
     from llmb.cli.results.judged import results_of
-    from llmb.results import SUCCESS
+    from llmb.results import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]
-    return [run for run, result in zip(ended, results_of(context, ended), strict=True) if result.status == SUCCESS]
+    # What ended well and nobody can read any more is not run a second time.
+    done = ((SUCCESS, None), (UNKNOWN, COMPLETED))
+    results = zip(ended, results_of(context, ended), strict=True)
+    return [run for run, one in results if (one.status, one.state if one.status == UNKNOWN else None) in done]
 
 
 def _tell_wait(owner: ProcessId) -> None:

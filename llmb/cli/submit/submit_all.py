@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,8 +40,12 @@ def _narrowing_options(command: F) -> F:
     return command
 
 
+_file_option = click.option("-f", "--file", type=_FILE, metavar="FILE", help="The job list, as JOBLIST.")
+
+
 @click.command("submit-all")
 @click.argument("joblist", required=False, type=_FILE)
+@_file_option
 @_narrowing_options
 @submit_options
 @pass_context
@@ -53,12 +58,17 @@ def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
 
 
 @click.command("bulk")
-@click.argument("joblist", type=_FILE)
+@click.argument("joblist", required=False, type=_FILE, metavar="JOBLIST")
+@_file_option
 @_narrowing_options
 @submit_options
 @pass_context
-def bulk(context: Context, /, joblist: Path, **flags: Any) -> int:
+def bulk(context: Context, /, joblist: Path | None, **flags: Any) -> int:
     """Submit the jobs of JOBLIST: submit-all with a list."""
+    if joblist is None and flags["file"] is None:
+        click_context = click.get_current_context()
+        (argument,) = (one for one in click_context.command.params if one.name == "joblist")
+        raise click.MissingParameter(ctx=click_context, param=argument)
     return _submit(context, joblist, flags)
 
 
@@ -67,7 +77,14 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
     from llmb.planning.joblist import read_job_list
     from llmb.planning.select import Selection, adjust, discover, narrow
     from llmb.runs.job import JobList
+    from llmb.workload import launchvars
 
+    if joblist is not None and flags["file"] is not None:
+        hint = "--force lifts checks; it has no short form"
+        raise UsageError(f"two job lists are given: {joblist} and --file {flags['file']}", hint=hint)
+    joblist = joblist or flags["file"]
+    if unread := list(launchvars.unread(os.environ, ())):
+        say(f"note: variables that only `single` reads: {', '.join(unread)}")
     names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile", "strong_scaling")
     selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})
     with flow.refusing(dry_run=flags["dry_run"]):

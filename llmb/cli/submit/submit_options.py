@@ -36,7 +36,7 @@ def submit_options(command: F) -> F:
             click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
             click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {_KEYS}."),
             switch_options,
-            click.option("-f", "--force", is_flag=True, help=_FORCE),
+            click.option("--force", is_flag=True, help=_FORCE),
             click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
             click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
             click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),
@@ -65,11 +65,12 @@ def _pairs(text: tuple[str, ...], option: str, faults: list[Fault]) -> dict[str,
 def parse_env(text: tuple[str, ...]) -> dict[str, str]:
     """The variables of ``--env K=V``. Raises UsageError, for names that a job may not set all at once."""
     from llmb.text.typed import KeyFaultError
-    from llmb.workload.variables import check_name, check_values
+    from llmb.workload.variables import check_effects, check_name, check_values
 
     faults = list[Fault]()
     env = _pairs(text, "--env", faults)
     checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
+    checks.append(partial(check_effects, env, of_list=False))
     for check in checks:
         try:
             check()

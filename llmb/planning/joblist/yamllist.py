@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,7 +16,7 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import Again, Document, KeyPath
 from llmb.workload.params import PARAMS
-from llmb.workload.variables import Environment
+from llmb.workload.variables import JobEnvironment
 
 
 def _known_param(name: str) -> None:
@@ -45,7 +46,7 @@ _LEVELS = {
 class Overrides(SwitchKeys):
     """What a section's ``defaults`` and a task's ``overrides`` may say."""
 
-    env: Environment = field(default_factory=dict)
+    env: JobEnvironment = field(default_factory=dict)
     params: Params = field(default_factory=dict)
 
 
@@ -175,10 +176,14 @@ def _request(header: str, section: Section, task: TaskEntry, place: str) -> JobR
         add_profile=pick("add_profile", False),
         proxy=pick("proxy", False),
         strong_scaling=pick("strong_scaling", False),
-        env={**section.defaults.env, **section.overrides.env, **task.overrides.env},
+        env={name: str(value) for layer in layers for name, value in _env_of(layer).items()},
         params=_params(section, task),
         switches=switches_of(layers),
     )
+
+
+def _env_of(layer: SwitchKeys) -> Mapping[str, str | bool]:
+    return layer.env if isinstance(layer, Overrides) else {}
 
 
 def _params(section: Section, task: TaskEntry) -> dict[str, tuple[int, ...]]:

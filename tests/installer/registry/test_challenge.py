@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from llmb.system import deadline
 from llmb_installer.registry.challenge import Challenge, read_challenges
 
 BEARER = Challenge(scheme="bearer", realm="https://a/t", service="s", scope="repository:x/y:pull,push")
@@ -28,3 +29,11 @@ BEARER = Challenge(scheme="bearer", realm="https://a/t", service="s", scope="rep
 )
 def test_headers(headers: list[str], found: list[Challenge]) -> None:
     assert read_challenges(headers) == found
+
+
+def test_a_header_without_end_costs_no_more_than_a_long_one() -> None:
+    """Each of these cost the square of its length: 200,000 characters took minutes."""
+    for unit in ("a", 'x="\\"', ", ", "a " * 3, '"'):
+        with deadline.limited(200):
+            read_challenges([unit * 200_000])
+    assert read_challenges(['Basic realm="x"' + " " * 20_000]) == [Challenge(scheme="basic", realm="x")]

@@ -18,6 +18,7 @@ from llmb.errors import LlmbError
 from llmb.logs.reader import read_log
 from llmb.logs.spec import ParseSpec
 from llmb.planning.plan import make_plan
+from llmb.plugins import loader
 from llmb.plugins.loader import HOOKS, Plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program
@@ -420,3 +421,31 @@ def test_the_same_problem_is_told_once(install: Install, load: Load) -> None:
     build(plugins)
     build(plugins)
     assert len(plugins.problems) == 1
+
+
+@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
+def test_a_hook_that_does_not_end_is_interrupted_and_named(
+    hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)
+    code = METADATA_ONLY + f"\nimport time\n@hookimpl\ndef {hook}(workload):\n    while True:\n"
+    code += "        try: time.sleep(60)\n        except Exception: pass\n"
+    source = install("endless", code, key="pretrain_endless")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_endless"]
+    arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
+    with pytest.raises(LlmbError, match=rf"plugin {source} was interrupted: it took more than 0\.3 s in {hook}"):
+        getattr(plugins, hook.removeprefix("llmb_"))(workload, *arguments[hook.removeprefix("llmb_")])
+
+
+@pytest.mark.parametrize("hook", ["llmb_workload", "llmb_commands"])
+def test_a_plugin_whose_workload_or_commands_do_not_end_is_left_out_and_named(
+    hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)
+    code = f"import time\nfrom llmb.api import hookimpl\n\n@hookimpl\ndef {hook}():\n    while True: time.sleep(9)\n"
+    source = install("endless", code, key="pretrain_endless")
+    plugins = load()
+    plugins.workloads()
+    plugins.commands()
+    assert any(problem.source == source and "more than 0.3 s" in problem.reason for problem in plugins.problems)

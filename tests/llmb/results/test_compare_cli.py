@@ -9,6 +9,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree import ElementTree
@@ -545,3 +546,16 @@ def test_a_faulty_file_of_figures_is_said_and_stops_nothing(
     checked = llmb_here("plugins", "check")
     assert checked.returncode == 1
     assert "published.yaml:7" in checked.stderr
+
+
+def test_times_for_programs_are_iso_8601_with_their_offset(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.75)
+    run("baseline", "accept", "good")
+    (listed,) = json.loads(run("baseline", "list", "--format", "json").stdout)
+    (job,) = json.loads(run("jobs", "list", "--format", "json").stdout)
+    shown = json.loads(run("jobs", "show", "a1", "--format", "json").stdout)
+    for text in (listed["accepted"], job["submitted"], shown["submitted"]):
+        when = datetime.fromisoformat(text)
+        assert when.utcoffset() is not None
+        assert when.isoformat() == text
+    assert "T" not in run("jobs", "list").stdout.split("a1")[1].split("COMPLETED")[1].split()[0]

@@ -75,3 +75,33 @@ def test_nothing_is_added_to_a_file_that_others_read(kept: Path) -> None:
     kept.chmod(0o644)
     with pytest.raises(LlmbError, match="others can read"):
         secrets.save({"HF_TOKEN": "x"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["'x'", '"x"', "it's", '"', "'", " x ", "a b", "a#b", "#x", "$HOME", "a\\b", "\\", "x\u2028y", "x\x0cy", "é", "=",
+     "x\r", "\t", "'a'b'", "`id`", "export x"],
+)  # fmt: skip
+def test_a_secret_that_was_saved_reads_back_exactly(home: Path, value: str) -> None:
+    secrets.save({"HF_TOKEN": value, "OTHER_KEY": "next"})
+    assert secrets.find(("HF_TOKEN", "OTHER_KEY"), {}) == {"HF_TOKEN": value, "OTHER_KEY": "next"}
+    secrets.save({"THIRD_KEY": value})
+    secrets.save({"OTHER_KEY": value})
+    assert secrets.find(("HF_TOKEN", "OTHER_KEY", "THIRD_KEY"), {}) == dict.fromkeys(
+        ("HF_TOKEN", "OTHER_KEY", "THIRD_KEY"), value
+    )
+
+
+def test_what_users_write_by_hand_is_read_as_before(kept: Path) -> None:
+    kept.write_text("A_KEY=it's\nB_KEY=\"two words\"\nC_KEY = 'x'\nD_KEY='open\nE_KEY=a'b\"\n")
+    found = secrets.find(("A_KEY", "B_KEY", "C_KEY", "D_KEY", "E_KEY"), {})
+    assert found == {"A_KEY": "it's", "B_KEY": "two words", "C_KEY": "x", "D_KEY": "'open", "E_KEY": "a'b\""}
+
+
+def test_a_file_that_is_no_text_is_a_fault_with_its_line(kept: Path) -> None:
+    kept.write_bytes(b"A_KEY=x\nB_KEY=caf\xe9\n")
+    with pytest.raises(LlmbError, match="secrets:2 is not UTF-8") as raised:
+        secrets.find(("A_KEY",), {})
+    assert raised.value.hint == "save the file as UTF-8"
+    with pytest.raises(LlmbError, match="is not UTF-8"):
+        secrets.save({"A_KEY": "y"})

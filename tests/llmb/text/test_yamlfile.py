@@ -206,3 +206,33 @@ values = st.recursive(
 @given(st.dictionaries(words, values, max_size=4))
 def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
     assert data(yaml.safe_dump(value)) == value
+
+
+def _bomb(depth: int, unit: str) -> str:
+    """Each line means the one before nine times."""
+    first = "a0: &a0 {x: 1}\n" if "{" in unit else "a0: &a0 [1]\n"
+    return first + "".join(unit.format(n=n, m=", ".join([f"*a{n - 1}"] * 9)) for n in range(1, depth))
+
+
+@pytest.mark.parametrize("unit", ["a{n}: &a{n} [{m}]\n", "a{n}: &a{n} {{<<: [{m}], k{n}: 1}}\n"])
+def test_aliases_that_multiply_are_refused_before_they_cost_anything(unit: str) -> None:
+    for depth in (9, 60):
+        with pytest.raises(InputFaults, match=r"its aliases make .* values into") as caught:
+            parse(_bomb(depth, unit), name="f.yaml")
+        assert caught.value.faults[0].hint is not None
+    assert parse(_bomb(3, unit), name="f.yaml").data
+    shared = "d: &d {env: {A: b}, scales: [1, 2, 3]}\n" + "".join(f"w{n}: *d\n" for n in range(5000))
+    assert len(parse(shared, name="f.yaml").data) == 5001
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000 + "x", "{" * 50_000, "? " * 50_000, "a: [" * 5000])
+def test_what_is_nested_too_deep_ends_in_a_fault_and_not_in_a_crash(text: str) -> None:
+    with pytest.raises(InputFaults, match="nested too deep"):
+        parse(text, name="f.yaml")
+
+
+@pytest.mark.parametrize("text", ["x: " + "1:" * 100_000 + "1", "x: " + "9" * 100_000])
+def test_a_number_without_end_is_refused(text: str) -> None:
+    with pytest.raises(InputFaults, match="a number is too long"):
+        parse(text, name="f.yaml")
+    assert parse(f"{text[:3]}'{text[3:]}'", name="f.yaml").data["x"] == text[3:]

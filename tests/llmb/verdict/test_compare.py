@@ -287,3 +287,27 @@ def test_little_is_not_said_as_nothing() -> None:
     assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
         "about 0.00083 CPU-hours (by past runs here), at most 0.025 CPU-hours by its time limit"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "deviation", "verdict"),
+    [
+        (2.2, 0.2, INCONCLUSIVE),  # 9 % slower, and single steps differ by 10 %
+        (1.85, 0.2, INCONCLUSIVE),  # as much faster
+        (2.06, 0.2, INCONCLUSIVE),
+        (2.0, 0.2, INCONCLUSIVE),  # nobody can say that it is not 5 % slower
+        (2.2, 0.01, FAIL),
+        (1.8, 0.01, SUSPICIOUS),
+        (2.06, 0.005, WARN),
+        (2.0, 0.005, PASS),
+        (3.0, 0.2, FAIL),
+    ],
+)
+def test_one_run_by_one_run_under_noise(seconds: float, deviation: float, verdict: str) -> None:
+    ours = result("a", seconds, time_std_dev_seconds=deviation)
+    theirs = result("b", 2.0, time_std_dev_seconds=deviation)
+    row = only([ours], [theirs])
+    assert (row.verdict, row.repeats) == (verdict, 1)
+    assert ("would settle it" in (row.verdict_reason or "")) == (verdict == INCONCLUSIVE)
+    if verdict == INCONCLUSIVE:
+        assert only([theirs], [ours]).verdict == INCONCLUSIVE

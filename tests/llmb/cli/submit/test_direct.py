@@ -154,23 +154,20 @@ def test_the_ranks_of_a_profile(direct: Direct) -> None:
     assert "not used: PROFILE_RANKS (ENABLE_PROFILE is not true)" in done.stderr
 
 
-def test_a_lists_environment_does_not_steer_a_job_and_that_is_said(
+def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_that_do(
     llmb_here: Command, cluster: Cluster, tmp_path: Path
 ) -> None:
     env = "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: own, TIME_LIMIT: '01:00:00', TP: 4"
     path = tmp_path / "jobs.yaml"
     path.write_text(f"nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  overrides: {{env: {{{env}, NOTE: x}}}}\n")
-    done = llmb_here("submit-all", path, "--env", "PROFILE_RANKS=0-8", "--install", cluster(), "-d", "--format", "json")
-    assert job_of(done)["max_steps"] == 50
-    warnings = [line for line in done.stderr.splitlines() if "changes nothing of a job" in line]
-    assert len(warnings) == 7
-    for said in (
-        "MAX_STEPS=100 changes nothing of a job: write max_steps: 100", "write gbs: 128",
-        "write save_checkpoint: true", "write image: own", "write time_limit: '01:00:00'",
-        "write params: {tp: 4}", "PROFILE_RANKS=0-8 changes nothing of a job: write --profile-ranks 0-8",
+    done = llmb_here("submit-all", path, "--install", cluster(), "-d")
+    assert done.returncode == 2
+    for name, key in (
+        ("MAX_STEPS", "max_steps: 100"), ("GBS", "gbs: 128"), ("ENABLE_CHECKPOINT", "save_checkpoint: true"),
+        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"), ("TP", "params: {tp: 4}"),
     ):  # fmt: skip
-        assert any(said in line for line in warnings), said
-    assert all(line.startswith(f"warning: {path}:") for line in warnings)
+        assert f"{name}: write {key}" in done.stderr
+    assert done.stderr.startswith(f"error: {path}:4: ")
     assert "NOTE" not in done.stderr
 
 
@@ -244,6 +241,9 @@ def test_the_variables_are_for_single_alone(
     job = job_of(done)
     assert (job["max_steps"], job["profile"], job["dtype"]) == (50, False, "fp8")
     assert "from the environment" not in done.stderr
+    assert (
+        "variables that only `single` reads: DTYPE (write --dtype bf16), MAX_STEPS (write --max-steps 7)" in done.stderr
+    )
 
 
 def test_a_workload_of_one_of_the_clusters_gpu_types_needs_none(cluster: Cluster, llmb_here: Command) -> None:

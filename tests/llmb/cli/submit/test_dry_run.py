@@ -586,3 +586,35 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
     assert '"tp_comm_bootstrap_backend": "nccl"' in job["script"]
     done = llmb_here(*words, "--set", "max_steps=7", "--format", "json")
     assert "pmix" not in done.stderr
+
+
+def test_f_is_the_list_and_never_a_force(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+    """NVIDIA's `submit -f FILE` names the list."""
+    install = cluster()
+    path = tmp_path / "jobs.yaml"
+    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [16]}\n")
+    for words in (("submit-all", "-f", path), ("bulk", "--file", path)):
+        done = llmb_here(*words, "--install", install, "-d", "--format", "json")
+        assert [job["scale"] for job in json.loads(done.stdout)["jobs"]] == [16], done.stderr
+    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [48]}\n")  # only a force takes this scale
+    assert llmb_here("submit-all", "-f", path, "--install", install, "-d").returncode == 2
+    assert llmb_here("submit-all", path, "--force", "--install", install, "-d").returncode == 0
+    two = llmb_here("submit-all", path, "-f", path, "--install", install, "-d")
+    assert (two.returncode, "two job lists are given" in two.stderr) == (2, True)
+    for line in ("single -w nemotron4_15b --scale 48 -f", "jobs retry --failed -f"):
+        done = llmb_here(*line.split(), "--install", install)
+        assert done.returncode == 2
+        assert "--force lifts checks; it has no short form" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [("MAX_STEPS=100", "--max-steps 100"), ("TP=4", "--set tp=4"), ("SBATCH_QOS=x", ""), ("HIDDEN_SIZE=1", "table")],
+)
+def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
+    given: str, hint: str, cluster: Cluster, llmb_here: Command
+) -> None:
+    done = llmb_here("single", "-w", "nemotron4_15b", "--scale", "16", "--env", given, "-d", "--install", cluster())
+    assert done.returncode == 2
+    assert "error: --env: " in done.stderr
+    assert hint in done.stderr

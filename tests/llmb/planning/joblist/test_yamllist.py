@@ -208,7 +208,18 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
         ("overrides: {params: {tp: []}}", "w_s.overrides.params.tp: names none; leave it out, or name some", None),
         ("add_profile: 2", "w_s.add_profile: must be true or false, not 2", None),
         ("dtypes: [yes]", "w_s.dtypes.0: must be text, not True", "put it in quotes"),
-        ("overrides: {env: {A: on}}", "w_s.overrides.env.A: must be text, not True", "put it in quotes"),
+        (
+            "overrides: {env: {MAX_STEPS: 100}}",
+            "w_s.overrides.env.MAX_STEPS: MAX_STEPS steers NVIDIA's launch scripts, and would change nothing of a job "
+            "here",
+            "write max_steps: 100",
+        ),
+        (
+            "overrides: {env: {TP: 4, A: b, ENABLE_CHECKPOINT: true}}",
+            "w_s.overrides.env.TP: TP and ENABLE_CHECKPOINT steer NVIDIA's launch scripts, and would change nothing of "
+            "a job here",
+            "TP: write params: {tp: 4}; ENABLE_CHECKPOINT: write save_checkpoint: true",
+        ),
         ("overrides: {env: {A: }}", "w_s.overrides.env.A: must be text, not nothing", None),
         ("overrides: {env: {A: [1]}}", "w_s.overrides.env.A: must be text, not [1]", None),
         ("overrides: {env: A=1}", "w_s.overrides.env: must be a mapping of names to values", None),
@@ -452,3 +463,9 @@ def test_no_text_makes_the_reader_raise_anything_else(text: str) -> None:
 @given(LISTS)
 def test_no_data_makes_the_reader_raise_anything_else(data: dict[str, Any]) -> None:
     check(yaml.safe_dump(data))
+
+
+def test_true_and_false_are_the_texts_that_nvidias_lists_mean() -> None:
+    found = read("w_s:\n  scales: [16]\n  overrides: {env: {DEBUG: true, QUIET: no, A: 'true', B: 010}}\n")
+    assert found.faults == ()
+    assert found.requests[0].env == {"DEBUG": "True", "QUIET": "False", "A": "true", "B": "010"}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that what was measured stays measured when the plugin that read it is gone, fails or reads it no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.logs.samples import Samples, Step
+from llmb.logs.spec import ParseSpec
+from llmb.plugins.loader import PluginError, Plugins, load_plugins
+from llmb.runs import reading
+from llmb.runs.record import RunRecord
+from llmb.runs.state import FAILED, JobState
+
+LOG = "".join(f"turn {n} of 49 lasted: {2.5 if n > 9 else 9}\n" for n in range(50))
+OWN = ParseSpec(needle="lasted", iteration=r"turn (?P<i>\d+) of (?P<last>\d+)", keys={"step_time": "lasted"})
+WHOLE = Samples(steps=tuple(Step(iteration=n, step_time=2.5) for n in range(50)), last=49, attempts=1)
+Parse = Callable[..., ParseSpec | None]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch) -> Callable[[Parse], None]:
+    """What the plugin answers from now on."""
+    return lambda parse: monkeypatch.setattr(Plugins, "parse", parse)
+
+
+@pytest.fixture
+def done(install: Any) -> RunRecord:
+    run: RunRecord = install.run("a1", install.job("nemotron4_15b", "bf16", 16), LOG)
+    return run
+
+
+def one(run: Callable[..., Any], *words: object) -> dict[str, Any]:
+    (found,) = json.loads(run("results", "--format", "json", *words).stdout)["results"]
+    return dict(found)
+
+
+def fail(*_: object) -> None:
+    raise PluginError("plugin x:y failed in llmb_parse: KeyError: 'z'")
+
+
+@pytest.mark.parametrize("answer", [OWN, ParseSpec(samples=WHOLE)], ids=["a spec", "samples"])
+def test_a_plugin_that_is_gone_or_broken_takes_no_figure_with_it(
+    answer: ParseSpec, done: RunRecord, run: Callable[..., Any], say: Callable[[Parse], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    say(lambda *_: answer)
+    before = one(run)
+    assert (before["status"], before["time_mean_seconds"]) == ("Success", pytest.approx(2.5))
+    say(fail)
+    assert one(run) == before
+    say(lambda *_: replace(OWN, needle="no such line"))
+    now = one(run)
+    assert (now["status"], now["time_mean_seconds"]) == ("Success", pytest.approx(2.5))
+    assert "read as its plugin said before" in now["reason"]
+    monkeypatch.setattr(Plugins, "workloads", lambda _: {})
+    gone = one(run)
+    measured = [key for key in before if key.startswith(("time_", "tokens_", "model_", "stat", "window", "mfu"))]
+    assert {key: gone[key] for key in measured} == {key: before[key] for key in measured}
+    retried = run("jobs", "retry", "--failed")
+    assert (retried.returncode, "no run has failed" in retried.stderr) == (0, True)
+    assert reading.kept(done) == answer
+
+
+@pytest.mark.parametrize("why", ["gone", "fails"])
+def test_what_only_its_plugin_could_read_is_unknown_and_not_retried(
+    why: str, done: RunRecord, run: Callable[..., Any], say: Callable[[Parse], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "gone":
+        monkeypatch.setattr(Plugins, "workloads", lambda _: {})
+    else:
+        say(fail)
+    found = one(run)
+    assert found["status"] == "Unknown"
+    assert found["reason"].startswith("its log cannot be read: ")
+    assert ("pretrain_nemotron4" if why == "gone" else "plugin x:y") in found["reason"]
+    assert run("results").returncode == 0
+    assert "no run has failed" in run("jobs", "retry", "--failed").stderr
+    named = run("jobs", "retry", done.id)
+    assert (named.returncode, "nothing was submitted" in named.stdout + named.stderr) == (2, False)
+
+
+def test_a_run_that_its_scheduler_calls_failed_has_failed_whatever_its_plugin(
+    install: Any, run: Callable[..., Any], say: Callable[[Parse], None]
+) -> None:
+    install.run("a1", install.job("nemotron4_15b", "bf16", 16), "nothing\n", JobState(state=FAILED, exit_code=1))
+    say(fail)
+    assert one(run)["status"] == "Failed"
+
+
+@pytest.mark.parametrize("iteration", ["(", r"(\d+)"])
+def test_a_pattern_that_is_none_is_the_plugins_fault(iteration: str) -> None:
+    plugins = load_plugins(builtin_plugins())
+    workload = next(iter(plugins.workloads().values()))
+    plugins.__dict__["_ask"] = lambda *_: replace(OWN, iteration=iteration)
+    with pytest.raises(PluginError, match="gives a ParseSpec that cannot be used"):
+        plugins.parse(workload, None)  # type: ignore[arg-type]

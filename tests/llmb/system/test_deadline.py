@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that what does not come to an end is interrupted: patterns, loops, code that catches everything it may."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from llmb.system import deadline
+
+SHORT = 0.2
+
+
+def endless_pattern() -> None:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def endless_loop() -> None:
+    while True:
+        pass
+
+
+def stubborn() -> None:
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(60)
+
+
+@pytest.mark.parametrize("work", [endless_pattern, endless_loop, stubborn])
+def test_it_is_interrupted(work: object) -> None:
+    assert callable(work)
+    before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    with pytest.raises(deadline.OverdueError), deadline.limited(SHORT):
+        work()
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])  # that of the suite, where it has one
+
+
+def test_what_is_in_time_is_left_alone() -> None:
+    timer = signal.getitimer(signal.ITIMER_REAL)
+    with deadline.limited(60):
+        found = 1 + 1
+    assert found == 2
+    assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])
+
+
+def test_other_threads_do_their_work_without_a_limit() -> None:
+    done = []
+
+    def work() -> None:
+        with deadline.limited(60):
+            done.append(threading.current_thread().name)
+
+    thread = threading.Thread(target=work, name="other")
+    thread.start()
+    thread.join()
+    assert done == ["other"]

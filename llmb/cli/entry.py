@@ -21,6 +21,8 @@ def begin(main: Callable[[], object]) -> None:
         if _HEARS:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         main()
+    except KeyboardInterrupt:  # while the command printed an error, or before it could handle any
+        raise SystemExit(130) from None
     finally:
         if _HEARS:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

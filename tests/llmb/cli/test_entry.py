@@ -64,6 +64,9 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
+    unheard = "from llmb import entry\ndef main(): raise KeyboardInterrupt\nentry.begin(main)"
+    done = subprocess.run([sys.executable, "-c", unheard], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
     argv = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"] * 3  # under nohup nobody hears it

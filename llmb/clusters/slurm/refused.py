@@ -29,6 +29,8 @@ _HINTS = (
     (r"node name", "'nodelist' and 'exclude' name nodes that there are: sinfo -N -o %N"),
     (r"invalid number of nodes", "'nodelist' may name as many nodes as the job has; a larger scale, or fewer names"),
     (r"time specification", "--time-limit HH:MM:SS in the place of --slurm-arg time"),
+    (r"establish a configuration source|fetch_config",
+     "this machine is not part of a Slurm cluster: run llmb-run on a login node, or set SLURM_CONF to its slurm.conf"),
     (r"unrecognized option", "this Slurm does not know the option: check 'args', or set it to null"),
 )  # fmt: skip
 

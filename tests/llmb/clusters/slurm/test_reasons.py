@@ -24,6 +24,7 @@ from llmb.clusters.slurm.waiting import meaning
         ("Invalid qos specification", "sacctmgr show qos"),
         ("Cannot submit to this partition without GPU resources", "set 'gres' in cluster_config.yaml"),
         ("Invalid license specification", "--slurm-arg licenses=null"),
+        ("sbatch: error: Could not establish a configuration source", "run llmb-run on a login node"),
     ],
 )
 def test_what_slurm_refuses_has_its_cure(said: str, hint: str) -> None:

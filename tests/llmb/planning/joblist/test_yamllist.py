@@ -218,7 +218,7 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
             "overrides: {env: {TP: 4, A: b, ENABLE_CHECKPOINT: true}}",
             "w_s.overrides.env.TP: TP and ENABLE_CHECKPOINT steer NVIDIA's launch scripts, and would change nothing of "
             "a job here",
-            "TP: write params: {tp: 4}; ENABLE_CHECKPOINT: write save_checkpoint: true",
+            "TP: write overrides: {params: {tp: 4}}; ENABLE_CHECKPOINT: write save_checkpoint: true",
         ),
         ("overrides: {env: {A: }}", "w_s.overrides.env.A: must be text, not nothing", None),
         ("overrides: {env: {A: [1]}}", "w_s.overrides.env.A: must be text, not [1]", None),

@@ -375,11 +375,18 @@ def test_what_is_no_image(image: str) -> None:
 @pytest.mark.parametrize(
     "image",
     ["nvcr.io/nvidia/nemo:25.09", "nvcr.io#nvidia/nemo:25.09", "docker://a:5000/b/c@sha256:ab12", "ubuntu:24.04",
-     "/images/nvidia+nemo+25.09.sqsh", "./own.sqsh", "own.sqsh", "~/own.sqsh", "nvidia/nemo"],
+     "/images/nvidia+nemo+25.09.sqsh", "~/own.sqsh", "nvidia/nemo"],
 )  # fmt: skip
 def test_what_is_an_image(image: str) -> None:
     listed = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n")
     assert (listed.faults, listed.requests[0].switches.image) == ((), image)
+
+
+@pytest.mark.parametrize("image", ["./own.sqsh", "own.sqsh", "../own.sqsh"])
+def test_a_relative_path_of_an_image_is_refused(image: str) -> None:
+    (fault,) = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n").faults
+    assert fault.place == "jobs.yaml:3"
+    assert f"write {Path(image).absolute()}" in fault.message
 
 
 def test_a_faulty_task_leaves_the_others_sound() -> None:

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The size smoke on a real Slurm, from llmb-run single to results, trained by the real NeMo on two CPU ranks.
+"""The size smoke on a real Slurm, from llmb-run to results, trained by the real NeMo on two CPU ranks.
 
 Real: the commands, the batch script, srun and the ranks it starts with their environment, the staged program, NeMo's
 recipe and trainer, Megatron's model split over two tensor parallel ranks, the log and how it is read. Stand-ins: the
 GPUs (Slurm is told of them, on_cpu.py computes on CPUs, in FP32), Transformer Engine's layers (Megatron's own instead),
-and the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units in place of 4096.
+and the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units in place of 4096. In place of pyxis,
+srun has a plugin that knows its options and starts no container: an image's Python is a script on PATH.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,6 +89,67 @@ def test_smoke_goes_from_single_to_results(kit: SlurmKit, install: Path, llmb_ru
     # A rank has half of all but the norms: of both embeddings, whose 1025 rows are padded to 1280, and of four layers.
     layer = (2 * 64 * 16 * (4 + 2) + 3 * 64 * 128) // 2 + 2 * 64
     assert f"model parallel rank (0 ,0): {1280 * 64 + 4 * layer + 64}\n" in text
+
+
+LIST = """\
+llama3.1_smoke: {dtypes: [bf16], scales: [2]}
+llama3.1_tiny: {dtypes: [fp32], scales: [1, 2], image: own.example/torch:1, max_steps: 4}
+"""
+# The Python of either image: NeMo's for its program, else one with torch and transformers.
+IMAGE_PYTHON = """\
+#!/bin/bash
+[[ $1 == -m && $2 == llmb_workloads.nemo_pretrain ]] || exec {torch} "$@"
+shift 2
+exec {python} {on_cpu} "$@" --narrow
+"""
+
+
+@pytest.fixture
+def containers(kit: SlurmKit, tmp_path: Path, nemo_python: Path, torch_install: Path) -> Path:
+    """An install directory for pyxis with two images, each a superblock alone, and their Python in ``path``."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no pyxis stand-in here: apt-get install --no-install-recommends gcc libc6-dev")
+    plugin = tmp_path / "pyxis_stand_in.so"
+    version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
+    number = f"-DVERSION=0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
+    source = HERE.parent / "slurm/pyxis_stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", number, "-o", plugin, source], check=True)
+    (kit.folder / "etc/plugstack.conf").write_text(f"required {plugin}\n")
+    installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))["workloads"]
+    torch_python = Path(next(iter(installed["config"].values()))["venv_path"], "bin/python")
+    folder = tmp_path / "install"
+    for name in ("images", "path"):
+        (folder / name).mkdir(parents=True)
+    for image in ("nvidia+nemo+25.04.01.sqsh", "torch+1.sqsh"):
+        (folder / "images" / image).write_bytes(b"hsqs" + bytes(36) + struct.pack("<Q", 96) + bytes(48))
+    python = folder / "path/python3"
+    python.write_text(IMAGE_PYTHON.format(torch=torch_python, python=nemo_python, on_cpu=HERE / "on_cpu.py"))
+    python.chmod(0o755)
+    config = {
+        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
+        "slurm": {"container": "pyxis", "mpi": "none", "gpu": {"gres": 8}},
+        "environment": {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        "workloads": {"installed": ["pretrain_llama3.1"], "config": {"pretrain_llama3.1": {}}},
+    }  # fmt: skip
+    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.local_install
+def test_a_list_of_smoke_and_tiny_jobs_in_images_becomes_results(
+    kit: SlurmKit, containers: Path, llmb_run: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(LIST)
+    variables = {**kit.environ, "PATH": f"{containers}/path{os.pathsep}{kit.environ.get('PATH', os.environ['PATH'])}"}
+    done = llmb_run("submit-all", tmp_path / "jobs.yaml", "--wait", "--install", containers, **variables)
+    logs = "".join(log.read_text() for log in containers.glob("workloads/*/experiments/*/*/*/log-*.out"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs[-4000:]
+    found = results(llmb_run("results", "--format", "json", "--install", containers, **variables))
+    ended = {(one["configuration"]["model_size"], one["configuration"]["scale"], one["steps"]): one for one in found}
+    assert set(ended) == {("smoke", 2, 20), ("tiny", 1, 4), ("tiny", 2, 4)}
+    assert {(one["status"], one["verdict"]) for one in found} == {("Success", "NO_REFERENCE")}
+    assert "ranks: 2, nemo_toolkit 2.3.1" in logs
 
 
 def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

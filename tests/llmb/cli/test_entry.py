@@ -64,7 +64,7 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
-    unheard = "from llmb import entry\ndef main(): raise KeyboardInterrupt\nentry.begin(main)"
+    unheard = "from llmb.cli import entry\ndef main(): raise KeyboardInterrupt\nentry.begin(main)"
     done = subprocess.run([sys.executable, "-c", unheard], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
     argv = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", code]

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from llmb.cli import app, entry
+from llmb.cli import app, start
 
 
 def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,7 +19,7 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
 
     monkeypatch.setattr(app, "load", interrupted)
     with pytest.raises(SystemExit) as left:
-        entry.run(["list"])
+        start.run(["list"])
     assert (left.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 

@@ -99,7 +99,7 @@ def unknown(number): raise KeyError(f"getpwuid(): uid not found: {number}")
 os.environ.pop("HOME", None)
 pwd.getpwuid = unknown
 if sys.argv[1] == "run":
-    from llmb.cli.entry import run as main
+    from llmb.cli.start import run as main
     main(sys.argv[2:])
 sys.argv[:2] = ["llmb-install"]
 from llmb_installer.cli import main

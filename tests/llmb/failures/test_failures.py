@@ -55,7 +55,7 @@ LOGS = {
     "container mount": "slurmstepd: error: pyxis: --container-mounts: source path does not exist: /data",
     "image compression": "Filesystem uses zstd compression, this is unsupported by this version",
     "container": "slurmstepd: error: pyxis: [ERROR] Command not found: unsquashfs",
-    "read-only file system": "OSError: [Errno 30] Read-only file system: '/root/.triton'",
+    "read-only file system": "OSError: [Errno 30] Read-only file system: '/home/me/.triton'",
     "MPI plugin": "srun: error: cannot find mpi plugin for mpi/pmix",
     "Hugging Face": "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)",
     "disk": "OSError: [Errno 28] No space left on device: '/lustre/x'",

@@ -228,10 +228,12 @@ def test_what_a_silent_queue_leaves_open_stays_as_it_was(site: Site, monkeypatch
     """Accounting knows the one job and not yet the other."""
     old = site.submit("")
     site.is_accounted(old)
+    site.kit.stop_accounting()
     new = site.submit(SLEEP)
     store.save_state(new, JobState(state="RUNNING", started=1.0))
     site.kit.pause("slurmctld")
     try:
+        site.kit.start_accounting()
         states = site.cluster(ask_seconds=10).poll([old, new])
     finally:
         site.kit.resume("slurmctld")

@@ -71,8 +71,8 @@ class SlurmKit:
         """Write the configuration and start every daemon that does not run. Raises LlmbError with the log to read."""
         self._write()
         self._daemon("munged", self._munged_argv(), self._munge_answers)
-        if self.shape.accounting and not self._runs("slurmdbd"):
-            self._start_accounting()
+        if self.shape.accounting:
+            self.start_accounting()
         self.start_controller()
         for node in self.nodes:
             self._daemon(f"slurmd.{node}", [path_of("slurmd"), "-N", node])
@@ -99,6 +99,10 @@ class SlurmKit:
     def stop_controller(self) -> None:
         """Stop slurmctld; jobs go on."""
         daemon.end(self._pid_file("slurmctld"), "slurmctld")
+
+    def stop_accounting(self) -> None:
+        """Stop slurmdbd; the controller keeps what it has to tell it."""
+        daemon.end(self._pid_file("slurmdbd"), "slurmdbd")
 
     def forget_jobs(self) -> None:
         """Restart slurmctld without its memory of jobs, as MinJobAge after their end. None may be running."""
@@ -166,7 +170,10 @@ class SlurmKit:
     def _munge_answers(self) -> bool:
         return bool(self.run("munge", "-S", str(self.place.socket), "-n"))
 
-    def _start_accounting(self) -> None:
+    def start_accounting(self) -> None:
+        """Start slurmdbd and what it needs, unless it runs, and wait until it answers."""
+        if self._runs("slurmdbd"):
+            return
         database.start(self.folder, self._pid_file("mariadbd"))
         variables = {"MYSQL_UNIX_PORT": str(database.socket_of(self.folder))}
         qos = ("sacctmgr", "--noheader", "show", "qos")

@@ -8,8 +8,6 @@ Sizes are of the files in the image, which are programs, libraries and packages 
 docker's own, on this machine too, so no network is measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import itertools
@@ -53,12 +51,16 @@ def main() -> None:
         folder = Path(name)
         images = {size: push(registry, size) for size in ([0.1, 0.3, 1.0, 3.0] if given.large else [0.1, 0.3, 1.0])}
         compare(folder, images[1.0], given.rounds)
-        print(f"\n{'image':>8}{'fetched':>10}{'file':>10}{'seconds':>9}{'MB/s':>7}{'memory of ours':>16}"
-              f"{'of mksquashfs':>15}{'peak disk':>11}")  # fmt: skip
+        print(
+            f"\n{'image':>8}{'fetched':>10}{'file':>10}{'seconds':>9}{'MB/s':>7}{'memory of ours':>16}"
+            f"{'of mksquashfs':>15}{'peak disk':>11}"
+        )
         for size, (reference, fetched) in images.items():
             seconds, ours, others, disk, built = watched(folder / "grow", reference)
-            print(f"{size:6.1f}GB{fetched / 1e6:8.0f}MB{built / 1e6:8.0f}MB{seconds:9.1f}{size * 1e3 / seconds:7.0f}"
-                  f"{ours / 1e6:14.0f}MB{others / 1e6:13.0f}MB{disk / 1e6:9.0f}MB")  # fmt: skip
+            print(
+                f"{size:6.1f}GB{fetched / 1e6:8.0f}MB{built / 1e6:8.0f}MB{seconds:9.1f}{size * 1e3 / seconds:7.0f}"
+                f"{ours / 1e6:14.0f}MB{others / 1e6:13.0f}MB{disk / 1e6:9.0f}MB"
+            )
 
 
 def compare(folder: Path, image: tuple[str, int], rounds: int) -> None:
@@ -130,14 +132,23 @@ def push(registry: RealRegistry, size: float) -> tuple[str, int]:
     files = files_of_this_machine()
     blobs = [layer(int(size * 1e9 / LAYERS), files) for _ in range(LAYERS)]
     tag = f"{size}"
-    config = json.dumps({
-        "architecture": "amd64", "os": "linux", "config": {"Env": ["A=1"], "Cmd": ["sh"]},
-        "rootfs": {"type": "layers", "diff_ids": [diff for _, diff in blobs]}, "history": [],
-    }).encode()  # fmt: skip
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Env": ["A=1"], "Cmd": ["sh"]},
+            "rootfs": {"type": "layers", "diff_ids": [diff for _, diff in blobs]},
+            "history": [],
+        }
+    ).encode()
     kind = "application/vnd.docker.image.rootfs.diff.tar.gzip"
     layers = [descriptor(blob, kind) for blob, _ in blobs]
-    manifest = {"schemaVersion": 2, "mediaType": MEDIA, "layers": layers,
-                "config": descriptor(config, "application/vnd.docker.container.image.v1+json")}  # fmt: skip
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MEDIA,
+        "layers": layers,
+        "config": descriptor(config, "application/vnd.docker.container.image.v1+json"),
+    }
     content = {digest_of(blob): blob for blob in [config, *(blob for blob, _ in blobs)]}
     registry.push("bench/image", tag, Made(media_type=MEDIA, manifest=json.dumps(manifest).encode(), blobs=content))
     return registry.reference("bench/image", tag), sum(len(blob) for blob, _ in blobs)

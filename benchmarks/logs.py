@@ -42,11 +42,17 @@ def write_trace(path: Path, host: str) -> None:
     """A run of 5 steps that traced its collectives; ``host`` is a pattern of the hosts' names."""
     lines = [
         TRACE.format(
-            host=host.format(i % 16), pid=1000 + i % 8, tid=2000 + i % 97, gpu=i % 8, name=NAMES[i % len(NAMES)],
-            count=i >> 7, at=i * 7919, size=i % 4096,
+            host=host.format(i % 16),
+            pid=1000 + i % 8,
+            tid=2000 + i % 97,
+            gpu=i % 8,
+            name=NAMES[i % len(NAMES)],
+            count=i >> 7,
+            at=i * 7919,
+            size=i % 4096,
         )
         for i in range(50_000)
-    ]  # fmt: skip
+    ]
     block = "".join(lines).encode()
     with path.open("wb") as stream:
         for step in range(5):

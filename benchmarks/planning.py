@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a list of 10,000 jobs costs: planning, launches and scripts; and lists of 1,000 runs that have ended."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

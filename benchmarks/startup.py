@@ -12,13 +12,14 @@ TOOL = str(Path(sys.executable).with_name("llmb-run"))
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "click + pluggy + entry points": [
-        sys.executable, "-c",
+        sys.executable,
+        "-c",
         "import click, pluggy; from importlib.metadata import entry_points; entry_points(group='llmb')",
     ],
     "llmb-run --help": [TOOL, "--help"],
     "llmb-run --version": [TOOL, "--version"],
     "llmb-run list": [TOOL, "list"],
-}  # fmt: skip
+}
 
 
 def seconds(argv: list[str]) -> float:

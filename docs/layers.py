@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the layers contracts of pyproject.toml into architecture.md; with --check, reports what differs from them."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

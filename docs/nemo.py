@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes nemo.md's table from the list of differences that `make test-nemo` checks; --check says if it is stale."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path

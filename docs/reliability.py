@@ -6,8 +6,6 @@ whether the page is as the file has it; with --show FILE it prints the table of 
 or a fault of the page was not tried.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes workloads.md from the workloads' YAML, or with --check says whether it is as the YAML has it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -111,14 +109,19 @@ SHAPES = (
     *(
         Column(key=key, heading=heading, right=True)
         for key, heading in (
-            ("layers", "Layers"), ("hidden", "Hidden"), ("ffn", "FFN"), ("heads", "Heads"), ("kv_groups", "KV groups"),
-            ("vocab", "Vocabulary"), ("seq_length", "Sequence"),
+            ("layers", "Layers"),
+            ("hidden", "Hidden"),
+            ("ffn", "FFN"),
+            ("heads", "Heads"),
+            ("kv_groups", "KV groups"),
+            ("vocab", "Vocabulary"),
+            ("seq_length", "Sequence"),
         )
     ),
     Column(key="flops", heading="FLOPs a sample", show="{:.3e}".format, right=True),
     Column(key="formula", heading="Formula"),
     Column(key="recipe", heading="NeMo recipe"),
-)  # fmt: skip
+)
 
 
 def _shape(name: str, size: Size) -> dict[str, object]:
@@ -126,10 +129,18 @@ def _shape(name: str, size: Size) -> dict[str, object]:
     depths = sorted({row.layers for row in size.rows if row.layers is not None})
     flops = [model_flops(replace(model, layers=depth)) for depth in depths] or [model_flops(model)]
     return {
-        "size": name, "layers": ", ".join(map(str, depths)) or model.layers, "hidden": model.hidden, "ffn": model.ffn,
-        "heads": model.heads, "kv_groups": model.kv_groups, "vocab": model.vocab, "seq_length": model.seq_length,
-        "flops": flops[-1], "formula": flops_convention(model), "recipe": size.nemo and size.nemo.recipe,
-    }  # fmt: skip
+        "size": name,
+        "layers": ", ".join(map(str, depths)) or model.layers,
+        "hidden": model.hidden,
+        "ffn": model.ffn,
+        "heads": model.heads,
+        "kv_groups": model.kv_groups,
+        "vocab": model.vocab,
+        "seq_length": model.seq_length,
+        "flops": flops[-1],
+        "formula": flops_convention(model),
+        "recipe": size.nemo and size.nemo.recipe,
+    }
 
 
 CHECKPOINTS = (

@@ -39,11 +39,40 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "BatchRule", "Checkpoint", "Cluster", "ClusterType", "HubAsset", "Image", "Job", "JobState", "Launch",
-    "MambaShape", "ModelShape", "Needs", "NemoRecipe", "Pace", "ParseSpec", "Program", "Repo", "Row", "RunRecord",
-    "Samples", "Scales", "Site", "Size", "StagedFile", "Stamp", "Step", "Task", "UnclearError", "Venv", "Workload",
-    "Wrapper", "hookimpl", "read_workload",
-]  # fmt: skip
+    "BatchRule",
+    "Checkpoint",
+    "Cluster",
+    "ClusterType",
+    "HubAsset",
+    "Image",
+    "Job",
+    "JobState",
+    "Launch",
+    "MambaShape",
+    "ModelShape",
+    "Needs",
+    "NemoRecipe",
+    "Pace",
+    "ParseSpec",
+    "Program",
+    "Repo",
+    "Row",
+    "RunRecord",
+    "Samples",
+    "Scales",
+    "Site",
+    "Size",
+    "StagedFile",
+    "Stamp",
+    "Step",
+    "Task",
+    "UnclearError",
+    "Venv",
+    "Workload",
+    "Wrapper",
+    "hookimpl",
+    "read_workload",
+]
 
 
 def __getattr__(name: str) -> Any:

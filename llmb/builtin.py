@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names the plugins that llmb itself brings, for the loader; the command line adds its own commands to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb import clusters

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one tree of errors: what went wrong, where, and the cure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

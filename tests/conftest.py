@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every test shares: a home of its own, hand-made clusters, and the real commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -133,9 +131,15 @@ def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
         *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [llmb_program, *map(str, arguments)], env={**os.environ, **variables}, cwd=cwd, stdin=stdin,
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+            [llmb_program, *map(str, arguments)],
+            env={**os.environ, **variables},
+            cwd=cwd,
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     return run
 
@@ -147,9 +151,13 @@ def llmb_start(llmb_program: str) -> Iterator[Start]:
 
     def start(*arguments: object, **variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [llmb_program, *map(str, arguments)], env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            [llmb_program, *map(str, arguments)],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         started.append(process)
         return process
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that docs/architecture.md shows the import contracts, and that the check of it can fail."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the page of what was broken how often: its counts are a run's own, and every fault of a test has a row."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers the answers from their layers: the file, the command line, and the questions where there is a terminal."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the command group, runs one command, and turns every error into its message and exit code."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

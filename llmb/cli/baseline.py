@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run baseline`: results that were accepted as good, to compare later ones with."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.cli import options

@@ -18,6 +18,17 @@ def llmb_commands() -> list[click.Command]:
     from llmb.cli.submit import single, submit_all
 
     return [
-        list_.command, single.command, submit_all.command, submit_all.bulk, jobs.group, results.command, parse.command,
-        compare.command, explain.command, report.command, baseline.group, plugins.group, config.command,
-    ]  # fmt: skip
+        list_.command,
+        single.command,
+        submit_all.command,
+        submit_all.bulk,
+        jobs.group,
+        results.command,
+        parse.command,
+        compare.command,
+        explain.command,
+        report.command,
+        baseline.group,
+        plugins.group,
+        config.command,
+    ]

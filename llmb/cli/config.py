@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run config`: the configuration as it counts, every layer applied."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.cli import options

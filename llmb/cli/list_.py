@@ -143,8 +143,11 @@ def _print(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], fmt: st
     if fmt == "csv":  # a list is written as people read it, not as JSON
         shown = {column.key: column.show for column in columns}
         rows = [
-            {key: shown[key](value) if isinstance(value, list) else value for key, value in row.items()
-             if not isinstance(value, dict)}
+            {
+                key: shown[key](value) if isinstance(value, list) else value
+                for key, value in row.items()
+                if not isinstance(value, dict)
+            }
             for row in rows
-        ]  # fmt: skip
+        ]
     print_rows(listing.everything(columns, rows) if fmt in ("json", "csv") else columns, rows, fmt)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that several commands share."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -48,9 +46,13 @@ def slurm_arg_option(command: F) -> F:
 def install_option(command: F) -> F:
     """``--install DIR``: the install directory."""
     return click.option(
-        "--install", type=click.Path(path_type=Path), metavar="DIR", expose_value=False, callback=_keep_install,
+        "--install",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        expose_value=False,
+        callback=_keep_install,
         help="Install directory (else LLMB_INSTALL, else the nearest above this folder).",
-    )(command)  # fmt: skip
+    )(command)
 
 
 FORMATS = ("table", "json", "csv", "md")

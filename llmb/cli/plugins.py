@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run plugins`: which plugins there are, what each offers, why one is left out; and a new one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one command line of `llmb-run` and leaves with its exit code."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Sequence

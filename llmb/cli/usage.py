@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says in llmb's own way what click finds wrong with a command line: what is wrong, and below it the cure."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.errors import LlmbError, UsageError

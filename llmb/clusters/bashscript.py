@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts of all schedulers have in common: files, variables, the program, and what they write of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 

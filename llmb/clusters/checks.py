@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may stand in the way of a run on any cluster type: its environment, inputs, secrets, GPUs, folders, disk."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

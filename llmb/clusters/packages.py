@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which packages an environment of Python lacks or has too old, by its files alone: no process is started."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

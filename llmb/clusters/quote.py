@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotes text for bash, so that every value arrives as it was given."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from functools import lru_cache

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run's own folder says of it: its script writes the job's id first and the exit code last."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["CONFIG_FILE", "ClusterConfig", "find_install", "load_config", "with_slurm_args"]
 
 _HOME = {
-    "CONFIG_FILE": "locate", "find_install": "locate", "load_config": "layers", "with_slurm_args": "layers",
+    "CONFIG_FILE": "locate",
+    "find_install": "locate",
+    "load_config": "layers",
+    "with_slurm_args": "layers",
     "ClusterConfig": "schema",
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:

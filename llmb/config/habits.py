@@ -1,30 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where sbatch's options belong that people put into cluster_config.yaml, or give by --slurm-arg, from habit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from llmb.text.names import suggest
 
 # What every script of ours says itself, or what would break the following of its job.
 FIXED_SLURM_OPTIONS = frozenset(
-    {"array", "chdir", "clusters", "error", "export", "het-group", "input", "job-name", "no-requeue", "nodes", "ntasks",
-     "ntasks-per-node", "open-mode", "output", "parsable", "requeue", "test-only", "uid", "wait", "wrap"}
-)  # fmt: skip
+    {
+        "array",
+        "chdir",
+        "clusters",
+        "error",
+        "export",
+        "het-group",
+        "input",
+        "job-name",
+        "no-requeue",
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "open-mode",
+        "output",
+        "parsable",
+        "requeue",
+        "test-only",
+        "uid",
+        "wait",
+        "wrap",
+    }
+)
 
 # The other options of sbatch that are no keys of ours; of the releases 20.11 to 25.05.
 _FURTHER = frozenset(
-    {"acctg-freq", "batch", "bb", "bbf", "begin", "cluster-constraint", "comment", "contiguous", "core-spec",
-     "cores-per-socket", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot", "dependency",
-     "distribution", "exclusive", "export-file", "extra", "extra-node-info", "get-user-env", "gid", "gpu-bind",
-     "gpu-freq", "gpus-per-socket", "gpus-per-task", "gres-flags", "hint", "hold", "ignore-pbs", "immediate",
-     "kill-on-invalid-dep", "licenses", "mail-type", "mail-user", "mcs-label", "mem", "mem-bind", "mem-per-cpu",
-     "mem-per-gpu", "mincpus", "network", "no-kill", "nodefile", "ntasks-per-core", "ntasks-per-gpu",
-     "ntasks-per-socket", "overcommit", "oversubscribe", "power", "prefer", "priority", "profile", "propagate", "quiet",
-     "reboot", "signal", "sockets-per-node", "spread-job", "stepmgr", "switches", "thread-spec", "threads-per-core",
-     "time-min", "tmp", "tres-bind", "tres-per-task", "use-min-nodes", "verbose", "wait-all-nodes", "wckey"}
-)  # fmt: skip
+    {
+        "acctg-freq",
+        "batch",
+        "bb",
+        "bbf",
+        "begin",
+        "cluster-constraint",
+        "comment",
+        "contiguous",
+        "core-spec",
+        "cores-per-socket",
+        "cpu-freq",
+        "cpus-per-gpu",
+        "cpus-per-task",
+        "deadline",
+        "delay-boot",
+        "dependency",
+        "distribution",
+        "exclusive",
+        "export-file",
+        "extra",
+        "extra-node-info",
+        "get-user-env",
+        "gid",
+        "gpu-bind",
+        "gpu-freq",
+        "gpus-per-socket",
+        "gpus-per-task",
+        "gres-flags",
+        "hint",
+        "hold",
+        "ignore-pbs",
+        "immediate",
+        "kill-on-invalid-dep",
+        "licenses",
+        "mail-type",
+        "mail-user",
+        "mcs-label",
+        "mem",
+        "mem-bind",
+        "mem-per-cpu",
+        "mem-per-gpu",
+        "mincpus",
+        "network",
+        "no-kill",
+        "nodefile",
+        "ntasks-per-core",
+        "ntasks-per-gpu",
+        "ntasks-per-socket",
+        "overcommit",
+        "oversubscribe",
+        "power",
+        "prefer",
+        "priority",
+        "profile",
+        "propagate",
+        "quiet",
+        "reboot",
+        "signal",
+        "sockets-per-node",
+        "spread-job",
+        "stepmgr",
+        "switches",
+        "thread-spec",
+        "threads-per-core",
+        "time-min",
+        "tmp",
+        "tres-bind",
+        "tres-per-task",
+        "use-min-nodes",
+        "verbose",
+        "wait-all-nodes",
+        "wckey",
+    }
+)
 
 _SIZE = (
     "leave it out: nodes and ranks follow from each job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
@@ -37,13 +120,23 @@ _LIMIT = (
     "--time-limit HH:MM:SS, or time_limit: in a job list; slurm: {args: {time: 'HH:MM:SS'}} is a limit for all jobs"
 )
 _ELSEWHERE = {
-    "time": _LIMIT, "time-limit": _LIMIT,
-    "nodes": _SIZE, "ntasks": _SIZE, "ntasks-per-node": _SIZE,
+    "time": _LIMIT,
+    "time-limit": _LIMIT,
+    "nodes": _SIZE,
+    "ntasks": _SIZE,
+    "ntasks-per-node": _SIZE,
     "gpus": "gpus_per_node names the GPUs of a node; how many a job has in all is its scale",
     "job-name": "leave it out: llmb finds jobs by their names, <experiment>.<run>; 'comment' in slurm.args marks them",
-    "output": _LOGS, "error": _LOGS, "chdir": _LOGS, "open-mode": _LOGS,
-    "requeue": _REQUEUE, "no-requeue": _REQUEUE,
-    "export": _VARIABLES, "env": _VARIABLES, "environment": _VARIABLES, "pass-environment": _VARIABLES,
+    "output": _LOGS,
+    "error": _LOGS,
+    "chdir": _LOGS,
+    "open-mode": _LOGS,
+    "requeue": _REQUEUE,
+    "no-requeue": _REQUEUE,
+    "export": _VARIABLES,
+    "env": _VARIABLES,
+    "environment": _VARIABLES,
+    "pass-environment": _VARIABLES,
     "array": "leave it out: a job list, or --repeats N, makes many jobs",
     "wait": "leave it out: --wait follows the jobs to their end",
     "clusters": "leave it out: an install directory is for one cluster",
@@ -55,7 +148,7 @@ _ELSEWHERE = {
     "container-name": "leave it out: each run has a container of its own, which pyxis removes at its end",
     "container-mount-home": "--mount HOME:HOME, or mounts: in a job list, mounts a folder; caches need none",
     "no-container-mount-home": "leave it out: llmb sets it for each job",
-}  # fmt: skip
+}
 _OF_ALL = ("args", "container", "container-writable", "mpi")  # keys that the sections of GPU and CPU jobs do not have
 
 

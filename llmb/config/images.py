@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images by reference, and the files that they are installed as."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

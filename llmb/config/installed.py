@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads of cluster_config.yaml what is installed, and nothing else: quick, and no matter what else is wrong there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.config.locate import CONFIG_FILE

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the layers of a configuration: cluster_config.yaml < the user's file < the shell's SBATCH_ variables."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where cluster_config.yaml says what a later check finds fault with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.config.locate import CONFIG_FILE

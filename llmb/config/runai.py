@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cluster_config.yaml may say of Run:ai."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,9 +52,20 @@ class RunaiSecret:
 
 # What llmb alone sets in each workload of Run:ai: with other values a benchmark would be lost, or another one.
 FIXED_RUNAI_SPEC = frozenset(
-    {"args", "backoffLimit", "command", "completions", "distributedFramework", "image", "maxReplicas", "minReplicas",
-     "numWorkers", "parallelism", "restartPolicy"}
-)  # fmt: skip
+    {
+        "args",
+        "backoffLimit",
+        "command",
+        "completions",
+        "distributedFramework",
+        "image",
+        "maxReplicas",
+        "minReplicas",
+        "numWorkers",
+        "parallelism",
+        "restartPolicy",
+    }
+)
 # What llmb sets a part of: yours is added to it.
 _SHARED: Mapping[str, type] = {"compute": dict, "storage": dict, "environmentVariables": list, "annotations": list}
 _GPUS = "gpuDevicesRequest"

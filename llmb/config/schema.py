@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cluster_config.yaml may say. Field names are the file's keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -12,9 +12,18 @@ from llmb.config.habits import FIXED_SLURM_OPTIONS, is_of_containers, long_name,
 from llmb.text.typed import KeyFaultError
 
 SLURM_OPTIONS = (
-    "account", "partition", "qos", "gres", "gpus_per_node", "reservation", "nodelist", "exclude", "constraint", "nice",
+    "account",
+    "partition",
+    "qos",
+    "gres",
+    "gpus_per_node",
+    "reservation",
+    "nodelist",
+    "exclude",
+    "constraint",
+    "nice",
     "segment",
-)  # fmt: skip
+)
 
 NO_MPI = "none"  # for srun --mpi: newer releases take it, and do not list it
 PMIX = "pmix"  # the kind of MPI that NVIDIA's launchers give srun

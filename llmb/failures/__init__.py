@@ -7,6 +7,15 @@ from llmb.failures.groups import CANCELLED_KIND, Group, group_failures
 from llmb.failures.table import PYTHON, Signature, Table, kind_of_end, table
 
 __all__ = [
-    "CANCELLED_KIND", "PYTHON", "Cause", "Group", "Signature", "Table", "find_cause", "group_failures", "kind_of_end",
-    "root_cause", "table",
-]  # fmt: skip
+    "CANCELLED_KIND",
+    "PYTHON",
+    "Cause",
+    "Group",
+    "Signature",
+    "Table",
+    "find_cause",
+    "group_failures",
+    "kind_of_end",
+    "root_cause",
+    "table",
+]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A root cause as a value: its class, the line that shows it, the rank that said it, and the cure."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

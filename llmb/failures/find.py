@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds in the logs of a run why it failed: the earliest root cause, whichever rank told of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

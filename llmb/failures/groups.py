@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups the failures of many runs, so that one cause is told once with its cure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

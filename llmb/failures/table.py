@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of failures.yaml: the signatures of each class of failure, in order of precedence, and its cure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the lines of a log together: which attempt they belong to, and what is known after each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -64,11 +62,15 @@ class Collector:
     def freeze(self, offset: int) -> ReadState:
         """The state at ``offset`` of the log."""
         return ReadState(
-            offset=offset, samples=self._numbered(), from_list=self.from_list, opening=self.opening,
-            loads=tuple(self.loads), unnumbered=tuple(self.unnumbered),
+            offset=offset,
+            samples=self._numbered(),
+            from_list=self.from_list,
+            opening=self.opening,
+            loads=tuple(self.loads),
+            unnumbered=tuple(self.unnumbered),
             told=tuple(value for pair in self.told for value in pair),
             rank=self.rank,
-        )  # fmt: skip
+        )
 
     def samples(self) -> Samples:
         """What has been read so far."""
@@ -83,10 +85,18 @@ class Collector:
 
     def _numbered(self) -> Samples:
         return Samples(
-            steps=tuple(self.steps), last=self.last, first=self.first, attempts=self.attempts, begins=self.begins,
-            ended=self.ended, checkpoints=tuple(self.checkpoints), environment=self.environment,
-            framework=self.framework, gbs=self.gbs, peak_memory=self.peak_memory,
-        )  # fmt: skip
+            steps=tuple(self.steps),
+            last=self.last,
+            first=self.first,
+            attempts=self.attempts,
+            begins=self.begins,
+            ended=self.ended,
+            checkpoints=tuple(self.checkpoints),
+            environment=self.environment,
+            framework=self.framework,
+            gbs=self.gbs,
+            peak_memory=self.peak_memory,
+        )
 
     def add(self, hit: Hit) -> None:
         """Take what the line of ``hit`` says."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a log says beside its steps, read and put together line by line: where the job runs, and its checkpoints."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -179,10 +177,13 @@ def _read_facts(text: bytes) -> Node | None:
     driver, gpu = (plain(said[name]) if isinstance(said.get(name), str) else None for name in ("driver", "gpu"))
     gpus = said.get("gpus")
     return Node(
-        host="", driver=driver, gpu=gpu,
+        host="",
+        driver=driver,
+        gpu=gpu,
         gpus=gpus if type(gpus) is int and 0 < gpus < _MOST_RANKS else None,
-        max_sm_clock_mhz=_positive(said.get("max_sm_clock_mhz")), power_limit_w=_positive(said.get("power_limit_w")),
-    )  # fmt: skip
+        max_sm_clock_mhz=_positive(said.get("max_sm_clock_mhz")),
+        power_limit_w=_positive(said.get("power_limit_w")),
+    )
 
 
 def _positive(value: object) -> float | None:

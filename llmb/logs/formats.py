@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step lines of the training programs that we know, told apart by their own text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,12 +32,7 @@ MEGATRON = ParseSpec(
 MAXTEXT = ParseSpec(
     needle="TFLOP/s/device",
     iteration=r"step:\s{0,20}(?P<i>\d{1,12}),\s",
-    keys={
-        "step_time": "seconds",
-        "tflops": "TFLOP/s/device",
-        "loss": "loss",
-        "tokens_rate": "Tokens/s/device",
-    },
+    keys={"step_time": "seconds", "tflops": "TFLOP/s/device", "loss": "loss", "tokens_rate": "Tokens/s/device"},
 )
 # `step: 10  loss: 4.1704  grad_norm: 1.8422  memory: 0.69GiB(0.72%)  tps: 221,070  tflops: 15.83  mfu: 1.60%`; one line
 # for several steps, whose mean it is. Its tps are tokens per second of one GPU.

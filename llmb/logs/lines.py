@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads one line of a log: a step, a list of step times, the number behind a key."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

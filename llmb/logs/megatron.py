@@ -6,8 +6,6 @@
 ranks in ms.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

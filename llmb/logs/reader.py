@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a training log into samples: one pass for literal text, patterns only where it stands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training log says, as values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds literal text in a file of any size, in one pass and constant memory, and the line around a place."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a workload's log is read, as a value that a plugin can give."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from llmb.logs.samples import Samples

@@ -5,8 +5,6 @@
 steps have losses and no times.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settles every number of one job from its workload's row, and checks that all of them divide."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -188,18 +186,37 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     mode = _mode(wish, label, row)
     model = _model(size.model, given.get("num_layers", row.layers), label)
     return Job(
-        workload=wish.workload.key, model_size=wish.size, dtype=wish.dtype, gpu_type=place.gpu_type, scale=wish.scale,
-        repeat=wish.repeat, profile=wish.profile, env={**place.environment, **wish.env},
-        tp=tp, pp=pp, cp=cp, vp=vp, ep=row.ep, dp=dp, mbs=mbs, gbs=gbs, ga=ga,
-        seq_length=model.seq_length, num_layers=model.layers, max_steps=mode.max_steps,
-        nodes=nodes, gpus_per_node=per_node,
+        workload=wish.workload.key,
+        model_size=wish.size,
+        dtype=wish.dtype,
+        gpu_type=place.gpu_type,
+        scale=wish.scale,
+        repeat=wish.repeat,
+        profile=wish.profile,
+        env={**place.environment, **wish.env},
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        vp=vp,
+        ep=row.ep,
+        dp=dp,
+        mbs=mbs,
+        gbs=gbs,
+        ga=ga,
+        seq_length=model.seq_length,
+        num_layers=model.layers,
+        max_steps=mode.max_steps,
+        nodes=nodes,
+        gpus_per_node=per_node,
         time_limit=mode.time_limit
         or place.time_limit
         or 60 * (row.time_limit_minutes or size.time_limit_minutes or wish.workload.time_limit_minutes),
         image=(wish.switches.image or wish.workload.image) if place.needs_image else None,
         experiment_name=_name(wish, mode, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
-        model=model, learning_rate=size.learning_rate, switches=mode.switches,
-    )  # fmt: skip
+        model=model,
+        learning_rate=size.learning_rate,
+        switches=mode.switches,
+    )
 
 
 def _mode(wish: Wish, label: str, row: Row | None = None) -> Mode:
@@ -208,10 +225,13 @@ def _mode(wish: Wish, label: str, row: Row | None = None) -> Mode:
     switches = replace(wish.switches, strong_scaling=True) if wish.strong_scaling else wish.switches
     try:
         return mode_of(
-            switches, profile=wish.profile, given_steps=wish.params.get("max_steps"),
-            default_steps=steps, window=modes.profile_window(wish.workload, size, release, steps),
+            switches,
+            profile=wish.profile,
+            given_steps=wish.params.get("max_steps"),
+            default_steps=steps,
+            window=modes.profile_window(wish.workload, size, release, steps),
             profiler=modes.PROFILED if size.nemo is None else modes.NSYS,
-        )  # fmt: skip
+        )
     except UsageError as error:
         raise UsageError(f"{label}: {error.message}", hint=error.hint) from error
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates what a set of jobs will cost in GPU-hours: from past runs, else published step times, else limits. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

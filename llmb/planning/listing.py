@@ -87,13 +87,26 @@ def _configuration(row: Row, layers: int) -> dict[str, Any]:
     ways = row.tp * row.pp * row.cp
     batches = [(row.gbs.batch(count) or 0) // (row.mbs * (count // ways or 1)) for count in row.scales.counts]
     return {
-        "gpu": list(row.gpu), "dtype": list(row.dtype), "scales": list(row.scales.counts), "layers": layers,
-        "tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, "ep": row.ep, "mbs": row.mbs, "gbs": row.gbs.text,
-        "dp": "N" if ways == 1 else f"N/{ways}", "ga": batches,
-        "scaling": "strong" if row.strong_scaling else "weak", "memory_gb": row.memory_gb,
-        "cuda_graphs": row.cuda_graphs, "userbuffers": row.userbuffers, "time_limit_minutes": row.time_limit_minutes,
+        "gpu": list(row.gpu),
+        "dtype": list(row.dtype),
+        "scales": list(row.scales.counts),
+        "layers": layers,
+        "tp": row.tp,
+        "pp": row.pp,
+        "cp": row.cp,
+        "vp": row.vp,
+        "ep": row.ep,
+        "mbs": row.mbs,
+        "gbs": row.gbs.text,
+        "dp": "N" if ways == 1 else f"N/{ways}",
+        "ga": batches,
+        "scaling": "strong" if row.strong_scaling else "weak",
+        "memory_gb": row.memory_gb,
+        "cuda_graphs": row.cuda_graphs,
+        "userbuffers": row.userbuffers,
+        "time_limit_minutes": row.time_limit_minutes,
         "releases": {name: list(scales.counts) for name, scales in row.releases.items()},
-    }  # fmt: skip
+    }
 
 
 FIGURES = (
@@ -135,11 +148,14 @@ def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
     return [
         {
             **figures([one.figure])[0],
-            "quantity": one.quantity, "printed": one.printed, "recomputed": one.recomputed,
-            "tolerance": one.tolerance, "note": one.note,
+            "quantity": one.quantity,
+            "printed": one.printed,
+            "recomputed": one.recomputed,
+            "tolerance": one.tolerance,
+            "note": one.note,
         }
         for one in found
-    ]  # fmt: skip
+    ]
 
 
 def everything(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:

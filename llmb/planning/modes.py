@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job's switches do to its steps, its time and its name, and which of them go together. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,9 +36,14 @@ def profile_window(workload: Workload, size: Size, release: str | None, steps: i
 
 
 def mode_of(
-    switches: Switches, *, profile: bool, given_steps: int | None, default_steps: int,
-    window: ProfileWindow | None = None, profiler: str = PROFILED,
-) -> Mode:  # fmt: skip
+    switches: Switches,
+    *,
+    profile: bool,
+    given_steps: int | None,
+    default_steps: int,
+    window: ProfileWindow | None = None,
+    profiler: str = PROFILED,
+) -> Mode:
     """The mode of a job; ``given_steps`` None where nobody named them. Raises UsageError for what does not go together.
 
     ``window``: the steps that its release profiles; ``profiler``: the word for a profiled run's name. A job that is not

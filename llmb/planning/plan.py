@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From requests to jobs: resolves names, expands every combination, collects every fault before anything goes out."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -158,10 +156,17 @@ def _wishes(
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values in itertools.product(*swept.values()):
             wish = Wish(
-                workload=workload, size=size, dtype=dtype, scale=scale, params=dict(zip(swept, values, strict=True)),
-                env={**request.env, **traced, **extra.env}, strong_scaling=strong, profile=request.profile,
-                switches=switches, places=request.places,
-            )  # fmt: skip
+                workload=workload,
+                size=size,
+                dtype=dtype,
+                scale=scale,
+                params=dict(zip(swept, values, strict=True)),
+                env={**request.env, **traced, **extra.env},
+                strong_scaling=strong,
+                profile=request.profile,
+                switches=switches,
+                places=request.places,
+            )
             yield wish, request.repeats
             if request.add_profile:
                 yield replace(wish, profile=True), 1

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the sums of published tables again: which printed figures do not follow from their step times. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -49,12 +47,15 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
     if figure.tokens_per_second is not None:
         yield Disagreement(
             figure=figure, quantity=TOKENS, printed=figure.tokens_per_second, recomputed=rate, tolerance=1
-        )  # fmt: skip
+        )
     if figure.days_per_1t_tokens is not None:
         yield Disagreement(
-            figure=figure, quantity=DAYS, printed=figure.days_per_1t_tokens, recomputed=days_to_train(1e12, rate),
+            figure=figure,
+            quantity=DAYS,
+            printed=figure.days_per_1t_tokens,
+            recomputed=days_to_train(1e12, rate),
             tolerance=10.0**-figure.days_digits,
-        )  # fmt: skip
+        )
     if figure.mfu is None or figure.model_flops is None:
         return
     yield _flops(figure, model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers))
@@ -63,9 +64,13 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
         if figure.peak_tflops is not None and abs(100 * figure.mfu - _percent(figure, figure.peak_tflops)) < 0.01:
             note = f"follows from a peak of {figure.peak_tflops:g} TFLOPS, not {peak:g}"
         yield Disagreement(
-            figure=figure, quantity=MFU, printed=round(100 * figure.mfu, 2), recomputed=_percent(figure, peak),
-            tolerance=0.01, note=note,
-        )  # fmt: skip
+            figure=figure,
+            quantity=MFU,
+            printed=round(100 * figure.mfu, 2),
+            recomputed=_percent(figure, peak),
+            tolerance=0.01,
+            note=note,
+        )
 
 
 def _percent(figure: Figure, peak: float) -> float:
@@ -83,6 +88,10 @@ def _flops(figure: Figure, model: ModelShape) -> Disagreement:
     elif figure.flops_convention not in (GQA, HYBRID, OLD):
         note = f"the formula '{figure.flops_convention}' is not known here"
     return Disagreement(
-        figure=figure, quantity=FLOPS, printed=figure.model_flops, recomputed=own, tolerance=own * FLOPS_TOLERANCE,
+        figure=figure,
+        quantity=FLOPS,
+        printed=figure.model_flops,
+        recomputed=own,
+        tolerance=own * FLOPS_TOLERANCE,
         note=note,
-    )  # fmt: skip
+    )

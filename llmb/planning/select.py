@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which jobs: everything that a cluster can run (discovery), and the filters that narrow a list."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -114,9 +112,12 @@ def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> N
 
 
 def _unmet(
-    requests: Sequence[JobRequest], selection: Selection, wanted: Sequence[tuple[str, str | None]],
-    left_out: Sequence[str], gpu_type: str,
-) -> list[str]:  # fmt: skip
+    requests: Sequence[JobRequest],
+    selection: Selection,
+    wanted: Sequence[tuple[str, str | None]],
+    left_out: Sequence[str],
+    gpu_type: str,
+) -> list[str]:
     """A word on each workload and dtype that was asked for and of which nothing is among the ``requests``."""
     unmet = []
     for key, size in wanted:
@@ -145,11 +146,16 @@ def _requests(key: str, name: str, size: Size, gpu: str, selection: Selection, l
             left_out.append(f"{key} {name} {dtype} begins at {tested[0]} GPUs: left out")
         found += [
             JobRequest(
-                workload=key, size=name, dtypes=(dtype,), scales=(scale,),
-                repeats=selection.repeats or 1, profile=selection.profile, strong_scaling=selection.strong_scaling,
+                workload=key,
+                size=name,
+                dtypes=(dtype,),
+                scales=(scale,),
+                repeats=selection.repeats or 1,
+                profile=selection.profile,
+                strong_scaling=selection.strong_scaling,
             )
             for scale in scales
-        ]  # fmt: skip
+        ]
     return found
 
 

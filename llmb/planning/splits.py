@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a job's numbers split: what the framework would refuse only after the job has waited for its nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.errors import UsageError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks through a plugin's workload for what would only fail when somebody submits it: its rows, and its launch."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,9 +74,12 @@ def _jobs(workload: Workload, size: str, row: Row, place: _Place) -> Iterator[Jo
         if gpu not in known_types():
             continue
         here = Place(
-            gpu_type=gpu, rows=gpu, gpus_per_node=known_types()[gpu].gpus_per_node, one_machine=gpu == CPU,
+            gpu_type=gpu,
+            rows=gpu,
+            gpus_per_node=known_types()[gpu].gpus_per_node,
+            one_machine=gpu == CPU,
             needs_image=gpu != CPU,
-        )  # fmt: skip
+        )
         wish = Wish(
             workload=workload, size=size, dtype=dtype, scale=scale, params={}, strong_scaling=row.strong_scaling
         )
@@ -133,6 +134,11 @@ def _refusal(workload: Workload, job: Job, plugins: Plugins, place: _Place) -> F
 def _site(job: Job) -> Site:
     is_local = job.gpu_type == CPU
     return Site(
-        cluster_type="local" if is_local else "slurm", gpu_type=job.gpu_type, gpus_per_node=job.gpus_per_node,
-        install=_INSTALL, container=not is_local, venv=_INSTALL / "venvs" / "x", environment=job.env,
-    )  # fmt: skip
+        cluster_type="local" if is_local else "slurm",
+        gpu_type=job.gpu_type,
+        gpus_per_node=job.gpus_per_node,
+        install=_INSTALL,
+        container=not is_local,
+        venv=_INSTALL / "venvs" / "x",
+        environment=job.env,
+    )

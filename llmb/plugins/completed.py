@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completes a plugin's launch with what holds for every program: its workload, and what a job says of its container."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 
@@ -31,6 +29,11 @@ def completed(launch: Launch, job: Job, site: Site) -> Launch:
         cures.setdefault(launch.image, f"llmb-install image {chosen}")
     own = [mount for mount in switches.mounts or () if mount not in launch.mounts]
     return replace(
-        launch, workload=job.workload, gpu_type=job.gpu_type, mounts=(*own, *launch.mounts),
-        vboost=bool(job.vboost), container_writable=switches.container_writable, cures=cures,
-    )  # fmt: skip
+        launch,
+        workload=job.workload,
+        gpu_type=job.gpu_type,
+        mounts=(*own, *launch.mounts),
+        vboost=bool(job.vboost),
+        container_writable=switches.container_writable,
+        cures=cures,
+    )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a new plugin: one pyproject, one module and one table, complete as they are and meant to be changed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from string import Template

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What asks for a look, the worst first: one line for each configuration and for each cause of failures. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

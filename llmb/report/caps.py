@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a large set of runs a page shows, so that it can be sent and read; the rest is counted, never silent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What many runs come to in a few lines: what a terminal shows below their table. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,9 +15,13 @@ LEAST = 12  # runs: of fewer the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, whose names are long
 _LINES = 8  # of one kind
 STATUS = {
-    SUCCESS: "succeeded", FAILED: "failed", CANCELLED: "cancelled", UNKNOWN: "not known", RUNNING: "not ended",
+    SUCCESS: "succeeded",
+    FAILED: "failed",
+    CANCELLED: "cancelled",
+    UNKNOWN: "not known",
+    RUNNING: "not ended",
     PENDING: "waiting",
-}  # fmt: skip
+}
 
 
 def digest(results: Sequence[Result]) -> list[str]:

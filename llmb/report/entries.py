@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lines of a report: the runs of one configuration that have one word in common, the worst first. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -97,9 +95,15 @@ def worst_first(entries: Iterable[Entry], most: int) -> list[Run]:
 def _severity(entry: Entry) -> tuple[object, ...]:
     ratio = entry.ratio
     return (
-        ORDER.index(entry.word) if entry.word in ORDER else len(ORDER), ratio or 0.0,
-        entry.label, entry.job.gpu_type, entry.job.scale, entry.note, entry.runs[0].created, entry.runs[0].id,
-    )  # fmt: skip
+        ORDER.index(entry.word) if entry.word in ORDER else len(ORDER),
+        ratio or 0.0,
+        entry.label,
+        entry.job.gpu_type,
+        entry.job.scale,
+        entry.note,
+        entry.runs[0].created,
+        entry.runs[0].id,
+    )
 
 
 def _causes(runs: Sequence[Run]) -> str:

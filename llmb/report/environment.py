@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditions of a report: what was the same for all its runs, and what was not. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scaling of each model: what was measured at each scale, what was published, and what would be ideal. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -72,10 +70,11 @@ def _family(points: list[Point], report: Report) -> Family:
     kind, own = points[0].kind, points[0].configuration
     scales = {point.configuration.scale for point in points}
     return Family(
-        kind=kind, points=tuple(points),
+        kind=kind,
+        points=tuple(points),
         rates=tuple(sorted((point.configuration.scale, rate) for point in points for rate in point.rates)),
         published=tuple(_published(report.figures, _key(kind, own)[1:], kind, scales, report.release)),
-    )  # fmt: skip
+    )
 
 
 def _key(kind: Kind, own: Configuration | Figure) -> tuple[object, ...]:
@@ -97,11 +96,13 @@ def _published(
             newest[figure.scale] = figure
     return [
         Published(
-            scale=scale, step_time_s=figure.step_time_s, release=figure.release,
+            scale=scale,
+            step_time_s=figure.step_time_s,
+            release=figure.release,
             rate=figure.seq_length * figure.gbs / figure.step_time_s / scale,
         )
         for scale, figure in sorted(newest.items())
-    ]  # fmt: skip
+    ]
 
 
 def per_gpu(gbs: int, scale: int) -> str:

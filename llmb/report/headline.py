@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader must know in one glance: a sentence, what stands behind it, and how many runs have each word. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -24,10 +24,19 @@ def to_html(report: Report) -> str:
     """The report as HTML: the same text for the same report."""
     style, script = (_asset(name) for name in ("style.css", "sort.js"))
     values = page.values(report)
-    return _environment().get_template("page.html").render(
-        values, report=report, meanings=MEANINGS, style=_Text(style), script=_Text(script), style_hash=_digest(style),
-        script_hash=_digest(script),
-    )  # fmt: skip
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            values,
+            report=report,
+            meanings=MEANINGS,
+            style=_Text(style),
+            script=_Text(script),
+            style_hash=_digest(style),
+            script_hash=_digest(script),
+        )
+    )
 
 
 class _Text:
@@ -44,14 +53,21 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-        finalize=_printable, loader=FileSystemLoader(_TEMPLATES),
-    )  # fmt: skip
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_printable,
+        loader=FileSystemLoader(_TEMPLATES),
+    )
     made.filters.update(
-        fixed=lambda value, digits: f"{value:,.{digits}f}", percent=lambda value: f"{100 * value:.1f}",
+        fixed=lambda value, digits: f"{value:,.{digits}f}",
+        percent=lambda value: f"{100 * value:.1f}",
         rate=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}",
-        short=lambda text, width=caps.TEXT: shorten(text, width), kind=page.kind_of,
-    )  # fmt: skip
+        short=lambda text, width=caps.TEXT: shorten(text, width),
+        kind=page.kind_of,
+    )
     return made
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as Markdown: verdicts, failures and their cures, and the conditions. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -75,12 +73,18 @@ def _failure(group: Group) -> str:
 _CONDITIONS = tuple(
     Column(key=key, heading=heading, right=right)
     for key, heading, right in (
-        ("experiment", "experiment", False), ("gpu_type", "GPU", False), ("scale", "GPUs", True),
-        ("gbs", "batch", True), ("seq_length", "sequence", True), ("window", "window", False),
-        ("formula", "FLOPs formula", False), ("image", "image", False), ("variables", "variables", False),
+        ("experiment", "experiment", False),
+        ("gpu_type", "GPU", False),
+        ("scale", "GPUs", True),
+        ("gbs", "batch", True),
+        ("seq_length", "sequence", True),
+        ("window", "window", False),
+        ("formula", "FLOPs formula", False),
+        ("image", "image", False),
+        ("variables", "variables", False),
         ("reference", "reference", False),
     )
-)  # fmt: skip
+)
 
 
 def _conditions(results: Iterable[Result]) -> str:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the template of the HTML page is filled with: the parts of a report, each within its limit. Pure."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
@@ -156,9 +154,14 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
         outliers = result.statistics.outliers if result.statistics is not None else ()
         title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
         picture = steps_picture(
-            f"steps-{len(drawn) + 1}", title, run.samples.numbered, result.window, outliers, result.time_mean_seconds,
+            f"steps-{len(drawn) + 1}",
+            title,
+            run.samples.numbered,
+            result.window,
+            outliers,
+            result.time_mean_seconds,
             result.steps,
-        )  # fmt: skip
+        )
         if picture:
             drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))
     return caps.Shown(drawn, total)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A report as a value: all that it is made of, gathered before anything of it is drawn or written."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a figure may not be the published one: what differs, what the runs say, and what only one side tells. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,8 +48,11 @@ def reasons(entries: Sequence[Entry], digests: Mapping[str, str]) -> Reasons:
     return Reasons(
         whys=tuple(
             Why(
-                entry=entry, figure=figure, differs=tuple(differences(entry.runs[0], figure)),
-                seen=tuple(seen_in(entry)), own=tuple(fact for fact in own if fact not in common),
+                entry=entry,
+                figure=figure,
+                differs=tuple(differences(entry.runs[0], figure)),
+                seen=tuple(seen_in(entry)),
+                own=tuple(fact for fact in own if fact not in common),
             )
             for (entry, figure), own in zip(compared, facts, strict=True)
         ),
@@ -61,7 +62,7 @@ def reasons(entries: Sequence[Entry], digests: Mapping[str, str]) -> Reasons:
                 text for entry, _ in compared for text in conditions.not_told(entry.result.log, entry.job.scale)
             )
         ),
-    )  # fmt: skip
+    )
 
 
 def differences(run: Run, figure: Figure) -> Iterator[str]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words that a report sorts and marks runs by: their order, the worst first, and what each means."""
 
-from __future__ import annotations
-
 from llmb.failures import CANCELLED_KIND, Group
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.verdict.rules import (

@@ -9,8 +9,25 @@ from llmb.results.report import report
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
 
 __all__ = [
-    "CANCELLED", "FAILED", "PENDING", "RUNNING", "SUCCESS", "UNKNOWN",
-    "Configuration", "Reference", "Result", "csv_columns", "csv_rows", "find_logs",
-    "last_attempts", "legend", "levels", "log_of", "logs_at", "report", "result_of_log", "result_of_run",
+    "CANCELLED",
+    "FAILED",
+    "PENDING",
+    "RUNNING",
+    "SUCCESS",
+    "UNKNOWN",
+    "Configuration",
+    "Reference",
+    "Result",
+    "csv_columns",
+    "csv_rows",
+    "find_logs",
+    "last_attempts",
+    "legend",
+    "levels",
+    "log_of",
+    "logs_at",
+    "report",
+    "result_of_log",
+    "result_of_run",
     "run_directory",
-]  # fmt: skip
+]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What became of a run's checkpoints: the times that its log tells, and whether the files are there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columns of results: all fields for CSV, and what an engineer wants at a glance for a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +13,14 @@ from llmb.text.narrow import Level
 from llmb.text.tables import Column
 
 CSV_FIRST = (
-    "filename", "status", "time_mean_seconds", "time_std_dev_seconds", "tflops_per_gpu_mean", "tflops_per_gpu_std_dev",
+    "filename",
+    "status",
+    "time_mean_seconds",
+    "time_std_dev_seconds",
+    "tflops_per_gpu_mean",
+    "tflops_per_gpu_std_dev",
     "max_iteration",
-)  # fmt: skip
+)
 
 
 _GLANCE = (
@@ -43,9 +46,12 @@ _GLANCE = (
 _PLAIN = ("run", "experiment", "status", "tokens_per_second", "tokens_per_second_per_gpu", "mfu")
 _NOT_COMPARED = "NO_REFERENCE"
 _OPTIONS = {  # of parse, by the words of Result.not_said
-    "workload": "-w W_SIZE", "dtype": "--dtype D", "scale": "--scale N", "gbs": "--gbs N",
+    "workload": "-w W_SIZE",
+    "dtype": "--dtype D",
+    "scale": "--scale N",
+    "gbs": "--gbs N",
     "gpu_type": "--gpu-type TYPE",
-}  # fmt: skip
+}
 _TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run was: the numbers that decide what it compares with, and the settings that decide what it repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of runs in words, as far as they tell those apart that have one title in common. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import fields
@@ -13,10 +11,17 @@ from llmb.stats.measure import Window
 
 TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every line says of itself
 _SAID = {
-    "gbs": "batch {}", "seq_length": "sequence {}", "num_layers": "{} layers", "profile": "profiled",
-    "saves": "saves a checkpoint", "loads": "loads a checkpoint", "nccl_trace": "NCCL trace", "image": "{}",
-    "vboost": "vboost", "gpus_per_node": "{} GPUs per node",
-}  # fmt: skip
+    "gbs": "batch {}",
+    "seq_length": "sequence {}",
+    "num_layers": "{} layers",
+    "profile": "profiled",
+    "saves": "saves a checkpoint",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "NCCL trace",
+    "image": "{}",
+    "vboost": "vboost",
+    "gpus_per_node": "{} GPUs per node",
+}
 
 
 def settings_of(result: Result, without: Collection[str] = TITLE) -> dict[str, str]:

@@ -54,15 +54,19 @@ def facts_of(samples: Samples) -> LogFacts:
     environment = samples.environment
     nodes = environment.described
     return LogFacts(
-        framework=samples.framework, nccl_version=environment.nccl_version, networks=environment.networks,
-        nodes=environment.nodes, peak_memory_bytes=samples.peak_memory,
+        framework=samples.framework,
+        nccl_version=environment.nccl_version,
+        networks=environment.networks,
+        nodes=environment.nodes,
+        peak_memory_bytes=samples.peak_memory,
         checkpoints=tuple(_time_of(checkpoint) for checkpoint in samples.checkpoints),
-        hosts=tuple(sorted(environment.hosts)), drivers=_each(node.driver for node in nodes),
+        hosts=tuple(sorted(environment.hosts)),
+        drivers=_each(node.driver for node in nodes),
         gpu_models=_each(node.gpu for node in nodes),
         max_sm_clock_mhz=min(filter(None, (node.max_sm_clock_mhz for node in nodes)), default=None),
         power_limit_w=min(filter(None, (node.power_limit_w for node in nodes)), default=None),
         vboost=environment.vboost,
-    )  # fmt: skip
+    )
 
 
 def _each(words: Iterable[str | None]) -> tuple[str, ...]:
@@ -89,6 +93,9 @@ def invalid_because(samples: Samples, window: Window | None, nodes: int | None =
 
 def _time_of(checkpoint: Checkpoint) -> CheckpointTime:
     return CheckpointTime(
-        kind=checkpoint.kind, iteration=checkpoint.iteration, ranks=len(checkpoint.ranks),
-        rank0_seconds=checkpoint.rank0_seconds, max_seconds=checkpoint.max_seconds,
-    )  # fmt: skip
+        kind=checkpoint.kind,
+        iteration=checkpoint.iteration,
+        ranks=len(checkpoint.ranks),
+        rank0_seconds=checkpoint.rank0_seconds,
+        max_seconds=checkpoint.max_seconds,
+    )

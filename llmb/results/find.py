@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds training logs below a folder, and which of them belong to a recorded run."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A result in one level for CSV: what lies deeper gets its owner's name before its own. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describes a log that llmb did not make: which workload at which scale, by its own lines, its name and its folders."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -59,9 +57,12 @@ class Description:
     def not_said(self) -> tuple[str, ...]:
         """What a comparison needs and is not known, by the words of ``Result.not_said``."""
         needed = {
-            "workload": self.model and self.workload and self.size, "dtype": self.dtype, "scale": self.gpus,
-            "gbs": self.gbs, "gpu_type": self.gpu_type,
-        }  # fmt: skip
+            "workload": self.model and self.workload and self.size,
+            "dtype": self.dtype,
+            "scale": self.gpus,
+            "gbs": self.gbs,
+            "gpu_type": self.gpu_type,
+        }
         return tuple(name for name, value in needed.items() if value is None)
 
     def configuration(self) -> Configuration | None:
@@ -71,11 +72,26 @@ class Description:
         if self.gpus is None or self.gbs is None or self.seq_length is None:
             return None
         return Configuration(
-            workload=self.workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu_type, scale=self.gpus,
-            gbs=self.gbs, seq_length=self.seq_length, num_layers=self.model.layers, tp=self.tp, pp=self.pp,
-            cp=self.cp, vp=self.vp, ep=self.ep, mbs=self.mbs, profile=bool(self.profiled), nccl_trace=bool(self.traced),
-            saves=bool(self.saves), loads=bool(self.loads), fp8=self.fp8,
-        )  # fmt: skip
+            workload=self.workload,
+            model_size=self.size,
+            dtype=self.dtype,
+            gpu_type=self.gpu_type,
+            scale=self.gpus,
+            gbs=self.gbs,
+            seq_length=self.seq_length,
+            num_layers=self.model.layers,
+            tp=self.tp,
+            pp=self.pp,
+            cp=self.cp,
+            vp=self.vp,
+            ep=self.ep,
+            mbs=self.mbs,
+            profile=bool(self.profiled),
+            nccl_trace=bool(self.traced),
+            saves=bool(self.saves),
+            loads=bool(self.loads),
+            fp8=self.fp8,
+        )
 
 
 NOTHING = Description()
@@ -92,10 +108,12 @@ def describe_log(
     """
     kinds = {event.kind for event in samples.checkpoints}
     said = Description(
-        gbs=samples.gbs or samples.environment.gbs, gpus=samples.environment.world_size,
-        seq_length=samples.environment.seq_length, saves="save" in kinds or None,
+        gbs=samples.gbs or samples.environment.gbs,
+        gpus=samples.environment.world_size,
+        seq_length=samples.environment.seq_length,
+        saves="save" in kinds or None,
         loads=("load" in kinds and samples.last == 0) or None,
-    )  # fmt: skip
+    )
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
     dtypes = _dtypes(workloads)
     named = NOTHING
@@ -151,12 +169,23 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
     numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
     bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
     return Description(
-        workload=key, size=size, dtype=dtype, gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
-        gbs=numbers.get("gbs") or None, tp=numbers.get("tp"), pp=numbers.get("pp"), cp=numbers.get("cp"),
-        vp=numbers.get("vp"), ep=numbers.get("ep"), mbs=numbers.get("mbs"), layers=numbers.get("layers") or None,
-        profiled=bool(_PROFILED.search(tail)) or None, traced=bool(_TRACED.search(tail)) or None,
-        loads=bool(_LOADS.search(tail)) or None, fp8="current" if _CURRENT.search(tail) else None,
-    )  # fmt: skip
+        workload=key,
+        size=size,
+        dtype=dtype,
+        gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
+        gbs=numbers.get("gbs") or None,
+        tp=numbers.get("tp"),
+        pp=numbers.get("pp"),
+        cp=numbers.get("cp"),
+        vp=numbers.get("vp"),
+        ep=numbers.get("ep"),
+        mbs=numbers.get("mbs"),
+        layers=numbers.get("layers") or None,
+        profiled=bool(_PROFILED.search(tail)) or None,
+        traced=bool(_TRACED.search(tail)) or None,
+        loads=bool(_LOADS.search(tail)) or None,
+        fp8="current" if _CURRENT.search(tail) else None,
+    )
 
 
 def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:
@@ -207,9 +236,11 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     batches = {row.gbs.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
     batch = batches.pop() if len(batches) == 1 else None
     found = replace(
-        found, model=model, seq_length=found.seq_length or model.seq_length,
+        found,
+        model=model,
+        seq_length=found.seq_length or model.seq_length,
         gbs=found.gbs or (int(batch) if batch is not None and batch.denominator == 1 else None),
-    )  # fmt: skip
+    )
     return replace(found, **_split_of(found, rows))
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says in words why a run has no result, or what is particular about the one that it has."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterator

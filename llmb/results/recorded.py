@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the result of a run from its record, its scheduler's state and its log, or from a log alone."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -62,9 +60,12 @@ def result_of_run(
         result, samples, found, nodes=job.nodes, profiled="" if job.profile else profiled_beside(path)
     )
     checkpoints = checkpoints_of(
-        samples.checkpoints, path.parent, save=bool(job.switches.save_checkpoint), load=job.switches.load_checkpoint,
+        samples.checkpoints,
+        path.parent,
+        save=bool(job.switches.save_checkpoint),
+        load=job.switches.load_checkpoint,
         ended=state.is_end,
-    )  # fmt: skip
+    )
     result = replace(result, checkpoints=checkpoints)
     status = _status(state, complete=has_figures(result), readable=not trouble)
     is_strange = status == FAILED and state.state == COMPLETED and not samples.steps
@@ -74,9 +75,12 @@ def result_of_run(
     cause = root_cause(logs_of(record), state) if has_failed else None
     why = "" if trouble and status == UNKNOWN else reason.of_run(status, state, samples, result, spec, cause)
     return replace(
-        result, status=status, reason="; ".join(text for text in (trouble, why) if text) or None, state=state.state,
+        result,
+        status=status,
+        reason="; ".join(text for text in (trouble, why) if text) or None,
+        state=state.state,
         cause=cause or (reason.cause_of_end(state) if has_failed else None),
-    )  # fmt: skip
+    )
 
 
 def result_of_log(
@@ -225,9 +229,14 @@ def _measured(
     counted = _counted(window, steps, samples)
     figures = measure(samples, counted) if counted else None
     result = Result(
-        experiment=experiment, path=str(path), status=RUNNING, window=counted, max_iteration=samples.max_iteration,
-        steps=steps, first_iteration=samples.first,
-    )  # fmt: skip
+        experiment=experiment,
+        path=str(path),
+        status=RUNNING,
+        window=counted,
+        max_iteration=samples.max_iteration,
+        steps=steps,
+        first_iteration=samples.first,
+    )
     if figures is None:
         return result
     return replace(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All results in one document: what ``results --format json`` and ``parse --format json`` print."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run's result; its fields, in their order, are what ``results --format json`` prints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from llmb.failures.cause import Cause

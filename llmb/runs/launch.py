@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A launch: all that a cluster must know to start one job, frozen, with nothing left to look up."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

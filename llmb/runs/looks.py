@@ -4,8 +4,6 @@
 LOST is provisional: the cluster is asked again with every later command, and whatever it then says takes its place.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from llmb.runs.state import LOST, UNKNOWN, JobState

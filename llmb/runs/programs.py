@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that compute nodes run: found by name, never imported, and copied once into the install directory."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps beside a run how its plugin read the log, so that its figures outlive the plugin."""
 
-from __future__ import annotations
-
 import contextlib
 
 from llmb.errors import LlmbError

@@ -108,9 +108,13 @@ class RunRecord:
         """The record of the next attempt, made at ``now`` after this one came to ``end``; not submitted yet."""
         over = Attempt(submitted=self.submitted_at, scheduler_id=self.scheduler_id, state=end)
         return replace(
-            self, attempt=self.attempt + 1, retried=now, history=(*self.history, over), scheduler_id=None,
+            self,
+            attempt=self.attempt + 1,
+            retried=now,
+            history=(*self.history, over),
+            scheduler_id=None,
             submitter=submitter,
-        )  # fmt: skip
+        )
 
 
 def save(record: RunRecord) -> None:

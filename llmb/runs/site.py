@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a hook may know of the place a job runs at."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

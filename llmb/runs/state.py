@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler says of a job, in the words of Slurm, and which of them are ends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,17 +10,37 @@ LOST = "LOST"  # the machine or its scheduler no longer has the job, and it left
 NOT_SUBMITTED = "NOT_SUBMITTED"  # recorded, and whoever was to submit it is gone
 
 ENDS = frozenset(
-    {COMPLETED, FAILED, CANCELLED, TIMEOUT, LOST, "BOOT_FAIL", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
-     "REVOKED"}
-)  # fmt: skip
+    {
+        COMPLETED,
+        FAILED,
+        CANCELLED,
+        TIMEOUT,
+        LOST,
+        "BOOT_FAIL",
+        "DEADLINE",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+    }
+)
 # Slurm's other words: those of a job that has not started, or is to start again, and those of one that has.
 WAITING = frozenset(
-    {PENDING, "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "REQUEUED", "REQUEUE_FED",
-     "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
-)  # fmt: skip
-ACTIVE = frozenset(
-    {RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"}
-)  # fmt: skip
+    {
+        PENDING,
+        "CONFIGURING",
+        "EXPEDITING",
+        "LAUNCH_FAILED",
+        "POWER_UP_NODE",
+        "RECONFIG_FAIL",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESV_DEL_HOLD",
+        "SPECIAL_EXIT",
+    }
+)
+ACTIVE = frozenset({RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"})
 KNOWN = ENDS | WAITING | ACTIVE
 # What the machines did to a job, not the job to itself: worth another attempt as it is.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where runs are: makes a new run's directory, finds the old ones, keeps what polling saw last."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import string

@@ -100,9 +100,12 @@ def measure(samples: Samples, window: Window) -> Measurement | None:
         return None
     tflops = _figures(steps, [step.tflops for step in steps], least=-_MOST)
     return Measurement(
-        time_mean=times and times[0], time_std_dev=times and times[1], tflops_mean=tflops and tflops[0],
-        tflops_std_dev=tflops and tflops[1], tokens_rate=rates and rates[0],
-    )  # fmt: skip
+        time_mean=times and times[0],
+        time_std_dev=times and times[1],
+        tflops_mean=tflops and tflops[0],
+        tflops_std_dev=tflops and tflops[1],
+        tokens_rate=rates and rates[0],
+    )
 
 
 def _figures(

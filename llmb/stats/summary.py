@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of a window say beyond their mean: how steady they were, and how far the mean can be trusted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,11 +45,16 @@ def summarize(samples: Samples, window: Window, *, tflops: float | None = None) 
     outliers = _outliers(steps, median)
     calm = [step for step in steps if step.iteration not in outliers]
     return Statistics(
-        count=len(steps), median=median, p95=quantile(ordered, 0.95), least=ordered[0], most=ordered[-1],
-        interval=_interval(times), outliers=tuple(sorted(number + samples.first for number in outliers)),
+        count=len(steps),
+        median=median,
+        p95=quantile(ordered, 0.95),
+        least=ordered[0],
+        most=ordered[-1],
+        interval=_interval(times),
+        outliers=tuple(sorted(number + samples.first for number in outliers)),
         drift=_drift(calm, median),
         tflops_by_formula=_tflops_by_formula(steps, tflops),
-    )  # fmt: skip
+    )
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends runs, waiting or running, and those that were recorded and never submitted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hands recorded runs to a cluster, each exactly once: whoever does it holds the run's lock, and the record tells."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

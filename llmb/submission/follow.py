@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows runs: asks the cluster once for all that have not ended, keeps what it says, retries what a node broke."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence

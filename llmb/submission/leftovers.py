@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Removes what killed submissions have left: directories of runs that never came to be, half-written files."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time

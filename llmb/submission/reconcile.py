@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mends what a submitter that was killed has left: its runs are found again, or submitted, each exactly once."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Sequence
@@ -107,9 +105,13 @@ def resubmit(
     """
     _settle(cluster, runs, on_settle)
     return hand_over_all(
-        iter(runs), lambda run: _again(run, cluster), cluster,
-        keep_going=True, on_handed=on_handed, on_interrupt=on_interrupt,
-    )  # fmt: skip
+        iter(runs),
+        lambda run: _again(run, cluster),
+        cluster,
+        keep_going=True,
+        on_handed=on_handed,
+        on_interrupt=on_interrupt,
+    )
 
 
 def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[float], None]) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is left of a list that was submitted before: jobs whose like has not succeeded, runs or waits here. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Submits runs that have failed once more: a new attempt of the same run, its files beside those before it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,9 +32,13 @@ def retry(
     gives them, over those that a run has.
     """
     return hand_over_all(
-        iter(runs), lambda run: _attempt(run, cluster, time_limit, slurm_args), cluster,
-        keep_going=keep_going, on_handed=on_handed, on_interrupt=on_interrupt,
-    )  # fmt: skip
+        iter(runs),
+        lambda run: _attempt(run, cluster, time_limit, slurm_args),
+        cluster,
+        keep_going=keep_going,
+        on_handed=on_handed,
+        on_interrupt=on_interrupt,
+    )
 
 
 def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str | bool] = NO_ARGS) -> RunRecord:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which sizes of the workloads cannot be launched on a cluster as it is configured, and what makes them run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -43,7 +41,7 @@ def obstacles(workloads: Iterable[Workload], plugins: Plugins, config: ClusterCo
 
 def _refusal(
     workload: Workload, size: str, dtype: str, scale: int, plugins: Plugins, config: ClusterConfig
-) -> LlmbError | None:  # fmt: skip
+) -> LlmbError | None:
     request = JobRequest(workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,))
     plan = make_plan([request], plugins.workloads(), config)
     if plan.faults:  # of the job's numbers: what the table says

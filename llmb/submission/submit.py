@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From jobs to recorded, submitted runs; a dry run stops before the first effect and shows the same values."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,9 +51,13 @@ def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
 
 
 def prepare(
-    plan: Plan, plugins: Plugins, config: ClusterConfig, slurm_args: Mapping[str, str | bool] = NO_ARGS,
-    *, has_pmix: bool = True,
-) -> tuple[list[Prepared], list[Fault]]:  # fmt: skip
+    plan: Plan,
+    plugins: Plugins,
+    config: ClusterConfig,
+    slurm_args: Mapping[str, str | bool] = NO_ARGS,
+    *,
+    has_pmix: bool = True,
+) -> tuple[list[Prepared], list[Fault]]:
     """The launch of each job, and what stands in the way of those that have none; ``has_pmix`` as ``site_of``. Pure."""
     workloads = plugins.workloads()
     prepared, faults = [], []
@@ -180,6 +182,13 @@ def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, a
     now = time.time()
     stamp = store.new_directory(config.experiments(job.workload), launch.name, max(int(now), after))
     return RunRecord(
-        id=stamp.id, created=now, llmb_version=version, cluster_type=config.cluster_type, directory=stamp.path,
-        job=job, launch=launch, script_name=f"launch_{launch.name}", submitter=ProcessId.current(),
-    )  # fmt: skip
+        id=stamp.id,
+        created=now,
+        llmb_version=version,
+        cluster_type=config.cluster_type,
+        directory=stamp.path,
+        job=job,
+        launch=launch,
+        script_name=f"launch_{launch.name}",
+        submitter=ProcessId.current(),
+    )

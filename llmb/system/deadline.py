@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interrupts what others wrote and what does not come to an end."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 Whatever surrounds a command, it ends with a message and an exit code, never with a traceback.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one module that writes files: whole or not at all, never half."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -117,9 +115,12 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
     try:
         # Several at a time: a disk makes many files durable in hardly more time than one.
         run_bounded(
-            iter(texts.items()), lambda item: _write_new(part / item[0], item[1], MODE), lambda _: True,
-            workers=_WRITERS, stop=lambda: False,
-        )  # fmt: skip
+            iter(texts.items()),
+            lambda item: _write_new(part / item[0], item[1], MODE),
+            lambda _: True,
+            workers=_WRITERS,
+            stop=lambda: False,
+        )
         part.rename(path)
     except OSError as error:
         if not path.is_dir():  # else another has written it meanwhile

@@ -6,8 +6,6 @@ one exclusively, when the present one is marked released or its holder is gone. 
 cannot both win: they create the same file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

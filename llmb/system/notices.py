@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warnings from deep within, such as of a damaged file that costs one row of many: each once in a command."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does several things at a time, begun in order; what is under way is always finished, also after Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

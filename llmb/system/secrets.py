@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which names are secrets: their values never go into scripts, records, arguments or logs."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence

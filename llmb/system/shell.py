@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one module that starts processes: argv lists, never a shell's string."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -58,9 +56,17 @@ def run(
     source: dict[str, Any] = {"input": given} if given else {"stdin": subprocess.DEVNULL}
     try:
         done = subprocess.run(
-            argv, env=env, timeout=timeout, cwd=cwd, capture_output=True, check=False,
-            text=True, errors="replace", process_group=0, **source,
-        )  # fmt: skip
+            argv,
+            env=env,
+            timeout=timeout,
+            cwd=cwd,
+            capture_output=True,
+            check=False,
+            text=True,
+            errors="replace",
+            process_group=0,
+            **source,
+        )
     except OSError as error:
         raise _cannot_start(argv, error) from error
     except subprocess.TimeoutExpired as error:
@@ -85,9 +91,14 @@ def run_logged(
     with log.open("ab") as stream:
         try:
             process = subprocess.Popen(
-                argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
                 process_group=None if stop is None else 0,
-            )  # fmt: skip
+            )
         except OSError as error:
             raise _cannot_start(argv, error) from error
     with process:
@@ -118,13 +129,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def spawn(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path,
-    log: Path,
-    session: bool = False,
-    umask: int = -1,
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, session: bool = False, umask: int = -1
 ) -> subprocess.Popen[bytes]:
     """Start a program that goes on by itself, its output appended to ``log``, whose folder is there.
 
@@ -137,9 +142,16 @@ def spawn(
         raise LlmbError(f"{log} cannot be written: {error.strerror}") from error
     try:
         return subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=descriptor,
-            start_new_session=session, close_fds=True, umask=umask,
-        )  # fmt: skip
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=session,
+            close_fds=True,
+            umask=umask,
+        )
     except OSError as error:
         raise _cannot_start(argv, error) from error
     finally:

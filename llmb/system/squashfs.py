@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a squashfs file is as long as its superblock says: a read of 96 bytes."""
 
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path

@@ -7,8 +7,6 @@ A job that ends COMPLETED has written a log of ``max_steps`` steps, so that it h
     fake = "llmb.testing.plugin"
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -33,9 +33,13 @@ def llmb_launch(job: Job, site: Site) -> Launch | None:
     if site.cluster_type != "fake":
         return None
     return Launch(
-        name=job.experiment_name, nodes=job.nodes, ranks_per_node=job.gpus_per_node, time_limit=job.time_limit,
-        program=Program(module="nothing"), environment=job.env,
-    )  # fmt: skip
+        name=job.experiment_name,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
+        time_limit=job.time_limit,
+        program=Program(module="nothing"),
+        environment=job.env,
+    )
 
 
 @hookimpl

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP ports for programs that listen on them later, as the first rank of a job does."""
 
-from __future__ import annotations
-
 import socket
 
 

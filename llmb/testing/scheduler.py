@@ -8,8 +8,6 @@ what was submitted twice. What it does is a Behaviour, a file that a test may re
     scheduler.behave(script={"*": ("PENDING", "NODE_FAIL"), "*-2": ("RUNNING", "COMPLETED")})
 """
 
-from __future__ import annotations
-
 import fnmatch
 import itertools
 import time

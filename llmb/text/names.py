@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How names are matched: spellings that mean the same workload, and the nearest valid word for a wrong one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -88,8 +88,14 @@ def _drawn(
     title, rule, *lines = text.splitlines()
     found, room = [title, rule], max(width - 1, _LEAST_BELOW)
     for line, row in zip(lines, rows, strict=True):
-        found += [line, *textwrap.wrap(
-            under.cell(row), room, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT,
-            break_on_hyphens=False,
-        )]  # fmt: skip
+        found += [
+            line,
+            *textwrap.wrap(
+                under.cell(row),
+                room,
+                initial_indent=" " * _INDENT,
+                subsequent_indent=" " * _INDENT,
+                break_on_hyphens=False,
+            ),
+        ]
     return "\n".join(found) + "\n"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes times: for programs as ISO 8601 with the offset from UTC, for people without."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns plain data into frozen dataclasses by their type hints, telling every fault with its place and cure."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads YAML into plain data that remembers its lines, and refuses a key given twice."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -17,6 +17,19 @@ from llmb.verdict.rules import (
 )
 
 __all__ = [
-    "BAD", "FAIL", "INCONCLUSIVE", "INVALID", "NO_REFERENCE", "PASS", "SUSPICIOUS", "WARN", "Judgement",
-    "find_reference", "judge", "judge_times", "pool_key", "same_window", "why_invalid",
-]  # fmt: skip
+    "BAD",
+    "FAIL",
+    "INCONCLUSIVE",
+    "INVALID",
+    "NO_REFERENCE",
+    "PASS",
+    "SUSPICIOUS",
+    "WARN",
+    "Judgement",
+    "find_reference",
+    "judge",
+    "judge_times",
+    "pool_key",
+    "same_window",
+    "why_invalid",
+]

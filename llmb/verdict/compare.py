@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares a set of results with another set, or with what was published: a row for each configuration. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -24,9 +22,12 @@ _SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log do
 _NOT_IN_LOGS = (*_SPLIT, "vboost")
 # What a run does beside training, in words.
 _DOES = {
-    "saves": "saves checkpoints", "loads": "loads a checkpoint", "nccl_trace": "traces NCCL", "profile": "is profiled",
+    "saves": "saves checkpoints",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "traces NCCL",
+    "profile": "is profiled",
     "vboost": "raises vboost",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,16 @@ def with_published(judged: Sequence[Result]) -> list[Comparison]:
         first = pool[0]
         rows.append(
             _row(
-                pool, reference=first.reference, ratio=first.pooled_ratio,
-                ratio_interval=first.ratio_interval, repeats=first.repeats, same_window=first.same_window,
-                verdict=first.verdict, verdict_reason=first.verdict_reason or first.reason,
+                pool,
+                reference=first.reference,
+                ratio=first.pooled_ratio,
+                ratio_interval=first.ratio_interval,
+                repeats=first.repeats,
+                same_window=first.same_window,
+                verdict=first.verdict,
+                verdict_reason=first.verdict_reason or first.reason,
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -110,10 +116,14 @@ def _pools(results: Iterable[Result]) -> list[list[Result]]:
 def _row(pool: Sequence[Result], **values: Any) -> Comparison:
     first, together = pool[0], pooled(pool)
     return Comparison(
-        experiment=first.experiment, runs=tuple(result.run or result.path for result in pool), status=first.status,
-        window=first.window, step_time_s=together and together.mean, configuration=first.configuration,
+        experiment=first.experiment,
+        runs=tuple(result.run or result.path for result in pool),
+        status=first.status,
+        window=first.window,
+        step_time_s=together and together.mean,
+        configuration=first.configuration,
         **values,
-    )  # fmt: skip
+    )
 
 
 def _times(pool: Iterable[Result]) -> list[float]:
@@ -234,16 +244,24 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
     judgement = judge_times(_times(pool), reached, noise)
     reference = Reference(
-        release=name, window="" if theirs.window is None else str(theirs.window),
-        step_time_s=reached.mean, source=", ".join(result.run or result.path for result in other),
-    )  # fmt: skip
+        release=name,
+        window="" if theirs.window is None else str(theirs.window),
+        step_time_s=reached.mean,
+        source=", ".join(result.run or result.path for result in other),
+    )
     same = first.window == theirs.window
     changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))
     return _row(
-        pool, reference=reference, ratio=judgement.ratio, ratio_interval=judgement.interval,
-        repeats=judgement.repeats, same_window=same, differences=changed,
-        verdict=judgement.verdict, verdict_reason=_reason(judgement, same=same),
-    )  # fmt: skip
+        pool,
+        reference=reference,
+        ratio=judgement.ratio,
+        ratio_interval=judgement.interval,
+        repeats=judgement.repeats,
+        same_window=same,
+        differences=changed,
+        verdict=judgement.verdict,
+        verdict_reason=_reason(judgement, same=same),
+    )
 
 
 def _reason(judgement: Judgement, *, same: bool) -> str:

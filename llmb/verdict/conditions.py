@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a step time may depend on beside its job: what is not as published, where it ran, how its steps went. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from llmb.results.facts import LogFacts

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explains one result: every term of its figures, what it compares with, and the rule behind its verdict. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

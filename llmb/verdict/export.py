@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads results that `results --format json` wrote, here or on another cluster, and keeps accepted ones: baselines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -96,9 +94,12 @@ def why_left_out(result: Result) -> str | None:
     """Why a judged result cannot be kept to compare others with; None where it can."""
     if result.status != SUCCESS or result.time_mean_seconds is None:
         words = {
-            FAILED: "failed", CANCELLED: "was cancelled", RUNNING: "has not ended", PENDING: "waits",
+            FAILED: "failed",
+            CANCELLED: "was cancelled",
+            RUNNING: "has not ended",
+            PENDING: "waits",
             UNKNOWN: "is not known",
-        }  # fmt: skip
+        }
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
     if result.verdict == INVALID:
         return f"INVALID: {result.verdict_reason}"

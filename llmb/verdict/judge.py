@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges results: pools the repeats of each configuration, and writes reference, ratio and verdict into every row."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -62,9 +60,11 @@ def _with_reference(result: Result, figures: Sequence[Figure], release: str | No
         figure, missing = find_reference(result.configuration, figures, release)
     if figure is not None:
         result = replace(
-            result, reference=reference_of(figure), mfu_reference_convention=mfu_as_published(figure, measured),
+            result,
+            reference=reference_of(figure),
+            mfu_reference_convention=mfu_as_published(figure, measured),
             reference_flops_convention=figure.flops_convention,
-        )  # fmt: skip
+        )
     if (why := why_invalid(result)) is not None:
         return replace(result, verdict=INVALID, verdict_reason=why)
     if figure is None:
@@ -105,9 +105,13 @@ def _judged(result: Result, judgement: Judgement) -> Result:
     if result.reference is not None and not result.same_window:
         reason += f"; measured over {_window(result.window)}, the published figure over {result.reference.window}"
     return replace(
-        result, verdict=judgement.verdict, verdict_reason=reason, repeats=judgement.repeats,
-        pooled_ratio=judgement.ratio, ratio_interval=judgement.interval,
-    )  # fmt: skip
+        result,
+        verdict=judgement.verdict,
+        verdict_reason=reason,
+        repeats=judgement.repeats,
+        pooled_ratio=judgement.ratio,
+        ratio_interval=judgement.interval,
+    )
 
 
 def _window(window: Window | None) -> str:

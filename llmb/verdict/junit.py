@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """JUnit XML: what continuous integration reads, a test case for each run or comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -53,10 +51,13 @@ def to_xml(found: Iterable[Case]) -> str:
     found = list(found)
     count = {outcome: sum(case.outcome == outcome for case in found) for outcome in ("failure", "error", "skipped")}
     suite = ElementTree.Element(
-        "testsuite", name="llmb", tests=str(len(found)), failures=str(count["failure"]),
+        "testsuite",
+        name="llmb",
+        tests=str(len(found)),
+        failures=str(count["failure"]),
         errors=str(count["error"]),
         skipped=str(count["skipped"]),
-    )  # fmt: skip
+    )
     for case in found:
         element = ElementTree.SubElement(suite, "testcase", classname=escape(case.group), name=escape(case.name))
         if case.outcome != "passed":

@@ -6,8 +6,6 @@ its steps: each run does the same work, so that this is the time of all of them 
 throughput of all of them together (the harmonic mean of the single throughputs).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what a configuration compares with, or says what keeps everything else from comparing with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scaling efficiency: what is left of the smallest scale's throughput per GPU at the larger ones. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -143,11 +141,17 @@ def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -
         smallest = found[0].tokens_per_second_per_gpu if found else rate
         found.append(
             Point(
-                kind=series.kind, configuration=configuration, n=together.n, step_time_s=together.mean,
-                tokens_per_second_per_gpu=rate, efficiency=rate / smallest, series=series, settings=note,
+                kind=series.kind,
+                configuration=configuration,
+                n=together.n,
+                step_time_s=together.mean,
+                tokens_per_second_per_gpu=rate,
+                efficiency=rate / smallest,
+                series=series,
+                settings=note,
                 rates=tuple(sorted(tokens / one.time_mean_seconds for one in own if one.time_mean_seconds is not None)),
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -161,8 +165,16 @@ def cells(point: Point) -> dict[str, Any]:
     """One point of a model's scaling as a row of COLUMNS."""
     own = point.configuration
     return {
-        "workload": own.workload, "size": own.model_size, "dtype": own.dtype, "gpu_type": own.gpu_type,
-        "scaling": point.kind, "scale": own.scale, "gbs": own.gbs, "n": point.n, "step_time_s": point.step_time_s,
-        "tokens_per_second_per_gpu": point.tokens_per_second_per_gpu, "efficiency": point.efficiency,
+        "workload": own.workload,
+        "size": own.model_size,
+        "dtype": own.dtype,
+        "gpu_type": own.gpu_type,
+        "scaling": point.kind,
+        "scale": own.scale,
+        "gbs": own.gbs,
+        "n": point.n,
+        "step_time_s": point.step_time_s,
+        "tokens_per_second_per_gpu": point.tokens_per_second_per_gpu,
+        "efficiency": point.efficiency,
         "settings": point.settings or None,
-    }  # fmt: skip
+    }

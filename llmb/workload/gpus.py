@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPU types that llmb knows by itself: peaks, memory, GPUs per node; kept in gpus.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that steered NVIDIA's launch scripts, and what says the same here: no program of llmb reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -43,9 +41,16 @@ INSTEAD: Mapping[str, Instead] = {
     "RUN_CONF_MAX_STEPS": Instead(key="max_steps: {}", option="--max-steps {}"),
     "TIME_LIMIT": Instead(key="time_limit: '{}'", option="--time-limit {}"),
     "GBS": Instead(key="gbs: {}", option="--gbs {}"),
-    "MBS": _param("mbs"), "TP": _param("tp"), "PP": _param("pp"), "CP": _param("cp"), "VP": _param("vp"),
+    "MBS": _param("mbs"),
+    "TP": _param("tp"),
+    "PP": _param("pp"),
+    "CP": _param("cp"),
+    "VP": _param("vp"),
     "NUM_LAYERS": _param("num_layers"),
-    "HIDDEN_SIZE": _MODEL, "FSDP": _MODEL, "CONFIG_VARIANT": _MODEL, "OPTIMIZATION_NAME": _MODEL,
+    "HIDDEN_SIZE": _MODEL,
+    "FSDP": _MODEL,
+    "CONFIG_VARIANT": _MODEL,
+    "OPTIMIZATION_NAME": _MODEL,
     "STRONG_SCALING": Instead(key="strong_scaling: {}", option="--strong-scaling"),
     "FP8_RECIPE": Instead(key="fp8: delayed, or fp8: current", option="--set fp8=delayed or --set fp8=current"),
     "ENABLE_PROFILE": Instead(key="profile: {}", option="--profile"),
@@ -64,7 +69,7 @@ INSTEAD: Mapping[str, Instead] = {
     "ADDITIONAL_SLURM_PARAMS": Instead(note="write each of them: --slurm-arg KEY=VALUE, or slurm.args in the file"),
     "SBATCH_RESERVATION": Instead(option="--slurm-arg reservation={}"),
     "SBATCH_QOS": Instead(option="--slurm-arg qos={}"),
-}  # fmt: skip
+}
 
 
 def unread(environ: Mapping[str, str], read: Iterable[str]) -> Iterator[str]:

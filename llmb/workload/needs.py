@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a workload needs installed, as values: equal content is one need, so that two workloads share it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

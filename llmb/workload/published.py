@@ -121,17 +121,28 @@ class Table:
             assert batch is not None
             found.append(
                 Figure(
-                    release=self.release, source=self.source, window=self.window.window, steps=self.steps,
-                    workload=workload, model_size=self.size, dtype=self.dtype, gpu_type=self.gpu, scale=scale,
-                    gbs=batch, seq_length=self.seq_length, num_layers=self.layers, step_time_s=seconds,
+                    release=self.release,
+                    source=self.source,
+                    window=self.window.window,
+                    steps=self.steps,
+                    workload=workload,
+                    model_size=self.size,
+                    dtype=self.dtype,
+                    gpu_type=self.gpu,
+                    scale=scale,
+                    gbs=batch,
+                    seq_length=self.seq_length,
+                    num_layers=self.layers,
+                    step_time_s=seconds,
                     tokens_per_second=self.tokens_per_second.get(text),
-                    days_per_1t_tokens=self.days_per_1t_tokens.get(text), days_digits=0 if whole_days else 2,
+                    days_per_1t_tokens=self.days_per_1t_tokens.get(text),
+                    days_digits=0 if whole_days else 2,
                     mfu=None if percent is None else round(percent / 100, 9),
                     model_flops=None if percent is None else self.model_flops,
                     flops_convention=None if percent is None else self.flops_convention,
                     peak_tflops=None if percent is None else self.peak_tflops,
                 )
-            )  # fmt: skip
+            )
         return found
 
 
@@ -199,10 +210,12 @@ def _unknown_sizes(tables: Iterable[Table], workload: Workload, document: yamlfi
     return [
         Fault(
             place=document.place(("tables", number, "size")),
-            message=f"{workload.key} has no size '{table.size}'", hint=suggest(table.size, list(workload.sizes)),
+            message=f"{workload.key} has no size '{table.size}'",
+            hint=suggest(table.size, list(workload.sizes)),
         )
-        for number, table in enumerate(tables) if table.size not in workload.sizes
-    ]  # fmt: skip
+        for number, table in enumerate(tables)
+        if table.size not in workload.sizes
+    ]
 
 
 def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault]:
@@ -216,8 +229,9 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
             message="release {} has {} figures for {} {} on {} {}, batch {}".format(case[0], count, *case[1:6]),
             hint="keep one of them",
         )
-        for case, count in cases.items() if count > 1
-    ]  # fmt: skip
+        for case, count in cases.items()
+        if count > 1
+    ]
 
 
 def _refuse(faults: list[Fault]) -> None:

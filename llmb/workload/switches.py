@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The switches of a job: what it does beside, or instead of, a plain measured run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which environment variables a configuration, a job list or `--env` may set, and why not the others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated

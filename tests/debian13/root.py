@@ -5,8 +5,6 @@ It lies in $LLMB_TEST_DEBIAN_CACHE (default ~/.cache/llmb/debian13) under the di
 beside its place and then renamed, so that an interrupted one is never used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

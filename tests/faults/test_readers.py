@@ -4,8 +4,6 @@
 LLMB_TEST_FUZZ=100000 sets how many inputs are tried in all; tests/llmb/logs/test_fuzz.py does the same for logs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -48,10 +46,48 @@ from llmb_installer.venv import pipconf
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "5000"))
 WORKLOADS = load_plugins(builtin_plugins()).workloads()
 PIECES = [
-    "", " ", "\n", "\t", "\x00", "\x1b[31m", "\u202e", "'", '"', "[", "]", "{", "}", ":", "=", "|", "%", "*a", "&a",
-    "<<:", "null", "true", "-1", "0", "1e999", "9" * 400, "nan", "\u0667", "é", "\ud800", "..", "~", "$(", "\\", "#",
-    ",", "---", "2025-13-01", "-" * 50, "[" * 60, "\u00b2",
-]  # fmt: skip
+    "",
+    " ",
+    "\n",
+    "\t",
+    "\x00",
+    "\x1b[31m",
+    "\u202e",
+    "'",
+    '"',
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    "=",
+    "|",
+    "%",
+    "*a",
+    "&a",
+    "<<:",
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e999",
+    "9" * 400,
+    "nan",
+    "\u0667",
+    "é",
+    "\ud800",
+    "..",
+    "~",
+    "$(",
+    "\\",
+    "#",
+    ",",
+    "---",
+    "2025-13-01",
+    "-" * 50,
+    "[" * 60,
+    "\u00b2",
+]
 NEVER_WRONG = ("sinfo", "nodes", "sacct", "squeue", "Retry-After", "WWW-Authenticate", "Run:ai", "llmb-config")
 VALUES: list[Any] = [
     None,
@@ -99,12 +135,24 @@ environment: {A: b}
 EXPORT = {
     "results": [
         {
-            "experiment": "e", "status": "Success", "window": [11, 44], "steps": 50, "time_mean_seconds": 2.5,
-            "configuration": {"workload": "w", "model_size": "15b", "dtype": "bf16", "gpu_type": "h100", "scale": 16,
-                              "gbs": 64, "seq_length": 4096, "num_layers": 32},
+            "experiment": "e",
+            "status": "Success",
+            "window": [11, 44],
+            "steps": 50,
+            "time_mean_seconds": 2.5,
+            "configuration": {
+                "workload": "w",
+                "model_size": "15b",
+                "dtype": "bf16",
+                "gpu_type": "h100",
+                "scale": 16,
+                "gbs": 64,
+                "seq_length": 4096,
+                "num_layers": 32,
+            },
         }
     ]
-}  # fmt: skip
+}
 PIP = "[global]\nindex-url = https://u:p@host/simple\nextra-index-url =\n  https://a\n[install]\ncert = x\n"
 DOCKER = {"auths": {"nvcr.io": {"auth": "JG9hdXRodG9rZW46eA=="}, "https://index.docker.io/v1/": {"identitytoken": "t"}}}
 SECRETS = "HF_TOKEN=x\nexport A_KEY='y z'\n"
@@ -126,9 +174,16 @@ INDEX = {
     "manifests": [{"digest": "sha256:" + "c" * 64, "size": 3, "platform": {"architecture": "amd64", "os": "linux"}}]
 }
 WORKLOAD = {
-    "id": "w1", "name": "x-abc", "projectId": "p1", "phase": "Running", "phaseMessage": "m", "phaseReason": "r",
-    "requestedPods": {"number": 1}, "completedAt": "2025-04-11T14:48:45Z", "phaseUpdatedAt": "2025-04-11T14:48:45Z",
-}  # fmt: skip
+    "id": "w1",
+    "name": "x-abc",
+    "projectId": "p1",
+    "phase": "Running",
+    "phaseMessage": "m",
+    "phaseReason": "r",
+    "requestedPods": {"number": 1},
+    "completedAt": "2025-04-11T14:48:45Z",
+    "phaseUpdatedAt": "2025-04-11T14:48:45Z",
+}
 RUNAI = {
     "/token": {"accessToken": "t", "expiresIn": 3600},
     "/org-unit/projects": {"projects": [{"name": "p", "id": "1", "clusterId": "c1"}], "next": None},
@@ -226,9 +281,16 @@ def _runai(data: bytes, folder: Path) -> object:
 def _run(folder: Path) -> RunRecord:
     launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"))
     return RunRecord(
-        id="abc", created=1.0, llmb_version="0", cluster_type="runai", directory=folder / "run", job=SMALLEST_JOB,
-        launch=launch, script_name="run.sh", submitter=ProcessId(host="h", pid=1, start=1.0, boot="b"),
-    )  # fmt: skip
+        id="abc",
+        created=1.0,
+        llmb_version="0",
+        cluster_type="runai",
+        directory=folder / "run",
+        job=SMALLEST_JOB,
+        launch=launch,
+        script_name="run.sh",
+        submitter=ProcessId(host="h", pid=1, start=1.0, boot="b"),
+    )
 
 
 def _answers(path: Path) -> object:

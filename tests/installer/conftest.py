@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small wheels in place of torch and transformers, an index that can be made to wait, and the real command."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import http.server
@@ -109,9 +107,14 @@ def run_install(command: str, environ: dict[str, str]) -> Install:
 
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [command, *map(str, arguments)], env={**environ, **variables}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=800, check=False,
-        )  # fmt: skip
+            [command, *map(str, arguments)],
+            env={**environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=800,
+            check=False,
+        )
 
     return run
 
@@ -194,9 +197,13 @@ class Site:
         """The answers file, written anew."""
         path = self.folder / "answers.yaml"
         data = {
-            "cluster_type": "local", "install": str(self.install), "gpu_type": "cpu", "workloads": self.keys,
-            **self.settings, **settings,
-        }  # fmt: skip
+            "cluster_type": "local",
+            "install": str(self.install),
+            "gpu_type": "cpu",
+            "workloads": self.keys,
+            **self.settings,
+            **settings,
+        }
         path.write_text(yaml.safe_dump(data))
         return path
 
@@ -207,9 +214,14 @@ class Site:
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         return subprocess.run(
-            self.argv(*arguments), env={**self.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=800, check=False,
-        )  # fmt: skip
+            self.argv(*arguments),
+            env={**self.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=800,
+            check=False,
+        )
 
     def record(self) -> Any:
         """The record of the install directory."""

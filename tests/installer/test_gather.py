@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the layers of answers: the examples' files, options over them, and what is missing without a terminal."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -59,10 +57,13 @@ def test_without_a_terminal_all_missing_keys_are_named(run_install: Install) -> 
 def test_run_ai_s_variables_are_answers_without_a_terminal(run_install: Install, tmp_path: Path) -> None:
     """The variables that NVIDIA's page of Nemotron4 has its users export, as it spells their values."""
     named = {
-        "BASE_URL": "https://nvidia.run.ai/api/v1", "APP_ID": "llmb-qa", "APP_SECRET": "x",
-        "PROJECT_NAME": "llmb-testing", "PVC_DIR": f"{tmp_path}/nemo-run",
+        "BASE_URL": "https://nvidia.run.ai/api/v1",
+        "APP_ID": "llmb-qa",
+        "APP_SECRET": "x",
+        "PROJECT_NAME": "llmb-testing",
+        "PVC_DIR": f"{tmp_path}/nemo-run",
         "CUSTOM_MOUNT": f"workspace:{tmp_path}:nemo2-workspace-project-hprdj",
-    }  # fmt: skip
+    }
     answers = tmp_path / "answers.yaml"
     given = ("--set", "cluster_type=runai", "--set", "gpu_type=h100")
     done = run_install(*given, "--dry-run", "--record", answers, **named)
@@ -70,9 +71,11 @@ def test_run_ai_s_variables_are_answers_without_a_terminal(run_install: Install,
     written = yaml.safe_load(answers.read_text())
     assert written["install"] == f"{tmp_path}/nemo-run/llmb"
     assert written["runai"] == {
-        "base_url": "https://nvidia.run.ai/api/v1", "project": "llmb-testing", "app_id": "llmb-qa",
+        "base_url": "https://nvidia.run.ai/api/v1",
+        "project": "llmb-testing",
+        "app_id": "llmb-qa",
         "pvc": {"name": "workspace", "path": str(tmp_path), "claim": "nemo2-workspace-project-hprdj"},
-    }  # fmt: skip
+    }
     assert "runai.pvc from CUSTOM_MOUNT" in done.stderr
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the main job share: an install directory of its own with the suite's torch, and its queue."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

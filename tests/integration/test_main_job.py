@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job with nothing replaced: a job list, the supervisor, torch training, the logs, the table of results."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An install directory made by hand: records and logs as submissions would leave them, no cluster behind it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -40,9 +38,17 @@ class HandMade:
     workloads: Mapping[str, Workload]
 
     def job(
-        self, workload: str, dtype: str, scale: int, *, params: Mapping[str, int] | None = None,
-        strong: bool = False, profile: bool = False, gpu_type: str | None = None, **env: str,
-    ) -> Job:  # fmt: skip
+        self,
+        workload: str,
+        dtype: str,
+        scale: int,
+        *,
+        params: Mapping[str, int] | None = None,
+        strong: bool = False,
+        profile: bool = False,
+        gpu_type: str | None = None,
+        **env: str,
+    ) -> Job:
         """The job that a submission would plan."""
         request = JobRequest(
             workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
@@ -58,14 +64,24 @@ class HandMade:
     ) -> RunRecord:
         """A run of ``job`` on disk, its ``log`` and its end."""
         launch = Launch(
-            name=job.experiment_name, nodes=job.nodes, ranks_per_node=job.gpus_per_node, time_limit=job.time_limit,
+            name=job.experiment_name,
+            nodes=job.nodes,
+            ranks_per_node=job.gpus_per_node,
+            time_limit=job.time_limit,
             program=Program(module="m"),
-        )  # fmt: skip
+        )
         stamp = store.new_directory(self.config.experiments(job.workload), job.experiment_name, 1000)
         run = RunRecord(
-            id=run_id, created=float(stamp.timestamp), llmb_version="0", cluster_type="local", directory=stamp.path,
-            job=job, launch=launch, script_name="launch", submitter=ProcessId.current(),
-        )  # fmt: skip
+            id=run_id,
+            created=float(stamp.timestamp),
+            llmb_version="0",
+            cluster_type="local",
+            directory=stamp.path,
+            job=job,
+            launch=launch,
+            script_name="launch",
+            submitter=ProcessId.current(),
+        )
         record.save(run)
         if log is not None:
             run.log.write_text(log)
@@ -73,8 +89,15 @@ class HandMade:
         store.save_state(run, replace(end))
         return run
 
-    def measured(self, run_id: str, seconds: float, workload: str = "nemotron4_15b", dtype: str = "bf16",
-                 scale: int = 16, **how: Any) -> RunRecord:  # fmt: skip
+    def measured(
+        self,
+        run_id: str,
+        seconds: float,
+        workload: str = "nemotron4_15b",
+        dtype: str = "bf16",
+        scale: int = 16,
+        **how: Any,
+    ) -> RunRecord:
         """A run that ended well, ``seconds`` for each step of its window."""
         return self.run(run_id, self.job(workload, dtype, scale, **how), steps(seconds))
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the six statuses: the same words in every format, and a rate of those that succeeded or failed alone."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -28,10 +26,16 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 OTHER = 65534  # a user's number
 # Of the local cluster, whose states are journals in the runs' folders; an end that is kept is not asked for again.
 STATES = {
-    "aa": ("COMPLETED", 50, "Success"), "ab": ("FAILED", 3, "Failed"), "ac": ("CANCELLED", 50, "Cancelled"),
-    "ad": ("NODE_FAIL", 50, "Failed"), "ae": ("LOST", 50, "Unknown"), "af": ("UNKNOWN", 0, "Unknown"),
-    "ag": ("PENDING", 0, "Pending"), "ah": ("RUNNING", 13, "Running"), "ai": ("TIMEOUT", 50, "Success"),
-}  # fmt: skip
+    "aa": ("COMPLETED", 50, "Success"),
+    "ab": ("FAILED", 3, "Failed"),
+    "ac": ("CANCELLED", 50, "Cancelled"),
+    "ad": ("NODE_FAIL", 50, "Failed"),
+    "ae": ("LOST", 50, "Unknown"),
+    "af": ("UNKNOWN", 0, "Unknown"),
+    "ag": ("PENDING", 0, "Pending"),
+    "ah": ("RUNNING", 13, "Running"),
+    "ai": ("TIMEOUT", 50, "Success"),
+}
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that docs/nemo.md has the table of differences.yaml, and that its check would tell."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

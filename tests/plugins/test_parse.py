@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests how the workloads have their logs read."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import cast
 

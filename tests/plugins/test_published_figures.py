@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares every published figure with the tables as the releases print them, and does their sums again."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -47,29 +45,51 @@ def table(release: str, size: str, dtype: str, text: str, gpu: str = "h100") -> 
         tokens, mfu, days = [None if word == "n/a" else float(word) for word in more] or [None, None, None]
         found.append(
             Printed(
-                release=release, size=size, dtype=dtype, gpu=gpu, scale=int(scale), gbs=int(gbs),
-                step_time=float(step_time), tokens=tokens, mfu=mfu, days=days,
+                release=release,
+                size=size,
+                dtype=dtype,
+                gpu=gpu,
+                scale=int(scale),
+                gbs=int(gbs),
+                step_time=float(step_time),
+                tokens=tokens,
+                mfu=mfu,
+                days=days,
             )
-        )  # fmt: skip
+        )
     return found
 
 
 NEMOTRON4 = [
-    *table("24.11", "340b", "bf16", """
+    *table(
+        "24.11",
+        "340b",
+        "bf16",
+        """
          128   32  4.61   28432  55.38  407
          256   64  4.67   56134  54.67  206
          512  128  4.7   111551  54.32  104
         1024  256  4.73  221686  53.98   52
         2048  512  4.84  433296  52.75   27
-    """),
-    *table("24.11", "340b", "fp8", """
+    """,
+    ),
+    *table(
+        "24.11",
+        "340b",
+        "fp8",
+        """
          128   32  3.16   41478  40.38  279
          256   64  3.21   81665  39.75  142
          512  128  3.26  160825  39.14   72
         1024  256  3.34  313945  38.20   37
         2048  512  3.49  600903  36.56   19
-    """),
-    *table("25.04", "15b", "bf16", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "15b",
+        "bf16",
+        """
           16    64  2.66     98550  66.07  117.44
           32   128  2.66    197101  66.07   58.72
           64   256  2.67    392725  65.82   29.47
@@ -78,8 +98,13 @@ NEMOTRON4 = [
          512  2048  2.71   3095427  64.85    3.74
         1024  4096  2.74   6123072  64.14    1.89
         2048  8192  2.78  12069940  63.21    0.96
-    """),
-    *table("25.04", "15b", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "15b",
+        "fp8",
+        """
           16    64  1.98    132396  44.35  87.42
           32   128  1.98    264792  44.35  43.71
           64   256  1.98    529584  44.35  21.86
@@ -88,19 +113,30 @@ NEMOTRON4 = [
          512  2048  2.02   4152776  43.48   2.79
         1024  4096  2.03   8264638  43.26   1.4
         2048  8192  2.09  16054752  42.02   0.72
-    """),
-    *table("25.04", "340b", "bf16", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "340b",
+        "bf16",
+        """
          256   64  4.36   60125  58.56  192.5
          512  128  4.39  119428  58.16   96.91
         1024  256  4.41  237772  57.89   48.68
         2048  512  4.43  473398  57.63   24.45
-    """),
-    *table("25.04", "340b", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "340b",
+        "fp8",
+        """
          256   64  2.93   89469  43.55  129.36
          512  128  2.97  176528  42.96   65.57
         1024  256  3     349525  42.53   33.11
         2048  512  3.05  687591  41.83   16.83
-    """),
+    """,
+    ),
     *table("25.05", "15b", "bf16", "16 64 2.746"),
     *table("25.05", "15b", "fp8", "16 64 1.988"),
     *table("25.05", "340b", "bf16", "256 64 4.606"),
@@ -109,65 +145,109 @@ NEMOTRON4 = [
     *table("25.05", "340b", "fp8", "128 32 1.483\n256 64 1.517\n512 128 1.549", gpu="gb200"),
     *table("25.05", "340b", "bf16", "128 512 32.66\n256 512 16.58\n512 512 8.468", gpu="gb200"),
     *table("25.05", "340b", "fp8", "128 512 21.83\n256 512 11.21\n512 512 5.668", gpu="gb200"),
-]  # fmt: skip
+]
 LLAMA = [
-    *table("25.04", "8b", "bf16", """
+    *table(
+        "25.04",
+        "8b",
+        "bf16",
+        """
           8   128  12.27    85459  62.47  135.43
          16   256  12.3    170500  62.31   67.88
          32   512  12.32   340447  62.21   34
          64  1024  12.33   680341  62.16   17.01
         128  2048  12.33  1360683  62.16    8.51
-    """),
-    *table("25.04", "8b", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "8b",
+        "fp8",
+        """
           8   128  9.33   112388  41.07  102.98
          16   256  9.36   224055  40.94   51.66
          32   512  9.43   444783  40.64   26.02
          64  1024  9.48   884874  40.42   13.08
         128  2048  9.54  1758618  40.17    6.58
-    """),
-    *table("25.04", "70b", "bf16", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "70b",
+        "bf16",
+        """
           64   128  14.66    71526  54.32  161.82
          128   256  14.67   142955  54.29   80.96
          256   512  14.68   285716  54.25   40.51
          512  1024  14.67   571821  54.29   20.24
         1024  2048  14.65  1145202  54.36   10.11
         2048  4096  14.66  2288843  54.32    5.06
-    """),
-    *table("25.04", "70b", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "70b",
+        "fp8",
+        """
           64   128   9.86   106346  40.38  108.83
          128   256   9.95   210769  40.02   54.91
          256   512  10      419430  39.82   27.59
          512  1024  10.07   833030  39.54   13.89
         1024  2048  10.08  1664406  39.50    6.95
         2048  4096  10.15  3305855  39.23    3.5
-    """),
-    *table("25.04", "405b-proxy", "bf16", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "405b-proxy",
+        "bf16",
+        """
          32   64   5.4   97090  55.23  n/a
          64   64  10.1   51910  52.52  n/a
         128  128  19.62  53444  55.31  n/a
-    """),
-    *table("25.04", "405b-proxy", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "405b-proxy",
+        "fp8",
+        """
          32   64   3.53  148524  42.24  n/a
          64   64   6.32   82957  41.97  n/a
         128  128  12.18   86090  44.55  n/a
-    """),
-    *table("25.04", "405b", "bf16", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "405b",
+        "bf16",
+        """
          512   256  19.78  106024  55.47  109.16
         1024   512  19.84  211406  55.31   54.75
         2048  1024  19.87  422175  55.22   27.42
-    """),
-    *table("25.04", "405b", "fp8", """
+    """,
+    ),
+    *table(
+        "25.04",
+        "405b",
+        "fp8",
+        """
          512   256  12.37  169535  44.35  68.27
         1024   512  12.42  337706  44.17  34.27
         2048  1024  12.56  667883  43.68  17.33
-    """),
+    """,
+    ),
     *table("25.05", "405b", "bf16", "512 256 19.81"),
     *table("25.05", "405b", "fp8", "512 256 13.02"),
     *table("25.05", "405b", "bf16", "128 64 9.347\n256 128 9.484\n512 256 9.508", gpu="gb200"),
     *table("25.05", "405b", "fp8", "128 64 6.131\n256 128 6.183\n512 256 6.244", gpu="gb200"),
-]  # fmt: skip
+]
 NEMOTRONH = [
-    *table("25.05", "56b", "fp8", """
+    *table(
+        "25.05",
+        "56b",
+        "fp8",
+        """
           32    96  15.119    52016  28.23  222.51
           64   192  15.058   104454  28.35  110.81
          128   384  15.496   203003  27.55   57.01
@@ -175,8 +255,9 @@ NEMOTRONH = [
          512  1536  15.586   807321  27.39   14.34
         1024  3072  15.678  1605168  27.23    7.21
         2048  6144  15.723  3201148  27.15    3.62
-    """),
-]  # fmt: skip
+    """,
+    )
+]
 PRINTED = {"pretrain_nemotron4": NEMOTRON4, "pretrain_llama3.1": LLAMA, "pretrain_nemotronh": NEMOTRONH}
 KEYS = list(PRINTED)
 
@@ -204,8 +285,10 @@ def test_every_printed_figure_is_there_and_no_other(key: str, figures: dict[str,
 
 def test_how_many_there_are(figures: dict[str, tuple[Figure, ...]]) -> None:
     assert {key: len(found) for key, found in figures.items()} == {
-        "pretrain_nemotron4": 50, "pretrain_llama3.1": 42, "pretrain_nemotronh": 7,
-    }  # fmt: skip
+        "pretrain_nemotron4": 50,
+        "pretrain_llama3.1": 42,
+        "pretrain_nemotronh": 7,
+    }
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -223,9 +306,13 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
         per_node = known_types()[figure.gpu_type].gpus_per_node
         place = Place(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
         wish = Wish(
-            workload=workloads[key], size=figure.model_size, dtype=figure.dtype, scale=figure.scale, params={},
+            workload=workloads[key],
+            size=figure.model_size,
+            dtype=figure.dtype,
+            scale=figure.scale,
+            params={},
             strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512,
-        )  # fmt: skip
+        )
         job, warnings = configure(wish, place)
         assert not warnings
         assert (job.gbs, job.seq_length, job.num_layers) == (figure.gbs, figure.seq_length, figure.num_layers)
@@ -294,16 +381,32 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
     rows = json.loads(done.stdout)
     assert len(rows) == 99
     (row,) = (
-        row for row in rows
+        row
+        for row in rows
         if (row["release"], row["model_size"], row["dtype"], row["scale"]) == ("24.11", "340b", "fp8", 512)
-    )  # fmt: skip
+    )
     assert row == {
-        "workload": "pretrain_nemotron4", "release": "24.11", "model_size": "340b", "gpu_type": "h100", "dtype": "fp8",
-        "scale": 512, "gbs": 128, "window": "last", "steps": 100, "step_time_s": 3.26, "tokens_per_second": 160825,
-        "mfu": 0.3914, "flops_convention": "mha-4h", "days_per_1t_tokens": 72, "days_digits": 0, "seq_length": 4096,
-        "num_layers": 96, "model_flops": 1.01e16, "peak_tflops": None,
+        "workload": "pretrain_nemotron4",
+        "release": "24.11",
+        "model_size": "340b",
+        "gpu_type": "h100",
+        "dtype": "fp8",
+        "scale": 512,
+        "gbs": 128,
+        "window": "last",
+        "steps": 100,
+        "step_time_s": 3.26,
+        "tokens_per_second": 160825,
+        "mfu": 0.3914,
+        "flops_convention": "mha-4h",
+        "days_per_1t_tokens": 72,
+        "days_digits": 0,
+        "seq_length": 4096,
+        "num_layers": 96,
+        "model_flops": 1.01e16,
+        "peak_tflops": None,
         "source": "release 24.11, table of Nemotron4 340b on H100",
-    }  # fmt: skip
+    }
     assert "99 published figures" in done.stderr
 
 
@@ -312,9 +415,21 @@ def test_list_of_one_workload_in_a_table(llmb_here: Command) -> None:
     lines = done.stdout.splitlines()
     assert (len(lines), done.stderr) == (2 + 7, "7 published figures\n")
     assert lines[2].split() == [
-        "pretrain_nemotronh", "25.05", "56b", "h100", "fp8", "32", "96", "11-44", "50", "15.119", "52016", "28.23",
-        "hybrid-mamba2", "222.51",
-    ]  # fmt: skip
+        "pretrain_nemotronh",
+        "25.05",
+        "56b",
+        "h100",
+        "fp8",
+        "32",
+        "96",
+        "11-44",
+        "50",
+        "15.119",
+        "52016",
+        "28.23",
+        "hybrid-mamba2",
+        "222.51",
+    ]
 
 
 def test_list_checks_what_is_printed(llmb_here: Command) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares every row of the three workloads, and the jobs made of it, with the tables as the releases print them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -62,21 +60,41 @@ class Printed:
     ga: int
 
 
-def table(text: str, workload: str, size: str, gpus: str, dtypes: tuple[str, ...] = BOTH,
-          strong: bool = False, up_to: dict[str, int] | None = None) -> list[Printed]:  # fmt: skip
+def table(
+    text: str,
+    workload: str,
+    size: str,
+    gpus: str,
+    dtypes: tuple[str, ...] = BOTH,
+    strong: bool = False,
+    up_to: dict[str, int] | None = None,
+) -> list[Printed]:
     """The lines of a table, for each GPU type (its lines ``up_to`` a scale) and dtype."""
     found = []
     for line in text.strip().splitlines():
         count, layers, tp, pp, cp, vp, mbs, gbs, dp, ga = line.split()
         found += [
             Printed(
-                workload=workload, size=size, gpu=gpu, dtype=dtype, gpus=int(count), strong=strong,
-                layers=int(layers), tp=int(tp), pp=int(pp), cp=int(cp), vp=None if vp == "NA" else int(vp),
-                mbs=int(mbs), gbs=int(gbs), dp=int(dp), ga=int(ga),
+                workload=workload,
+                size=size,
+                gpu=gpu,
+                dtype=dtype,
+                gpus=int(count),
+                strong=strong,
+                layers=int(layers),
+                tp=int(tp),
+                pp=int(pp),
+                cp=int(cp),
+                vp=None if vp == "NA" else int(vp),
+                mbs=int(mbs),
+                gbs=int(gbs),
+                dp=int(dp),
+                ga=int(ga),
             )
-            for gpu in gpus.split() for dtype in dtypes
+            for gpu in gpus.split()
+            for dtype in dtypes
             if int(count) <= (up_to or {}).get(gpu, int(count))
-        ]  # fmt: skip
+        ]
     return found
 
 
@@ -291,14 +309,29 @@ def expected(line: Printed) -> dict[str, Any]:
     )
     minutes = STRONG_LIMIT if line.strong else LIMITS[key_of(line)]
     return {
-        "workload": key_of(line), "model_size": line.size, "dtype": line.dtype, "gpu_type": line.gpu,
+        "workload": key_of(line),
+        "model_size": line.size,
+        "dtype": line.dtype,
+        "gpu_type": line.gpu,
         "scale": line.gpus,
-        "tp": line.tp, "pp": line.pp, "cp": line.cp, "vp": line.vp, "ep": 1, "dp": line.dp, "mbs": line.mbs,
-        "gbs": line.gbs, "ga": line.ga, "seq_length": 4096 if line.workload == "nemotron4" else 8192,
-        "num_layers": line.layers, "max_steps": 50, "nodes": line.gpus // GPUS_PER_NODE[line.gpu],
-        "gpus_per_node": GPUS_PER_NODE[line.gpu], "time_limit": f"00:{minutes}:00",
-        "image": "nvcr.io/nvidia/nemo:25.04.01", "experiment_name": name,
-    }  # fmt: skip
+        "tp": line.tp,
+        "pp": line.pp,
+        "cp": line.cp,
+        "vp": line.vp,
+        "ep": 1,
+        "dp": line.dp,
+        "mbs": line.mbs,
+        "gbs": line.gbs,
+        "ga": line.ga,
+        "seq_length": 4096 if line.workload == "nemotron4" else 8192,
+        "num_layers": line.layers,
+        "max_steps": 50,
+        "nodes": line.gpus // GPUS_PER_NODE[line.gpu],
+        "gpus_per_node": GPUS_PER_NODE[line.gpu],
+        "time_limit": f"00:{minutes}:00",
+        "image": "nvcr.io/nvidia/nemo:25.04.01",
+        "experiment_name": name,
+    }
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100", "b200", "gb200"])
@@ -321,33 +354,56 @@ def test_list_shows_every_row(workload: str, llmb_here: Command) -> None:
     done = llmb_here("list", "-w", workload, "--format", "json")
     assert done.returncode == 0, done.stderr
     found = [
-        (row["size"], gpu, dtype, scale, row["scaling"] == "strong",
-         row["layers"], row["tp"], row["pp"], row["cp"], row["vp"], row["mbs"],
-         BatchRule.parse(row["gbs"]).batch(scale), BatchRule.parse(row["dp"]).batch(scale), ga)
+        (
+            row["size"],
+            gpu,
+            dtype,
+            scale,
+            row["scaling"] == "strong",
+            row["layers"],
+            row["tp"],
+            row["pp"],
+            row["cp"],
+            row["vp"],
+            row["mbs"],
+            BatchRule.parse(row["gbs"]).batch(scale),
+            BatchRule.parse(row["dp"]).batch(scale),
+            ga,
+        )
         for row in json.loads(done.stdout)
         if row["size"] not in UNPUBLISHED
         for gpu in row["gpu"]
         for dtype in row["dtype"]
         for scale, ga in zip(row["scales"], row["ga"], strict=True)
-    ]  # fmt: skip
+    ]
     lines = [line for line in PUBLISHED if key_of(line) == workload]
     assert sorted(found, key=str) == sorted(
         (
-            (line.size, line.gpu, line.dtype, line.gpus, line.strong,
-             line.layers, line.tp, line.pp, line.cp, line.vp, line.mbs, line.gbs, line.dp, line.ga)
+            (
+                line.size,
+                line.gpu,
+                line.dtype,
+                line.gpus,
+                line.strong,
+                line.layers,
+                line.tp,
+                line.pp,
+                line.cp,
+                line.vp,
+                line.mbs,
+                line.gbs,
+                line.dp,
+                line.ga,
+            )
             for line in lines
         ),
         key=str,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("gpu", "scale", "nodes_of"), [("h100", 20, 8), ("gb200", 130, 4)])
-def test_no_row_takes_part_of_a_node(
-    gpu: str, scale: int, nodes_of: int, cluster: Cluster, llmb_here: Command
-) -> None:  # fmt: skip
-    done = llmb_here(
-        "single", "-w", "nemotron4", "--scale", scale, "--install", cluster("slurm", gpu), "-d", "--force"
-    )  # fmt: skip
+def test_no_row_takes_part_of_a_node(gpu: str, scale: int, nodes_of: int, cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here("single", "-w", "nemotron4", "--scale", scale, "--install", cluster("slurm", gpu), "-d", "--force")
     assert done.returncode == 2
     assert f"{scale} GPUs do not fill whole nodes of {nodes_of}" in done.stderr
 

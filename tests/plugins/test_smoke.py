@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the size ``smoke``: a few real layers for a first run on a cluster, in the memory of one GPU of 80 GB."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

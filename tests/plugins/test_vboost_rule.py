@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of which jobs raise vboost: as the release did that a job is compared with, and what is asked for over that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -41,9 +39,14 @@ def test_by_default_as_the_newest_release_with_a_figure_for_it() -> None:
         }
         for (size, dtype, scale, gpu, gbs), release in newest.items():
             (job,) = planned(
-                gpu, workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,), params={"gbs": (gbs,)},
+                gpu,
+                workload=workload.key,
+                size=size,
+                dtypes=(dtype,),
+                scales=(scale,),
+                params={"gbs": (gbs,)},
                 strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048,
-            ).jobs  # fmt: skip
+            ).jobs
             assert job.vboost is RAISED[release], (workload.key, size, dtype, scale, gpu)
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests what the three workloads say beside their rows: shapes, defaults, limits, and the size that runs anywhere."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -16,9 +14,7 @@ from llmb.workload.model import MambaShape
 from llmb.workload.published import read_published, release_order
 from llmb.workload.spec import NemoRecipe, NemoRelease, Workload
 
-NEMOTRON4, LLAMA, NEMOTRONH = (
-    module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh)
-)  # fmt: skip
+NEMOTRON4, LLAMA, NEMOTRONH = (module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh))
 ALL = [NEMOTRON4, LLAMA, NEMOTRONH]
 
 
@@ -73,8 +69,9 @@ def test_the_hybrid_has_its_three_kinds_of_layers() -> None:
 
 def test_405b_counts_embedding_and_loss_and_has_a_proxy() -> None:
     assert {name: size.pipeline_extra for name, size in LLAMA.sizes.items() if size.pipeline_extra} == {
-        "405b": 2, "405b-proxy": 2,
-    }  # fmt: skip
+        "405b": 2,
+        "405b-proxy": 2,
+    }
     assert LLAMA.sizes["405b"].proxy == "405b-proxy"
     assert [name for name, size in LLAMA.sizes.items() if size.exact_scales] == ["405b-proxy"]
 
@@ -90,8 +87,11 @@ def test_strong_scaling_is_340b_on_blackwell_with_a_longer_limit() -> None:
     assert strong == [("pretrain_nemotron4", "340b", ("b200",), 35), ("pretrain_nemotron4", "340b", ("gb200",), 35)]
     assert all(
         row.time_limit_minutes is None
-        for workload in ALL for size in workload.sizes.values() for row in size.rows if not row.strong_scaling
-    )  # fmt: skip
+        for workload in ALL
+        for size in workload.sizes.values()
+        for row in size.rows
+        if not row.strong_scaling
+    )
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
@@ -130,9 +130,15 @@ BEFORE = NemoRelease(cross_entropy="native", precision_aware_optimizer=False)
 WITHOUT_NORMS = replace(BEFORE, environment=dict.fromkeys(NORMS))
 # Llama 3's recipes, as the figures were made, for the model of Llama 3.1. The null tokenizer adds one word.
 OF_405B = NemoRecipe(
-    recipe="llama31_405b", flops_name="llama3", vocab=128255, hub_tokenizer="meta-llama/Llama-3.1-405B", gated=True,
-    wgrad_deferral_limit=50, environment=NORMS, releases={"25.04": WITHOUT_NORMS},
-)  # fmt: skip
+    recipe="llama31_405b",
+    flops_name="llama3",
+    vocab=128255,
+    hub_tokenizer="meta-llama/Llama-3.1-405B",
+    gated=True,
+    wgrad_deferral_limit=50,
+    environment=NORMS,
+    releases={"25.04": WITHOUT_NORMS},
+)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +151,12 @@ OF_405B = NemoRecipe(
                     recipe="nemotron4_15b", flops_name="nemotron", vocab=256000, releases={"25.04": BEFORE}
                 ),
                 "340b": NemoRecipe(
-                    recipe="nemotron4_340b", flops_name="nemotron", vocab=256000, wgrad_deferral_limit=22,
-                    environment=NORMS, releases={"25.04": WITHOUT_NORMS},
+                    recipe="nemotron4_340b",
+                    flops_name="nemotron",
+                    vocab=256000,
+                    wgrad_deferral_limit=22,
+                    environment=NORMS,
+                    releases={"25.04": WITHOUT_NORMS},
                 ),
             },
         ),
@@ -154,12 +164,22 @@ OF_405B = NemoRecipe(
             LLAMA,
             {
                 "8b": NemoRecipe(
-                    recipe="llama3_8b", model="llama31_8b", flops_name="llama3", vocab=128255,
-                    hub_tokenizer="meta-llama/Llama-3.1-8B", gated=True, releases={"25.04": BEFORE},
+                    recipe="llama3_8b",
+                    model="llama31_8b",
+                    flops_name="llama3",
+                    vocab=128255,
+                    hub_tokenizer="meta-llama/Llama-3.1-8B",
+                    gated=True,
+                    releases={"25.04": BEFORE},
                 ),
                 "70b": NemoRecipe(
-                    recipe="llama3_70b", model="llama31_70b", flops_name="llama3", vocab=128255,
-                    hub_tokenizer="meta-llama/Llama-3.1-70B", gated=True, wgrad_deferral_limit=22,
+                    recipe="llama3_70b",
+                    model="llama31_70b",
+                    flops_name="llama3",
+                    vocab=128255,
+                    hub_tokenizer="meta-llama/Llama-3.1-70B",
+                    gated=True,
+                    wgrad_deferral_limit=22,
                     releases={"25.04": BEFORE},
                 ),
                 "405b": OF_405B,
@@ -170,15 +190,18 @@ OF_405B = NemoRecipe(
             NEMOTRONH,
             {
                 "56b": NemoRecipe(
-                    recipe="nemotronh_56b", flops_name="nemotronh", vocab=131072,
-                    hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K", attention_backend="auto",
+                    recipe="nemotronh_56b",
+                    flops_name="nemotronh",
+                    vocab=131072,
+                    hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K",
+                    attention_backend="auto",
                     releases={"25.05": NemoRelease(attention_backend="flash", environment={"NVTE_FUSED_ATTN": "0"})},
                 )
             },
         ),
     ],
     ids=["nemotron4", "llama3.1", "nemotronh"],
-)  # fmt: skip
+)
 def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoRecipe]) -> None:
     assert {name: size.nemo for name, size in workload.sizes.items() if name != "smoke"} == {**recipes, "tiny": None}
     assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {"bf16_with_fp8_mixed"}
@@ -209,8 +232,11 @@ def test_a_row_follows_the_release_of_its_newest_figure(workload: Workload) -> N
 def test_rows_without_a_figure_follow_the_release_that_has_them() -> None:
     found = {
         (name, gpu): {row.release(scale) for scale in row.scales.counts}
-        for workload in ALL for name, size in workload.sizes.items() for row in size.rows for gpu in row.gpu
-    }  # fmt: skip
+        for workload in ALL
+        for name, size in workload.sizes.items()
+        for row in size.rows
+        for gpu in row.gpu
+    }
     # Releases after 25.07 have 15b on Blackwell; it has the settings of the scripts in NeMo 2.3.1.
     assert found["15b", "b200"] == found["15b", "gb200"] == {None}
     assert found["340b", "a100"] == {"24.11"}
@@ -222,15 +248,25 @@ def test_rows_without_a_figure_follow_the_release_that_has_them() -> None:
     ("workload", "size", "size_gb", "save", "load"),
     [
         # GPU type: the first and the last scale that saving works at; the least for loading.
-        (NEMOTRON4, "15b", 204, {"h100": (16, 2048), "b200": (8, 1024), "gb200": (8, 512)},
-         {"h100": 64, "b200": 8, "gb200": 8}),
-        (NEMOTRON4, "340b", 4400, {"h100": (256, 2048), "b200": (128, 1024), "gb200": (128, 512)},
-         {"h100": 512, "b200": 128, "gb200": 128}),
+        (
+            NEMOTRON4,
+            "15b",
+            204,
+            {"h100": (16, 2048), "b200": (8, 1024), "gb200": (8, 512)},
+            {"h100": 64, "b200": 8, "gb200": 8},
+        ),
+        (
+            NEMOTRON4,
+            "340b",
+            4400,
+            {"h100": (256, 2048), "b200": (128, 1024), "gb200": (128, 512)},
+            {"h100": 512, "b200": 128, "gb200": 128},
+        ),
         (LLAMA, "8b", 105, {"h100": (16, 128)}, {"h100": 16}),
         (LLAMA, "70b", 920, {"h100": (128, 2048)}, {"h100": 128}),
         (LLAMA, "405b", 5200, {"h100": (512, 2048)}, {"h100": 1024}),
     ],
-)  # fmt: skip
+)
 def test_checkpoints(
     workload: Workload, size: str, size_gb: float, save: dict[str, tuple[int, int]], load: dict[str, int]
 ) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests against the real NeMo share: every row and some variants as llmb plans them, built in one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -43,27 +41,49 @@ CHECKPOINT = "/lustre/checkpoints/default--None=0.0000-epoch=0-consumed_samples=
 # Beside the rows: what a switch or an override changes. The GPU type, then the request.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "profile": ("h100", {"workload": "nemotron4_340b", "scales": (256,), "profile": True}),
-    "profiled ranks": ("h100", {
-        "workload": "nemotron4_15b", "scales": (16,), "profile": True,
-        "switches": Switches(profile_start=20, profile_stop=25, profile_ranks="0,8"),
-    }),
+    "profiled ranks": (
+        "h100",
+        {
+            "workload": "nemotron4_15b",
+            "scales": (16,),
+            "profile": True,
+            "switches": Switches(profile_start=20, profile_stop=25, profile_ranks="0,8"),
+        },
+    ),
     "save": ("h100", {"workload": "llama3.1_405b", "scales": (512,), "switches": Switches(save_checkpoint=True)}),
     "save hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(save_checkpoint=True)}),
-    "load": ("b200", {
-        "workload": "nemotron4_340b", "scales": (128,), "dtypes": ("bf16",),
-        "switches": Switches(load_checkpoint=CHECKPOINT),
-    }),
+    "load": (
+        "b200",
+        {
+            "workload": "nemotron4_340b",
+            "scales": (128,),
+            "dtypes": ("bf16",),
+            "switches": Switches(load_checkpoint=CHECKPOINT),
+        },
+    ),
     "hub llama": ("h100", {"workload": "llama3.1_8b", "scales": (8,), "switches": Switches(tokenizer="hub")}),
     "hub hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(tokenizer="hub")}),
     "current scaling": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(fp8="current")}),
     "trace": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(nccl_trace=True)}),
     "without PMIx": ("h100", {"workload": "llama3.1_70b", "scales": (64,), "mpi": "none"}),
-    "overrides": ("h100", {
-        "workload": "nemotron4_15b", "scales": (32,),
-        "params": {"tp": (4,), "pp": (2,), "cp": (2,), "vp": (4,), "mbs": (1,), "gbs": (64,), "max_steps": (7,),
-                   "num_layers": (16,)},
-    }),
-}  # fmt: skip
+    "overrides": (
+        "h100",
+        {
+            "workload": "nemotron4_15b",
+            "scales": (32,),
+            "params": {
+                "tp": (4,),
+                "pp": (2,),
+                "cp": (2,),
+                "vp": (4,),
+                "mbs": (1,),
+                "gbs": (64,),
+                "max_steps": (7,),
+                "num_layers": (16,),
+            },
+        },
+    ),
+}
 
 # Models that no row has, as --set may ask for them: Megatron must make what the plan takes.
 CHANGED: tuple[dict[str, Any], ...] = (
@@ -131,9 +151,14 @@ class Case:
         job = self.job
         sizes = {name: getattr(job, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "nodes", "dtype")}
         return {
-            **sizes, "size": job.model_size, "gpu": self.gpu, "release": self.recipe["release"],
-            "gpus_per_node": job.gpus_per_node, "steps": job.max_steps, "recipe": self.recipe,
-        }  # fmt: skip
+            **sizes,
+            "size": job.model_size,
+            "gpu": self.gpu,
+            "release": self.recipe["release"],
+            "gpus_per_node": job.gpus_per_node,
+            "steps": job.max_steps,
+            "recipe": self.recipe,
+        }
 
 
 @pytest.fixture(scope="session")
@@ -150,9 +175,16 @@ def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
         *arguments: object, cwd: Path, stderr: int = subprocess.STDOUT, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(NEMO_PYTHON), *map(str, arguments)], env=environment(cwd) | variables, cwd=cwd,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=LONGEST, check=False,
-        )  # fmt: skip
+            [str(NEMO_PYTHON), *map(str, arguments)],
+            env=environment(cwd) | variables,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
 
     return run
 
@@ -168,11 +200,15 @@ def run_two() -> Callable[..., list[tuple[int, str]]]:
             outputs = (first, second)
             ranks = [
                 subprocess.Popen(
-                    argv, env={**common, "RANK": rank, "LOCAL_RANK": rank}, cwd=cwd, stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=subprocess.STDOUT,
+                    argv,
+                    env={**common, "RANK": rank, "LOCAL_RANK": rank},
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
                 )
                 for rank, output in zip("01", outputs, strict=True)
-            ]  # fmt: skip
+            ]
             try:
                 codes = [rank.wait(timeout=LONGEST) for rank in ranks]
             finally:
@@ -189,9 +225,14 @@ def run_two() -> Callable[..., list[tuple[int, str]]]:
 def environment(home: Path) -> dict[str, str]:
     """No hub, no network, and one thread: the machine has other work."""
     return {
-        "PATH": os.environ["PATH"], "PYTHONPATH": str(PROGRAMS), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "False", "HOME": str(home),
-    }  # fmt: skip
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(PROGRAMS),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "False",
+        "HOME": str(home),
+    }
 
 
 @cache
@@ -225,7 +266,10 @@ def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
     """One request for each row, dtype and scale of this GPU type: of the published sizes, or of smoke."""
     return [
         JobRequest(
-            workload=key, size=name, dtypes=(dtype,), scales=(scale,),
+            workload=key,
+            size=name,
+            dtypes=(dtype,),
+            scales=(scale,),
             switches=Switches(strong_scaling=True if row.strong_scaling else None),
         )
         for key, workload in load_plugins(builtin_plugins()).workloads().items()
@@ -235,7 +279,7 @@ def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
         if gpu in row.gpu
         for dtype in row.dtype
         for scale in row.scales.counts
-    ]  # fmt: skip
+    ]
 
 
 def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: str | None = None) -> list[Case]:
@@ -251,11 +295,9 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
     setting = Setting(config=config, programs="/programs", knows_segment=True)
     stamp = Stamp(id="<id>", timestamp="<timestamp>", directory="/run")
     return [
-        Case(
-            gpu=gpu, job=job, recipe=json.loads(launch.files[0].text), script=render(launch, stamp, setting)
-        )
+        Case(gpu=gpu, job=job, recipe=json.loads(launch.files[0].text), script=render(launch, stamp, setting))
         for job, launch in launches
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ group of the real number of ranks. The order is NeMo's own: the strategy sets th
 the callback for communication overlap sets its values, then Megatron's model is made.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

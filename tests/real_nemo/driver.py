@@ -5,8 +5,6 @@ Run by the NeMo environment's Python, once for all: the import takes longer than
 objects: the configuration is built to the end as NeMo-Run would, and the values are taken from the instances.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import importlib
@@ -28,11 +26,24 @@ from llmb_workloads.nemo_pretrain.read import parse_recipe
 leaves, nvidia = importlib.import_module("leaves"), importlib.import_module("nvidia")
 
 SHAPE = (
-    "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
-    "seq_length", "gated_linear_unit", "normalization", "hybrid_override_pattern", "cross_entropy_loss_fusion",
-    "cross_entropy_fusion_impl", "enable_cuda_graph", "attention_backend", "mamba_head_dim", "mamba_state_dim",
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "kv_channels",
+    "seq_length",
+    "gated_linear_unit",
+    "normalization",
+    "hybrid_override_pattern",
+    "cross_entropy_loss_fusion",
+    "cross_entropy_fusion_impl",
+    "enable_cuda_graph",
+    "attention_backend",
+    "mamba_head_dim",
+    "mamba_state_dim",
     "mamba_num_groups",
-)  # fmt: skip
+)
 
 
 def untouched(name: str) -> dict[str, Any]:
@@ -83,13 +94,20 @@ def found(raw: object) -> dict[str, Any]:
         "model": shape(model.config),
         "parallelism": plain(trainer.strategy.parallelism),
         "trainer": {
-            "max_steps": trainer.max_steps, "nodes": trainer.num_nodes, "devices": trainer.num_devices,
-            "validation": trainer.limit_val_batches, "validation_interval": trainer.val_check_interval,
-            "log_every": trainer.log_every_n_steps, "loggers": len(trainer.loggers),
+            "max_steps": trainer.max_steps,
+            "nodes": trainer.num_nodes,
+            "devices": trainer.num_devices,
+            "validation": trainer.limit_val_batches,
+            "validation_interval": trainer.val_check_interval,
+            "log_every": trainer.log_every_n_steps,
+            "loggers": len(trainer.loggers),
         },
         "data": {
-            "kind": type(data).__name__, "mbs": data.micro_batch_size, "gbs": data.global_batch_size,
-            "seq_length": data.seq_length, "samples": data.num_train_samples,
+            "kind": type(data).__name__,
+            "mbs": data.micro_batch_size,
+            "gbs": data.global_batch_size,
+            "seq_length": data.seq_length,
+            "samples": data.num_train_samples,
         },
         "tokenizer": tokenizer(model, data),
         "hub": call["hub"],
@@ -103,16 +121,17 @@ def found(raw: object) -> dict[str, Any]:
         "checkpoint": checkpoint(own.get("ModelCheckpoint")),
         "resume": plain(call["resume"]),
         "log": {"name": call["log"].name, "dir": call["log"].log_dir, "ckpt": call["log"].ckpt},
-    }  # fmt: skip
+    }
 
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:
     """Every leaf of the program's configuration and of NVIDIA's, and what NVIDIA's job would export."""
     theirs = nvidia.configured(row)
     return {
-        "ours": leaves.leaves(build(parse_recipe(row["recipe"]))), "theirs": leaves.leaves(theirs.recipe),
+        "ours": leaves.leaves(build(parse_recipe(row["recipe"]))),
+        "theirs": leaves.leaves(theirs.recipe),
         "executor": nvidia.executed(theirs.executor),
-    }  # fmt: skip
+    }
 
 
 def refusal(raw: object) -> str:
@@ -165,10 +184,14 @@ def checkpoint(callback: Any) -> dict[str, Any] | None:
     if callback is None:
         return None
     return {
-        "kind": type(callback).__module__, "every": callback._every_n_train_steps, "top_k": callback.save_top_k,
-        "last": callback.save_last, "monitor": callback.monitor, "optimizer": callback.save_optim_on_train_end,
+        "kind": type(callback).__module__,
+        "every": callback._every_n_train_steps,
+        "top_k": callback.save_top_k,
+        "last": callback.save_last,
+        "monitor": callback.monitor,
+        "optimizer": callback.save_optim_on_train_end,
         "context": callback.always_save_context or callback.save_context_on_train_end,
-    }  # fmt: skip
+    }
 
 
 def plain(value: Any) -> Any:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NeMo configuration as leaves: one value for each path of names, so that two of them can be compared."""
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Iterator

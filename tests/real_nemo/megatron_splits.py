@@ -4,8 +4,6 @@
 Run by the NeMo environment's Python. A case has the fields of TransformerConfig, and those of Mamba layers.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

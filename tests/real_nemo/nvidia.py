@@ -19,9 +19,13 @@ import nemo_run
 from nemo.lightning.run.plugins import PerfEnvPlugin
 
 SCRIPTS = {
-    "15b": "nemotron4_15b", "340b": "nemotron4_340b", "8b": "llama3_8b", "70b": "llama3_70b", "405b": "llama31_405b",
+    "15b": "nemotron4_15b",
+    "340b": "nemotron4_340b",
+    "8b": "llama3_8b",
+    "70b": "llama3_70b",
+    "405b": "llama31_405b",
     "405b-proxy": "llama31_405b",
-}  # fmt: skip
+}
 BLACKWELL = ("b200", "gb200")
 CHUNKS = 2097152
 
@@ -75,10 +79,22 @@ def _arguments(row: dict[str, Any]) -> list[str]:
     """The launcher's command line. Its CSV files, which are not in the wheel, turn graphs on for these rows alone."""
     graphs = row["size"] in ("15b", "340b") and row["gpu"] in BLACKWELL
     sizes = {
-        "-tp": row["tp"], "-pp": row["pp"], "-cp": row["cp"], "-ep": row["ep"], "-mb": row["mbs"], "-gb": row["gbs"],
-        "-g": row["gpu"], "-ng": row["nodes"] * row["gpus_per_node"], "-gn": row["gpus_per_node"], "-ms": row["steps"],
-        "-c": row["dtype"], "-fr": "ds", "-cg": str(graphs).lower(), "-a": "account", "-p": "partition",
-    }  # fmt: skip
+        "-tp": row["tp"],
+        "-pp": row["pp"],
+        "-cp": row["cp"],
+        "-ep": row["ep"],
+        "-mb": row["mbs"],
+        "-gb": row["gbs"],
+        "-g": row["gpu"],
+        "-ng": row["nodes"] * row["gpus_per_node"],
+        "-gn": row["gpus_per_node"],
+        "-ms": row["steps"],
+        "-c": row["dtype"],
+        "-fr": "ds",
+        "-cg": str(graphs).lower(),
+        "-a": "account",
+        "-p": "partition",
+    }
     if row["vp"] is not None:
         sizes["-vp"] = row["vp"]
     return [*(str(word) for pair in sizes.items() for word in pair), "-d"]
@@ -98,9 +114,13 @@ def _nemotron_h(row: dict[str, Any]) -> Configured:
         recipe.model.config.attention_backend = own["backend"]
     recipe.trainer.strategy.ddp.overlap_param_gather = own["gather"]
     executor = utils.slurm_executor(
-        "account", "partition", utils.get_nemorun_home(), row["nodes"], row["gpus_per_node"],
+        "account",
+        "partition",
+        utils.get_nemorun_home(),
+        row["nodes"],
+        row["gpus_per_node"],
         custom_env_vars=dict(own["environment"]),
-    )  # fmt: skip
+    )
     chunks = CHUNKS if row["pp"] > 1 else None
     plugin = PerfEnvPlugin(
         enable_vboost=True, nccl_pp_comm_chunksize=chunks, gpu_sm100_or_newer=row["gpu"] in BLACKWELL

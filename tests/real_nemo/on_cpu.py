@@ -8,8 +8,6 @@ gradients of it were computed. ``--narrow`` trains the recipe's layers with widt
 defers the output layer's gradients whatever the program says.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools
@@ -39,12 +37,14 @@ from llmb_workloads.nemo_pretrain.build import build  # noqa: E402
 from llmb_workloads.nemo_pretrain.recipe import Recipe  # noqa: E402
 
 FUSIONS = (
-    "apply_rope_fusion", "bias_activation_fusion", "bias_dropout_fusion", "cross_entropy_loss_fusion",
-    "masked_softmax_fusion", "persist_layer_norm",
-)  # fmt: skip
-NARROW = {
-    "hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "num_query_groups": 2, "seq_length": 64,
-}  # fmt: skip
+    "apply_rope_fusion",
+    "bias_activation_fusion",
+    "bias_dropout_fusion",
+    "cross_entropy_loss_fusion",
+    "masked_softmax_fusion",
+    "persist_layer_norm",
+)
+NARROW = {"hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "num_query_groups": 2, "seq_length": 64}
 NARROW_VOCABULARY = 1024
 
 

@@ -5,8 +5,6 @@ With them, Megatron defines and constructs its own classes where there is no CUD
 the tensor parallel ranks as the real ones are; a forward pass is refused. The one kernel is that of Apex.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.abc
@@ -23,12 +21,16 @@ VERSION = "2.2.0"  # of Transformer Engine in the image 25.04.01
 FUSED_GRADIENT = "fused_weight_gradient_mlp_cuda"  # of Apex; computes a weight's gradient into its buffer
 FAMILIES = ("transformer_engine", "transformer_engine_torch", "mamba_ssm", "causal_conv1d", FUSED_GRADIENT)
 LOADED_EARLY = (
-    "transformer_engine.common.recipe", "transformer_engine.pytorch.attention",
-    "transformer_engine.pytorch.module.base", "transformer_engine.pytorch.cpu_offload",
+    "transformer_engine.common.recipe",
+    "transformer_engine.pytorch.attention",
+    "transformer_engine.pytorch.module.base",
+    "transformer_engine.pytorch.cpu_offload",
     "transformer_engine.pytorch.distributed",
-    "transformer_engine.pytorch.optimizers", "transformer_engine.pytorch.tensor", "transformer_engine_torch",
+    "transformer_engine.pytorch.optimizers",
+    "transformer_engine.pytorch.tensor",
+    "transformer_engine_torch",
     "mamba_ssm.ops.triton.layernorm_gated",
-)  # fmt: skip
+)
 
 
 class TransformerEngineBaseModule(torch.nn.Module):  # type: ignore[misc]
@@ -43,9 +45,17 @@ class Linear(TransformerEngineBaseModule):
     """A weight, split by its output over the ranks of ``column``, by its input over those of ``row``."""
 
     def __init__(
-        self, in_features: int, out_features: int, *, bias: bool = True, tp_size: int = 1,
-        parallel_mode: str | None = None, params_dtype: Any = None, device: Any = None, **_: Any,
-    ) -> None:  # fmt: skip
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        bias: bool = True,
+        tp_size: int = 1,
+        parallel_mode: str | None = None,
+        params_dtype: Any = None,
+        device: Any = None,
+        **_: Any,
+    ) -> None:
         super().__init__()
         out_features = split(out_features, tp_size if parallel_mode == "column" else 1)
         in_features = split(in_features, tp_size if parallel_mode == "row" else 1)
@@ -61,9 +71,15 @@ class LayerNormLinear(Linear):
     """A norm of the input, whole on every rank, and a Linear behind it."""
 
     def __init__(
-        self, in_features: int, out_features: int, *, normalization: str = "LayerNorm", params_dtype: Any = None,
-        device: Any = None, **others: Any,
-    ) -> None:  # fmt: skip
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        normalization: str = "LayerNorm",
+        params_dtype: Any = None,
+        device: Any = None,
+        **others: Any,
+    ) -> None:
         super().__init__(in_features, out_features, params_dtype=params_dtype, device=device, **others)
         make = {"dtype": params_dtype, "device": device}
         self.layer_norm_weight = torch.nn.Parameter(torch.empty(in_features, **make))
@@ -138,10 +154,17 @@ class FusedAdam(torch.optim.Adam):  # type: ignore[misc]
     """The optimizer's signature, which NeMo looks at before it lets Adam be aware of precisions."""
 
     def __init__(
-        self, params: Any, *, master_weights: bool = False, use_decoupled_grad: bool = False,
-        store_param_remainders: bool = False, exp_avg_dtype: Any = None, exp_avg_sq_dtype: Any = None,
-        master_weight_dtype: Any = None, **others: Any,
-    ) -> None:  # fmt: skip
+        self,
+        params: Any,
+        *,
+        master_weights: bool = False,
+        use_decoupled_grad: bool = False,
+        store_param_remainders: bool = False,
+        exp_avg_dtype: Any = None,
+        exp_avg_sq_dtype: Any = None,
+        master_weight_dtype: Any = None,
+        **others: Any,
+    ) -> None:
         super().__init__(params, **others)
 
 
@@ -195,11 +218,18 @@ def split(size: int, ways: int) -> int:
 NAMES: dict[str, dict[str, Any]] = {
     "transformer_engine": {"__version__": VERSION},
     "transformer_engine.common.recipe": {
-        "Format": Format, "DelayedScaling": DelayedScaling, "Float8CurrentScaling": Float8CurrentScaling,
+        "Format": Format,
+        "DelayedScaling": DelayedScaling,
+        "Float8CurrentScaling": Float8CurrentScaling,
     },
     "transformer_engine.pytorch": {
-        "Linear": Linear, "LayerNormLinear": LayerNormLinear, "LayerNorm": LayerNorm, "RMSNorm": RMSNorm,
-        "DotProductAttention": DotProductAttention, "GroupedLinear": GroupedLinear, "fp8_model_init": fp8_model_init,
+        "Linear": Linear,
+        "LayerNormLinear": LayerNormLinear,
+        "LayerNorm": LayerNorm,
+        "RMSNorm": RMSNorm,
+        "DotProductAttention": DotProductAttention,
+        "GroupedLinear": GroupedLinear,
+        "fp8_model_init": fp8_model_init,
     },
     "transformer_engine.pytorch.module.base": {"TransformerEngineBaseModule": TransformerEngineBaseModule},
     "transformer_engine.pytorch.distributed": {"CudaRNGStatesTracker": CudaRNGStatesTracker},
@@ -208,7 +238,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "transformer_engine.pytorch.cpu_offload": {"get_cpu_offload_context": get_cpu_offload_context},
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": GatedRMSNorm},
     FUSED_GRADIENT: {"wgrad_gemm_accum_fp32": accumulate_gradient, "wgrad_gemm_accum_fp16": accumulate_gradient},
-}  # fmt: skip
+}
 
 
 class StandIn(ModuleType):

@@ -28,49 +28,63 @@ H56B = "nemotronh 56b h100 fp8 layers118 tp8 pp1 cp1 vp1 25.05"
 N340B = "nemotron4 340b h100 bf16 layers96 tp8 pp8 cp1 vp12 25.05"
 SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
     "attention that the model chooses": (
-        "llama3.1 8b h100 bf16 layers32 tp1 pp1 cp2 vp1 25.04", {}, {"NVTE_FUSED_ATTN": "0"},
+        "llama3.1 8b h100 bf16 layers32 tp1 pp1 cp2 vp1 25.04",
+        {},
+        {"NVTE_FUSED_ATTN": "0"},
         "NVTE_FUSED_ATTN set to 0, but expected 1 for attention backend type auto",
     ),
     "flash attention": (
-        H56B, {}, {"NVTE_FUSED_ATTN": "1"},
+        H56B,
+        {},
+        {"NVTE_FUSED_ATTN": "1"},
         "NVTE_FUSED_ATTN set to 1, but expected 0 for attention backend type flash",
     ),
     "query groups against tp": (
-        "llama3.1 70b h100 bf16 layers80 tp4 pp4 cp2 vp5 25.04", {"model": {"num_query_groups": 2}}, {},
+        "llama3.1 70b h100 bf16 layers80 tp4 pp4 cp2 vp5 25.04",
+        {"model": {"num_query_groups": 2}},
+        {},
         "num_query_groups (2) must be a multiple of tensor_model_parallel_size (4)",
     ),
     "layers against pp": (
-        N340B, {"model": {"num_layers": 100}, "parallelism": {"vp": None}}, {},
+        N340B,
+        {"model": {"num_layers": 100}, "parallelism": {"vp": None}},
+        {},
         "num_layers should be divisible by pipeline_model_parallel_size",
     ),
     "layers against pp x vp": (
-        N340B, {"model": {"num_layers": 104}}, {},
+        N340B,
+        {"model": {"num_layers": 104}},
+        {},
         "Make sure the number of model chunks is the same across all pipeline stages",
     ),
     "layers with embedding and loss": (
-        "llama3.1 405b h100 bf16 layers126 tp8 pp8 cp2 vp8 25.04", {"model": {"num_layers": 128}}, {},
+        "llama3.1 405b h100 bf16 layers126 tp8 pp8 cp2 vp8 25.04",
+        {"model": {"num_layers": 128}},
+        {},
         "num_layers: 130 after enable",
     ),
     "Mamba groups against tp": (
-        H56B, {"parallelism": {"tp": 16}, "gpus_per_node": 16, "model": {"num_query_groups": 16}}, {}, "AssertionError",
+        H56B,
+        {"parallelism": {"tp": 16}, "gpus_per_node": 16, "model": {"num_query_groups": 16}},
+        {},
+        "AssertionError",
     ),
-}  # fmt: skip
+}
 
 
 def wanted(case: Any, changes: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
     """A case as the driver reads it, with the keys of its recipe.json and the variables of its script replaced."""
-    recipe = {
-        key: case.recipe[key] | new if isinstance(new, dict) else new for key, new in changes.items()
-    }  # fmt: skip
+    recipe = {key: case.recipe[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
     exported = {name: value for name, value in case.exported.items() if name != "numactl"}
     return {"recipe": case.recipe | recipe, "environment": {**exported, **variables}}
 
 
 @pytest.fixture(scope="module")
 def constructed(
-    run_nemo: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory,
+    run_nemo: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path_factory: pytest.TempPathFactory,
     cases_by_model: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What the driver says of each model, sound or spoilt."""
     folder = tmp_path_factory.mktemp("construct")
     sound = {name: wanted(case, {}, {}) for name, case in cases_by_model.items()}

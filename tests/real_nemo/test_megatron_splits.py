@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Megatron core refuses to split the plan refuses before, and takes what Megatron takes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +29,7 @@ CASES: dict[str, tuple[str, int, dict[str, int]]] = {
     "layers, embedding and loss": ("llama3.1_405b", 512, {"vp": 3}),
     "layers of a proxy": ("llama3.1_405b-proxy", 64, {"num_layers": 31}),
     "fewer layers": ("nemotron4_15b", 64, {"num_layers": 16, "pp": 4, "vp": 2, "gbs": 512}),
-}  # fmt: skip
+}
 TAKEN = {"as published, 15b", "as published, 340b", "as published, 405b", "fewer layers"}
 
 
@@ -46,14 +44,19 @@ def case(name: str) -> dict[str, Any]:
     model = size.model
     chosen = {"tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, **params}
     return {
-        "num_layers": params.get("num_layers", row.layers or model.layers), "hidden_size": model.hidden,
-        "ffn_hidden_size": model.ffn, "num_attention_heads": model.heads, "num_query_groups": model.kv_groups,
-        "tensor_model_parallel_size": chosen["tp"], "pipeline_model_parallel_size": chosen["pp"],
-        "context_parallel_size": chosen["cp"], "virtual_pipeline_model_parallel_size": chosen["vp"],
+        "num_layers": params.get("num_layers", row.layers or model.layers),
+        "hidden_size": model.hidden,
+        "ffn_hidden_size": model.ffn,
+        "num_attention_heads": model.heads,
+        "num_query_groups": model.kv_groups,
+        "tensor_model_parallel_size": chosen["tp"],
+        "pipeline_model_parallel_size": chosen["pp"],
+        "context_parallel_size": chosen["cp"],
+        "virtual_pipeline_model_parallel_size": chosen["vp"],
         "sequence_parallel": (chosen["tp"] or 1) > 1,
         "account_for_embedding_in_pipeline_split": size.pipeline_extra > 0,
         "account_for_loss_in_pipeline_split": size.pipeline_extra > 0,
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every setting of every row against NVIDIA's own scripts: equal, or one of the listed differences."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -17,9 +17,14 @@ VOCABULARY = {"pretrain_nemotron4": 256000 + 1, "pretrain_nemotronh": 131072 + 1
 # What release 25.04 did not have yet: Transformer Engine's cross entropy, the precision-aware optimizer.
 BEFORE = "25.04"
 NEMO_RECIPE = {
-    "15b": "nemotron4_15b", "340b": "nemotron4_340b", "8b": "llama31_8b", "70b": "llama31_70b",
-    "405b": "llama31_405b", "405b-proxy": "llama31_405b", "56b": "nemotronh_56b",
-}  # fmt: skip
+    "15b": "nemotron4_15b",
+    "340b": "nemotron4_340b",
+    "8b": "llama31_8b",
+    "70b": "llama31_70b",
+    "405b": "llama31_405b",
+    "405b-proxy": "llama31_405b",
+    "56b": "nemotronh_56b",
+}
 # The tensor parallel overlap that NeMo tuned: by size, GPU type and dtype.
 BUFFERS = {
     ("70b", "h100"): "userbuffers_{}_h100_h8192_tp4_mbs1_seqlen8192",
@@ -60,17 +65,25 @@ def test_parallelism(case: Any, found: dict[str, Any]) -> None:
 def test_batch_and_data(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["data"] == {
-        "kind": "MockDataModule", "mbs": job.mbs, "gbs": job.gbs, "seq_length": job.seq_length,
+        "kind": "MockDataModule",
+        "mbs": job.mbs,
+        "gbs": job.gbs,
+        "seq_length": job.seq_length,
         "samples": job.max_steps * job.gbs,
-    }  # fmt: skip
+    }
 
 
 def test_trainer(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["trainer"] == {
-        "max_steps": 50, "nodes": job.nodes, "devices": job.gpus_per_node, "validation": 0, "validation_interval": 50,
-        "log_every": 1, "loggers": 0,
-    }  # fmt: skip
+        "max_steps": 50,
+        "nodes": job.nodes,
+        "devices": job.gpus_per_node,
+        "validation": 0,
+        "validation_interval": 50,
+        "log_every": 1,
+        "loggers": 0,
+    }
     assert job.nodes * job.gpus_per_node == job.scale
     assert job.gpus_per_node == (4 if case.gpu == "gb200" else 8)
 
@@ -78,10 +91,14 @@ def test_trainer(case: Any, found: dict[str, Any]) -> None:
 def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], built: dict[str, Any]) -> None:
     job: Job = case.job
     planned = {
-        "hidden_size": job.model.hidden, "ffn_hidden_size": job.model.ffn, "num_attention_heads": job.model.heads,
-        "num_query_groups": job.model.kv_groups, "seq_length": job.seq_length, "gated_linear_unit": job.model.gated,
+        "hidden_size": job.model.hidden,
+        "ffn_hidden_size": job.model.ffn,
+        "num_attention_heads": job.model.heads,
+        "num_query_groups": job.model.kv_groups,
+        "seq_length": job.seq_length,
+        "gated_linear_unit": job.model.gated,
         "hybrid_override_pattern": job.model.pattern,
-    }  # fmt: skip
+    }
     own = built["untouched"][NEMO_RECIPE[job.model_size]]
     # The program sets the shape, so that it comes out as planned proves little; NeMo's own recipe must have it too.
     assert {name: own[name] for name in planned} == planned
@@ -105,9 +122,7 @@ def test_loss_and_cuda_graphs(case: Any, found: dict[str, Any]) -> None:
 
 
 def test_tokenizer(case: Any, found: dict[str, Any]) -> None:
-    assert found["tokenizer"] == {
-        "kind": "NullTokenizer", "vocabulary": VOCABULARY[case.job.workload], "shared": True,
-    }  # fmt: skip
+    assert found["tokenizer"] == {"kind": "NullTokenizer", "vocabulary": VOCABULARY[case.job.workload], "shared": True}
 
 
 def test_precision(case: Any, found: dict[str, Any]) -> None:
@@ -127,10 +142,17 @@ def test_precision(case: Any, found: dict[str, Any]) -> None:
 def test_callbacks(case: Any, found: dict[str, Any]) -> None:
     collected = ["GarbageCollectionCallback"] if case.job.model_size != "56b" else []
     # The last two are Lightning's; no ModelCheckpoint, neither its nor NeMo's.
-    assert found["callbacks"] == sorted([
-        "FLOPsMeasurementCallback", "MegatronCommOverlapCallback", "TimingCallback", "GradientNorm", *collected,
-        "ModelSummary", "TQDMProgressBar",
-    ])  # fmt: skip
+    assert found["callbacks"] == sorted(
+        [
+            "FLOPsMeasurementCallback",
+            "MegatronCommOverlapCallback",
+            "TimingCallback",
+            "GradientNorm",
+            *collected,
+            "ModelSummary",
+            "TQDMProgressBar",
+        ]
+    )
 
 
 def test_communication_overlap(case: Any, found: dict[str, Any]) -> None:
@@ -170,7 +192,12 @@ def test_flops(case: Any, found: dict[str, Any]) -> None:
 def test_nothing_is_saved_loaded_or_profiled(found: dict[str, Any]) -> None:
     assert (found["checkpoint"], found["profile"]) == (None, None)
     assert found["resume"] == {
-        "restore_config": None, "resume_from_directory": None, "resume_from_path": None, "adapter_path": None,
-        "resume_if_exists": True, "resume_past_end": False, "resume_ignore_no_checkpoint": True,
-    }  # fmt: skip
+        "restore_config": None,
+        "resume_from_directory": None,
+        "resume_from_path": None,
+        "adapter_path": None,
+        "resume_if_exists": True,
+        "resume_past_end": False,
+        "resume_ignore_no_checkpoint": True,
+    }
     assert found["log"] == {"name": "default", "dir": None, "ckpt": None}

@@ -4,8 +4,6 @@
 They are compared with the nearest script as well (test_parity.py); here is what must follow for them alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +13,13 @@ Leaves = Mapping[str, Any]
 OVERLAP = "trainer.callbacks.MegatronCommOverlapCallback"
 DEFERRAL = {f"{OVERLAP}.defer_embedding_wgrad_compute", f"{OVERLAP}.wgrad_deferral_limit"}
 SIZES = {
-    "data.global_batch_size", "data.num_train_samples", "trainer.num_nodes",
-    "trainer.strategy.pipeline_model_parallel_size", "trainer.strategy.virtual_pipeline_model_parallel_size",
+    "data.global_batch_size",
+    "data.num_train_samples",
+    "trainer.num_nodes",
+    "trainer.strategy.pipeline_model_parallel_size",
+    "trainer.strategy.virtual_pipeline_model_parallel_size",
     f"{OVERLAP}.overlap_param_gather_with_optimizer_step",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +60,17 @@ HYBRID = {
     # What each release's script and recipe set; the variables come over the common ones.
     "h100": ("25.05", "flash", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
     "b200": ("25.07", "auto", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
-    "gb200": ("25.07", "auto", {
-        "NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32",
-        "NCCL_NET_GDR_LEVEL": "PHB",
-    }),
-}  # fmt: skip
+    "gb200": (
+        "25.07",
+        "auto",
+        {
+            "NVTE_FLASH_ATTN": "1",
+            "NVTE_FUSED_ATTN": "1",
+            "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+            "NCCL_NET_GDR_LEVEL": "PHB",
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("gpu", HYBRID)

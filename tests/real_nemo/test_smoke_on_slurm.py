@@ -8,8 +8,6 @@ and the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden uni
 srun has a plugin that knows its options and starts no container: an image's Python is a script on PATH.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -59,14 +57,17 @@ def install(tmp_path: Path, nemo_python: Path) -> Path:
     python.chmod(0o755)
     (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n", encoding="utf-8")
     config = {
-        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
+        "schema_version": 2,
+        "cluster_type": "slurm",
+        "cluster_name": "kit",
+        "gpu_type": "h100",
         "slurm": {"container": "none", "gpu": {"gres": 8}},
         "environment": {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         "workloads": {
             "installed": ["pretrain_llama3.1"],
             "config": {"pretrain_llama3.1": {"venvs": {"nemo": str(folder / "venv")}}},
         },
-    }  # fmt: skip
+    }
     (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     return folder
 
@@ -127,11 +128,14 @@ def containers(kit: SlurmKit, tmp_path: Path, nemo_python: Path, torch_install: 
     python.write_text(IMAGE_PYTHON.format(torch=torch_python, python=nemo_python, on_cpu=HERE / "on_cpu.py"))
     python.chmod(0o755)
     config = {
-        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
+        "schema_version": 2,
+        "cluster_type": "slurm",
+        "cluster_name": "kit",
+        "gpu_type": "h100",
         "slurm": {"container": "pyxis", "mpi": "none", "gpu": {"gres": 8}},
         "environment": {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         "workloads": {"installed": ["pretrain_llama3.1"], "config": {"pretrain_llama3.1": {}}},
-    }  # fmt: skip
+    }
     (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     return folder
 

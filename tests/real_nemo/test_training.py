@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NeMo's own trainer runs a very small llama on a CPU, through the program; its log is read as a run's would be."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -31,27 +29,57 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def recipe(**changes: Any) -> dict[str, Any]:
     """A recipe.json of 221 thousand parameters; keywords replace its keys."""
     model = {
-        "num_layers": 2, "hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "num_query_groups": 2,
-        "seq_length": 64, "cross_entropy_fusion_impl": "native", "attention_backend": None,
+        "num_layers": 2,
+        "hidden_size": 64,
+        "ffn_hidden_size": 128,
+        "num_attention_heads": 4,
+        "num_query_groups": 2,
+        "seq_length": 64,
+        "cross_entropy_fusion_impl": "native",
+        "attention_backend": None,
         "hybrid_override_pattern": None,
-    }  # fmt: skip
+    }
     parallelism = {
-        "tp": 1, "pp": 1, "cp": 1, "vp": None, "ep": 1, "sequence_parallel": False,
-        "embedding_in_pipeline_split": False, "loss_in_pipeline_split": False,
-    }  # fmt: skip
+        "tp": 1,
+        "pp": 1,
+        "cp": 1,
+        "vp": None,
+        "ep": 1,
+        "sequence_parallel": False,
+        "embedding_in_pipeline_split": False,
+        "loss_in_pipeline_split": False,
+    }
     return {
-        "program": "nemo_pretrain", "schema": 1, "name": "small", "release": None, "recipe": "llama3_8b",
-        "model_recipe": "llama31_8b", "flops_model_name": "llama3",
-        "nodes": 1, "gpus_per_node": 1, "model": model, "parallelism": parallelism, "micro_batch": 1,
-        "global_batch": 4, "max_steps": STEPS, "precision": {"plugin": "bf16_mixed", "grad_reduce_in_fp32": False},
-        "optimizer": {"use_precision_aware_optimizer": None}, "cuda_graphs": False,
+        "program": "nemo_pretrain",
+        "schema": 1,
+        "name": "small",
+        "release": None,
+        "recipe": "llama3_8b",
+        "model_recipe": "llama31_8b",
+        "flops_model_name": "llama3",
+        "nodes": 1,
+        "gpus_per_node": 1,
+        "model": model,
+        "parallelism": parallelism,
+        "micro_batch": 1,
+        "global_batch": 4,
+        "max_steps": STEPS,
+        "precision": {"plugin": "bf16_mixed", "grad_reduce_in_fp32": False},
+        "optimizer": {"use_precision_aware_optimizer": None},
+        "cuda_graphs": False,
         "comm_overlap": {
-            "overlap_param_gather_with_optimizer_step": False, "userbuffers": None, "wgrad_deferral_limit": None,
+            "overlap_param_gather_with_optimizer_step": False,
+            "userbuffers": None,
+            "wgrad_deferral_limit": None,
             "tp_comm_bootstrap_backend": None,
         },
-        "tokenizer": {"kind": "null", "vocab_size": 1024}, "profile": None, "checkpoint": None,
-        "load_checkpoint": None, "model_flops": STEP_FLOPS / 4, **changes,
-    }  # fmt: skip
+        "tokenizer": {"kind": "null", "vocab_size": 1024},
+        "profile": None,
+        "checkpoint": None,
+        "load_checkpoint": None,
+        "model_flops": STEP_FLOPS / 4,
+        **changes,
+    }
 
 
 def train(run_nemo: Run, folder: Path, *options: str, **changes: Any) -> tuple[str, Samples]:
@@ -107,8 +135,12 @@ def test_a_saved_checkpoint_is_where_and_as_the_published_pages_show_it(saved: t
     (weights,) = folder.glob("nemo_experiments/default/checkpoints/*/weights")
     assert weights.parent.name == f"default--None=0.0000-epoch=0-consumed_samples={STEPS * 4}.0"
     assert sorted(path.name for path in weights.iterdir()) == [
-        ".metadata", "__0_0.distcp", "__0_1.distcp", "common.pt", "metadata.json",
-    ]  # fmt: skip
+        ".metadata",
+        "__0_0.distcp",
+        "__0_1.distcp",
+        "common.pt",
+        "metadata.json",
+    ]
     # Weights and both moments of Adam, in four bytes each.
     assert sum(path.stat().st_size for path in weights.glob("*.distcp")) > 3 * 4 * 221_000
     (save,) = samples.checkpoints

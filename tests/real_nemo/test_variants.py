@@ -38,9 +38,14 @@ def test_tensor_parallel_overlap_starts_by_nccl_where_no_pmix_starts_the_ranks(v
 def test_a_checkpoint_is_saved_once_and_whole_after_the_last_step(variant: Variant, name: str) -> None:
     _, found = variant(name)
     assert found["checkpoint"] == {
-        "kind": "nemo.lightning.pytorch.callbacks.model_checkpoint", "every": 50, "top_k": 1, "last": False,
-        "monitor": None, "optimizer": True, "context": False,
-    }  # fmt: skip
+        "kind": "nemo.lightning.pytorch.callbacks.model_checkpoint",
+        "every": 50,
+        "top_k": 1,
+        "last": False,
+        "monitor": None,
+        "optimizer": True,
+        "context": False,
+    }
     assert found["callbacks"].count("ModelCheckpoint") == 1
     assert found["overlap"]["overlap_param_gather_with_optimizer_step"] is False
     assert found["log"] == {"name": "default", "dir": None, "ckpt": None}
@@ -49,9 +54,12 @@ def test_a_checkpoint_is_saved_once_and_whole_after_the_last_step(variant: Varia
 def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Variant) -> None:
     job, found = variant("load")
     assert found["resume"]["restore_config"] == {
-        "path": job.switches.load_checkpoint, "adapter_path": None, "load_model_state": True,
-        "load_optim_state": True, "load_artifacts": False,
-    }  # fmt: skip
+        "path": job.switches.load_checkpoint,
+        "adapter_path": None,
+        "load_model_state": True,
+        "load_optim_state": True,
+        "load_artifacts": False,
+    }
     assert (found["resume"]["resume_if_exists"], found["resume"]["resume_from_path"]) == (False, None)
     assert (found["trainer"]["max_steps"], found["data"]["samples"]) == (1, job.gbs)
     assert found["optimizer"]["use_precision_aware_optimizer"] is False
@@ -60,8 +68,7 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
 
 
 @pytest.mark.parametrize(
-    ("name", "repository"),
-    [("hub llama", "meta-llama/Llama-3.1-8B"), ("hub hybrid", "nvidia/Nemotron-H-8B-Base-8K")],
+    ("name", "repository"), [("hub llama", "meta-llama/Llama-3.1-8B"), ("hub hybrid", "nvidia/Nemotron-H-8B-Base-8K")]
 )
 def test_the_hubs_tokenizer_is_read_by_its_name(variant: Variant, name: str, repository: str) -> None:
     _, found = variant(name)

@@ -5,8 +5,6 @@ It lies in $LLMB_TEST_NEMO_CACHE (default ~/.cache/llmb/nemo) under the digest o
 beside its place and then renamed, so that one which was interrupted is never taken for whole.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

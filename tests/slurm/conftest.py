@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real Slurm clusters for the tests, with and without accounting, and install directories that point at them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
@@ -108,22 +106,31 @@ class Site:
     def cluster(self, *, ask_seconds: float = 60.0, environ: dict[str, str] | None = None) -> SlurmCluster:
         """The cluster as llmb-run would make it, and as patient as one that follows runs on a busy machine."""
         client = Client(
-            environ={**os.environ, **self.kit.environ, **(environ or {})}, passed=self.config.pass_environment,
+            environ={**os.environ, **self.kit.environ, **(environ or {})},
+            passed=self.config.pass_environment,
             ask_seconds=ask_seconds,
-        )  # fmt: skip
+        )
         return SlurmCluster(
-            config=self.config, client=client, digest=programs.digest(), knows_segment=False,
+            config=self.config,
+            client=client,
+            digest=programs.digest(),
+            knows_segment=False,
             memory=Memory(is_patient=True),
-        )  # fmt: skip
+        )
 
     def launch(self, program: str, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.install / f"program{next(self.numbers)}.py"
         script.write_text(program)
         made = Launch(
-            name="job", nodes=1, ranks_per_node=1, time_limit=LIMIT, program=Program(script=str(script)),
-            venv=str(self.install / "venv"), gpu_type="h100",
-        )  # fmt: skip
+            name="job",
+            nodes=1,
+            ranks_per_node=1,
+            time_limit=LIMIT,
+            program=Program(script=str(script)),
+            venv=str(self.install / "venv"),
+            gpu_type="h100",
+        )
         return replace(made, **changes)
 
     def record(self, launch: Launch) -> RunRecord:
@@ -131,9 +138,16 @@ class Site:
         now = time.time()
         stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
         run = RunRecord(
-            id=stamp.id, created=now, llmb_version="0", cluster_type="slurm", directory=stamp.path, job=SMALLEST_JOB,
-            launch=launch, script_name="launch", submitter=ProcessId.current(),
-        )  # fmt: skip
+            id=stamp.id,
+            created=now,
+            llmb_version="0",
+            cluster_type="slurm",
+            directory=stamp.path,
+            job=SMALLEST_JOB,
+            launch=launch,
+            script_name="launch",
+            submitter=ProcessId.current(),
+        )
         record.save(run)
         files.write_text(run.script, self.cluster().render(launch, stamp))
         return run
@@ -248,10 +262,15 @@ def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any)
     names = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
     venv = keys.pop("venv", str(folder / "venv"))
     config = {
-        "schema_version": 2, "cluster_type": "slurm", "cluster_name": "kit", "gpu_type": "h100",
-        "gpu_types": {"h100": {"gpus_per_node": 1}}, "slurm": slurm,
-        "workloads": {"installed": [*names], "config": {name: {"venv_path": venv} for name in names}}, **keys,
-    }  # fmt: skip
+        "schema_version": 2,
+        "cluster_type": "slurm",
+        "cluster_name": "kit",
+        "gpu_type": "h100",
+        "gpu_types": {"h100": {"gpus_per_node": 1}},
+        "slurm": slurm,
+        "workloads": {"installed": [*names], "config": {name: {"venv_path": venv} for name in names}},
+        **keys,
+    }
     (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8")
     return Site(kit=kit, install=folder, command=command)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of llmb-run on a real Slurm with a stand-in for the training: submit, follow, cancel, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +84,9 @@ def change(site: Site, **slurm: Any) -> None:
         ({"gpu": {"partition": "gpuu"}}, (), "this Slurm has no partition 'gpuu'", "did you mean 'gpu'?"),
         ({"gpu": {"partition": "closed"}}, (), "partition closed is down", "sinfo"),
         (
-            {"gpu": {"partition": "short"}}, (), "asks for 00:20:00, and partition short allows 00:05:00",
+            {"gpu": {"partition": "short"}},
+            (),
+            "asks for 00:20:00, and partition short allows 00:05:00",
             "--time-limit 00:05:00",
         ),
         ({"gpu": {"partition": "short", "gres": 8}}, (), "4 nodes with 8 GPUs, and partition short has 1", "scale"),
@@ -100,7 +100,7 @@ def change(site: Site, **slurm: Any) -> None:
         ({"container": "pyxis"}, (), "has no pyxis", "slurm.container: none"),
         ({}, ("--slurm-arg", "licenses=gold"), "Invalid license specification", ""),
     ],
-)  # fmt: skip
+)
 def test_preflight_names_cause_and_cure(
     site: Site, slurm: dict[str, Any], arguments: tuple[str, ...], said: str, hint: str
 ) -> None:

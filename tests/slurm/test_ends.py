@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of how jobs end on a real cluster, by themselves and from outside, and of what it says of them meanwhile."""
 
-from __future__ import annotations
-
 import getpass
 import time
 from collections.abc import Sequence

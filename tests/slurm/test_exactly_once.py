@@ -4,8 +4,6 @@
 LLMB_TEST_KILLS, LLMB_TEST_RESTARTS and LLMB_TEST_RESTARTED_JOBS give the full counts: 50, 5 and 100.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole script of each workload in a container and without, and of its tiny size, as golden/ has it. No Slurm."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from pathlib import Path
@@ -33,30 +31,39 @@ FULL: dict[str, dict[str, Any]] = {
 }
 TINY: dict[str, Any] = {"size": "tiny", "dtypes": ("fp32",), "scales": (4,)}
 SWITCHED = Switches(
-    tokenizer="hub", save_checkpoint=True, gpu_metrics=True, profile_ranks="0-7,64", mounts=("/datasets:/datasets:ro",),
-    image="nvcr.io/nvidia/nemo:25.09", time_limit=3600,
-)  # fmt: skip
+    tokenizer="hub",
+    save_checkpoint=True,
+    gpu_metrics=True,
+    profile_ranks="0-7,64",
+    mounts=("/datasets:/datasets:ro",),
+    image="nvcr.io/nvidia/nemo:25.09",
+    time_limit=3600,
+)
 # What each script is of: how ranks start, and the request.
 CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {
     **{f"{key}.pyxis": ("pyxis", JobRequest(workload=key, **full)) for key, full in FULL.items()},
     **{f"{key}.none": ("none", JobRequest(workload=key, **full)) for key, full in FULL.items()},
     **{f"{key}.tiny": ("none", JobRequest(workload=key, **TINY)) for key in FULL},
     "pretrain_llama3.1.switches": (
-        "pyxis", JobRequest(workload="pretrain_llama3.1", **FULL["pretrain_llama3.1"], profile=True, switches=SWITCHED)
+        "pyxis",
+        JobRequest(workload="pretrain_llama3.1", **FULL["pretrain_llama3.1"], profile=True, switches=SWITCHED),
     ),
-}  # fmt: skip
+}
 
 
 def config(container: Literal["pyxis", "none"], **slurm: Any) -> ClusterConfig:
     own = WorkloadConfig(venv_path=Path("/lustre/llmb/venvs/torch"))
     return ClusterConfig(
-        cluster_type="slurm", gpu_type="h100", llmb_install=Path("/lustre/llmb"),
-        environment={"NCCL_DEBUG": "WARN", "NOTE": "it's 5 o'clock"}, pass_environment=("SITE_PROXY",),
+        cluster_type="slurm",
+        gpu_type="h100",
+        llmb_install=Path("/lustre/llmb"),
+        environment={"NCCL_DEBUG": "WARN", "NOTE": "it's 5 o'clock"},
+        pass_environment=("SITE_PROXY",),
         slurm=SlurmConfig(
             account="benchmarks", container=container, gpu=SlurmOptions({"partition": "batch", "gres": 8}), **slurm
         ),
         workloads=WorkloadsConfig(config=dict.fromkeys(FULL, own)),
-    )  # fmt: skip
+    )
 
 
 def script(name: str) -> str:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that an environment is made on a node of a real Slurm, by srun and by sbatch, where the answers say so."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -51,16 +49,28 @@ def install(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
     def run(**answers: Any) -> subprocess.CompletedProcess[str]:
         slurm = {"container": "none", "partition": "gpu", "gpu": {"gres": 8}}
         data = {
-            "cluster_type": "slurm", "install": str(tmp_path / "install"), "gpu_type": "h100", "venv_type": "venv",
-            "workloads": ["pretrain_a"], "wheelhouse": str(wheel), "python": sys.executable,
-            "node_architecture": os.uname().machine, "slurm": slurm, **answers,
-        }  # fmt: skip
+            "cluster_type": "slurm",
+            "install": str(tmp_path / "install"),
+            "gpu_type": "h100",
+            "venv_type": "venv",
+            "workloads": ["pretrain_a"],
+            "wheelhouse": str(wheel),
+            "python": sys.executable,
+            "node_architecture": os.uname().machine,
+            "slurm": slurm,
+            **answers,
+        }
         path = tmp_path / "answers.yaml"
         path.write_text(yaml.safe_dump(data))
         return subprocess.run(
-            [program, "--config", path, "--yes"], env=environ, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=240, check=False,
-        )  # fmt: skip
+            [program, "--config", path, "--yes"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     return run
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the test cluster itself: that it comes, that it goes, and what is missing where it cannot come."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

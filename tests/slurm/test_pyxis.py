@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of scripts with a container under the real srun, which a plugin has taught pyxis's options."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -55,9 +53,15 @@ def test_each_rank_starts_in_its_image(pyxis_site: Site) -> None:
     site = pyxis_site
     wrapper = Wrapper(name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_"))
     launch = site.launch(
-        DUMP, nodes=2, ranks_per_node=3, image="nvcr.io/nvidia/nemo:25.04.01", wrappers=(wrapper,),
-        environment={"NCCL_DEBUG": "WARN", "NOTE": "it's $5"}, mounts=("/tmp:/data:ro",), secrets=("HF_TOKEN",),
-    )  # fmt: skip
+        DUMP,
+        nodes=2,
+        ranks_per_node=3,
+        image="nvcr.io/nvidia/nemo:25.04.01",
+        wrappers=(wrapper,),
+        environment={"NCCL_DEBUG": "WARN", "NOTE": "it's $5"},
+        mounts=("/tmp:/data:ro",),
+        secrets=("HF_TOKEN",),
+    )
     cluster = site.cluster(environ={"HF_TOKEN": "x"})
     assert cluster.preflight([launch]) == []
     run = site.record(launch)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a job gets and does: variables as they were given, ranks in their places, secrets seen nowhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -19,11 +17,22 @@ from llmb.system import files
 Site = Any  # the class is in conftest.py
 
 HARD = {
-    "SPACES": "  two  words ", "QUOTES": """a'b"c`d""", "DOLLAR": "$HOME ${HOME} $(hostname) \\n \\", "EMPTY": "",
-    "LINES": "first\n#SBATCH --nodes=99\nlast\n", "ENDS": "carriage\r\nreturn\ttab\x01", "NON_ASCII": "größe 東京 🚀",
-    "lower_case": "a", "MixedCase": "b", "log": "own", "run": "own", "code": "5", "COMMA": "a,b=c;d&e|f<g>h!*?[x]",
-    "PERCENT": "%j %% %", "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-}  # fmt: skip
+    "SPACES": "  two  words ",
+    "QUOTES": """a'b"c`d""",
+    "DOLLAR": "$HOME ${HOME} $(hostname) \\n \\",
+    "EMPTY": "",
+    "LINES": "first\n#SBATCH --nodes=99\nlast\n",
+    "ENDS": "carriage\r\nreturn\ttab\x01",
+    "NON_ASCII": "größe 東京 🚀",
+    "lower_case": "a",
+    "MixedCase": "b",
+    "log": "own",
+    "run": "own",
+    "code": "5",
+    "COMMA": "a,b=c;d&e|f<g>h!*?[x]",
+    "PERCENT": "%j %% %",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+}
 DUMP = "import json, os\nopen('env.' + os.environ['LLMB_RANK'], 'w').write(json.dumps(dict(os.environ)))\n"
 
 
@@ -94,10 +103,19 @@ def test_nothing_of_the_submitting_shell_but_what_was_named(site_at: Callable[..
     """Also within an allocation, whose variables would reach sbatch and srun."""
     site = site_at(kit, pass_environment=["WANTED"])
     around = {
-        "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "99", "SLURM_NNODES": "3", "SBATCH_EXPORT": "NONE", "WANTED": "w x",
-        "SBATCH_TIMELIMIT": "1", "SBATCH_JOB_NAME": "other", "SLURM_EXPORT_ENV": "NONE", "STRANGER": "s",
-        "SLURM_TIME_FORMAT": "relative", "SLURM_CPU_BIND": "map_cpu:999", "SBATCH_WAIT": "1",
-    }  # fmt: skip
+        "SLURM_JOB_ID": "4711",
+        "SLURM_NTASKS": "99",
+        "SLURM_NNODES": "3",
+        "SBATCH_EXPORT": "NONE",
+        "WANTED": "w x",
+        "SBATCH_TIMELIMIT": "1",
+        "SBATCH_JOB_NAME": "other",
+        "SLURM_EXPORT_ENV": "NONE",
+        "STRANGER": "s",
+        "SLURM_TIME_FORMAT": "relative",
+        "SLURM_CPU_BIND": "map_cpu:999",
+        "SBATCH_WAIT": "1",
+    }
     cluster = site.cluster(environ=around)
     run = site.submit(DUMP, cluster=cluster)
     site.ends(run, cluster=cluster)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job on a real Slurm: a list of twelve, trained by torch under srun on one, two and four nodes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of clusters that do not answer, have no accounting, or have forgotten a job."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

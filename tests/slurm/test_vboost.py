@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of vboost on a real Slurm: once on each node before the training, with stand-ins for sudo and nvidia-smi."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the training program share: tiny recipes, and a torch interpreter to run them."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

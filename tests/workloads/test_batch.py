@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks share each global batch without gap or overlap."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb_workloads.batch import BatchPlan, plan_batch, samples_of_step

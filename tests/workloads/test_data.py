@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The synthetic tokens can be learnt, differ from sample to sample, and never change."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from llmb_workloads.data import ACTIVE_TOKENS, NOISE, sample_tokens, successor_map

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program knows whether its CPU has bf16, and how much memory it takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

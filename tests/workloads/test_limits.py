@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No run starts with values that no run could have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The published models, built at full size on torch's meta device, have their published sizes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program says what a node's GPUs are, and trains on where nobody can tell."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,9 +62,12 @@ def said(library: Library) -> dict[str, Any]:
 def test_the_lowest_gpu_of_a_node_is_told() -> None:
     library = Library([("NVIDIA H100 80GB HBM3", 1980, 700_000)] * 7 + [("NVIDIA H100 80GB HBM3", 1755, 650_000)])
     assert said(library) == {
-        "driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "max_sm_clock_mhz": 1755,
+        "driver": "570.86.15",
+        "gpu": "NVIDIA H100 80GB HBM3",
+        "gpus": 8,
+        "max_sm_clock_mhz": 1755,
         "power_limit_w": 650.0,
-    }  # fmt: skip
+    }
     assert (library.calls[0], library.calls[-1]) == ("nvmlInit_v2", "nvmlShutdown")
 
 

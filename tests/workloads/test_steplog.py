@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every line is NeMo 2's, to the character."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program trains each architecture for real, however it is started, and refuses what it cannot do."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recipe is read whole or refused in one line with its cure."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable
@@ -20,9 +18,7 @@ MakeRecipe = Callable[..., dict[str, Any]]
 @pytest.mark.parametrize("architecture", ["llama", "nemotron", "nemotronh"])
 def test_a_recipe_keeps_every_value(raw_recipe: MakeRecipe, architecture: str) -> None:
     raw = raw_recipe(
-        architecture,
-        checkpoint={"save": True, "dir": "c"},
-        profile={"start_step": 45, "stop_step": 50, "dir": "p"},
+        architecture, checkpoint={"save": True, "dir": "c"}, profile={"start_step": 45, "stop_step": 50, "dir": "p"}
     )
     assert dataclasses.asdict(parse_recipe(raw)) == raw
 

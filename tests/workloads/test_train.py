@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run of two ranks leaves behind: one checkpoint after the last step, a trace of each rank."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A library that is missing or too old is named before it is imported."""
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process knows its rank from torchrun's names, else from srun's, else it is alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb_workloads.errors import RefusedError

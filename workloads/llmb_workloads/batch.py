@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a global batch falls to ranks and micro batches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from llmb_workloads.errors import RefusedError

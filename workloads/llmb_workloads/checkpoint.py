@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves model and optimizer with torch.distributed.checkpoint: each rank writes its share."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

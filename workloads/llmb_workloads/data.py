@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synthetic tokens that can be learnt: mostly each token calls for one certain next token."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 

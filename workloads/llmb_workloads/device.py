@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPU or CPU that a process trains on: its clock, its memory, and what it can compute in."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

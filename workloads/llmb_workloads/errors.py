@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one error that a person can mend: it says where, what is wrong, and what to do."""
 
-from __future__ import annotations
-
 
 class RefusedError(Exception):
     """The program will not start like this; its text is one line: place, cause, cure."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a JSON value into a frozen dataclass by its annotations, and names the place of any fault."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import json

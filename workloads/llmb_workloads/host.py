@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the machine says of a process that trains on its CPU: memory, and bf16 instructions."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recipe's values may be: each rule says the place, the cause and the cure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three architectures as transformers has them, built from a shape with random weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what the GPUs of this node are, as NVIDIA's management library (NVML) has it: who compares step times asks."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import socket

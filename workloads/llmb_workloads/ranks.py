@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group of all ranks: meeting, averaging a number, parting."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 

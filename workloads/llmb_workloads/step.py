@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step: every micro batch, the gradients' all-reduce, the optimizer."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lines of the log: two of our own first, then NeMo 2's, as its readers expect them."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m llmb_workloads.torch_pretrain RECIPE.json: a training run from a frozen recipe."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe of a training run as a value: all that the program needs, and nothing is looked up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A torch.profiler trace of a few steps, one file for each rank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

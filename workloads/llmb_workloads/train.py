@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A data-parallel training run: rank 0 logs each step as NeMo does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

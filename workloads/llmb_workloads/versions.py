@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether this interpreter has the libraries that training takes, asked before they are imported."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which process of how many this is, read from the environment that its starter made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

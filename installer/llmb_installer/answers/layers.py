@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers are layers: defaults < the file < the command line < the terminal. Joins them, each value with its source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,9 +39,13 @@ def with_layer(document: Document, layer: Mapping[str, Any], source: str) -> Doc
     over = {path: line for path, line in document.lines.items() if not any(path[: len(p)] == p for p in paths)}
     texts = {path: text for path, text in document.texts.items() if path not in paths}
     return Layered(
-        name=document.name, data=joined(document.data, layer), lines=over, texts=texts,
-        sources={**getattr(document, "sources", {}), **dict.fromkeys(paths, source)}, faults=document.faults,
-    )  # fmt: skip
+        name=document.name,
+        data=joined(document.data, layer),
+        lines=over,
+        texts=texts,
+        sources={**getattr(document, "sources", {}), **dict.fromkeys(paths, source)},
+        faults=document.faults,
+    )
 
 
 def joined(below: Any, above: Any) -> Any:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the layers of answers into Answers, with every fault at once; and Answers back into a file."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 from collections.abc import Callable, Iterator, Mapping

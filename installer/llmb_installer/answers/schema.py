@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an answers file may say. Field names are the file's keys; docs/install.md explains each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal

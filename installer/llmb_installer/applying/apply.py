@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries a plan out, independent steps at a time, each recorded as soon as it is whole."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading
@@ -72,9 +70,14 @@ def context_for(intent: Intent, stop: threading.Event) -> Context:
     install = intent.site.install
     runner: Runner = runner_for(intent.answers, install)
     return Context(
-        install=install, environ={**os.environ, **cleanup.mark(install)}, home=Path.home(),
-        log=install / record.FOLDER / "logs" / "check.log", progress=Aloud(), runner=runner, stop=stop,
-    )  # fmt: skip
+        install=install,
+        environ={**os.environ, **cleanup.mark(install)},
+        home=Path.home(),
+        log=install / record.FOLDER / "logs" / "check.log",
+        progress=Aloud(),
+        runner=runner,
+        stop=stop,
+    )
 
 
 def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
@@ -125,9 +128,14 @@ def _build_all(plan: Plan, workers: int) -> Results:
 
         done = [step.key for step in plan.done]
         return schedule.carry_out(
-            plan.todo, done, work, note, workers=workers, stop=stop,
+            plan.todo,
+            done,
+            work,
+            note,
+            workers=workers,
+            stop=stop,
             on_stop=lambda: display.say("Stopping what is under way, which takes a few seconds ..."),
-        )  # fmt: skip
+        )
 
 
 def _of_step(context: Context, step: Step, progress: Progress) -> Context:

@@ -106,6 +106,10 @@ def _bars(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
-        TextColumn("{task.description}", markup=False), BarColumn(bar_width=_BAR), TimeElapsedColumn(),
-        TextColumn("{task.fields[said]}", markup=False), console=console, transient=True,
-    )  # fmt: skip
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=_BAR),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+        console=console,
+        transient=True,
+    )

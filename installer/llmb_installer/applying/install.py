@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows a plan with its costs, asks, carries it out, says what works: the one path of every command that installs."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes workloads out of an install directory, with what no other workload uses; never what they have measured."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

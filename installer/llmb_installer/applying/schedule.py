@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries steps out several at a time, each after those it depends on; a failure stops only what depends on it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait

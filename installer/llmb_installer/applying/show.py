@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user reads: the plan before, as a table or as data, and what is there after."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,9 +121,12 @@ def _workloads(keys: tuple[str, ...]) -> str:
 
 
 def summary(
-    install: Path, record: InstallRecord, ready: tuple[str, ...], imageless: tuple[str, ...] = (),
+    install: Path,
+    record: InstallRecord,
+    ready: tuple[str, ...],
+    imageless: tuple[str, ...] = (),
     smoke: tuple[str, ...] = (),
-) -> str:  # fmt: skip
+) -> str:
     """What is there now, and the command to type next.
 
     ``imageless``: workloads that want another image for it; ``smoke``: those with a size for the first run here.
@@ -158,11 +159,15 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """What an installation came to, as plain data: ``workloads`` are ready, those of ``not_ready`` lack these steps."""
     site = plan.intent.site
     return {
-        "install": str(plan.install), "cluster_type": site.cluster_type, "gpu_type": site.gpu_type,
-        "workloads": [*outcome.ready], "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
-        "steps": rows(plan.install, outcome.record), "notes": [*outcome.said, *_torch_notes(plan)],
+        "install": str(plan.install),
+        "cluster_type": site.cluster_type,
+        "gpu_type": site.gpu_type,
+        "workloads": [*outcome.ready],
+        "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
+        "steps": rows(plan.install, outcome.record),
+        "notes": [*outcome.said, *_torch_notes(plan)],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
-    }  # fmt: skip
+    }
 
 
 def steps_text(install: Path, record: InstallRecord) -> list[str]:

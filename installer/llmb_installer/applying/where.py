@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of an installation runs where: what is fetched and built, and what jobs find on the compute nodes."""
 
-from __future__ import annotations
-
 from llmb.workload.gpus import CPU
 from llmb_installer.planning.plan import Plan
 from llmb_installer.steps import VenvStep

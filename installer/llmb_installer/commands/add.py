@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install add: one or more workloads more, by the answers that the folder was made by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -50,12 +50,9 @@ def _text(found: Examination) -> str:
 
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
-        {
-            "check": one.check, "state": one.state, "found": one.found,
-            "needed_by": ", ".join(one.needed_by) or None,
-        }
+        {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}
         for one in found.findings
-    ]  # fmt: skip
+    ]
     kind = found.cluster_type or "not known"
     where = f"{found.install}, cluster type {kind}" if found.install else "no installation here"
     lines = [where, render(columns, rows, "table").rstrip("\n")]

@@ -25,15 +25,20 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Build nothing: read all of the image there, and compare it.")
 @click.option("--update", is_flag=True, help="Build it again where the registry has another one by now.")
 @click.option(
-    "--builder", type=click.Choice(["auto", "stream", "enroot"]), default="auto",
+    "--builder",
+    type=click.Choice(["auto", "stream", "enroot"]),
+    default="auto",
     help="stream: mksquashfs 4.5 or newer; enroot: enroot import; auto: the first that is here.",
-)  # fmt: skip
+)
 @click.option("--via", type=click.Choice(["here", "srun"]), default="here", help="Where enroot runs.")
 @click.option("--srun-arg", "srun_args", multiple=True, metavar="ARG", help="An option for srun, as --partition=cpu.")
 @click.option(
-    "--compression", type=click.Choice(["zstd", "lz4", "gzip", "lzo", "xz"]), default="zstd", show_default=True,
+    "--compression",
+    type=click.Choice(["zstd", "lz4", "gzip", "lzo", "xz"]),
+    default="zstd",
+    show_default=True,
     help="How the image is compressed.",
-)  # fmt: skip
+)
 @click.option("--level", type=int, help="The compression's level; zstd's is 3 where none is given.")
 @click.option("--processors", type=click.IntRange(1), help="How many processors to use; else all.")
 @click.option("--cache", type=FOLDER, help="The folder for layers on their way; else .layers beside the file.")
@@ -43,9 +48,17 @@ if TYPE_CHECKING:
 @click.option("--mirror", "mirrors", multiple=True, metavar="HOST=HOST/PATH", help="A registry to ask in its place.")
 @click.option("--ca-bundle", type=FILE, help="Certificates to trust besides the system's.")
 def command(
-    reference: str, output: Path | None, arch: str | None, install: Path | None, check: bool, update: bool,
-    insecure: tuple[str, ...], mirrors: tuple[str, ...], ca_bundle: Path | None, **given: Any,
-) -> None:  # fmt: skip
+    reference: str,
+    output: Path | None,
+    arch: str | None,
+    install: Path | None,
+    check: bool,
+    update: bool,
+    insecure: tuple[str, ...],
+    mirrors: tuple[str, ...],
+    ca_bundle: Path | None,
+    **given: Any,
+) -> None:
     """Build the container image REF as a squashfs file for enroot and pyxis.
 
     An image that is there and whole is used as it is.
@@ -61,7 +74,7 @@ def command(
     target, architecture = _place(reference, output, arch, install)
     registry = RegistrySettings(
         insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), ca_bundle=ca_bundle
-    )  # fmt: skip
+    )
     settings = images.BuildSettings(registry=registry, **given)
     if check:
         _check(reference, architecture, target, settings)
@@ -124,9 +137,16 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:
         facts = images.build(
-            reference, architecture, target, settings, environ=os.environ, home=Path.home(), progress=progress,
-            log=log, update=update,
-        )  # fmt: skip
+            reference,
+            architecture,
+            target,
+            settings,
+            environ=os.environ,
+            home=Path.home(),
+            progress=progress,
+            log=log,
+            update=update,
+        )
     log.unlink(missing_ok=True)
     there = "; it was there already" if facts == before else ""
     told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
@@ -159,9 +179,7 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
     edge.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
-    found = check_image(
-        reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry
-    )  # fmt: skip
+    found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry)
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
         wanted = machine_name(found.manifest.architecture)

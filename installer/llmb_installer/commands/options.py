@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options that several of llmb-install's commands share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has a signal that ends the process end it in order."""
 
-from __future__ import annotations
-
 import signal
 from types import FrameType
 

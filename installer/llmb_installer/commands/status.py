@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install status: what an install directory holds."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -35,11 +33,15 @@ def command(install: Path | None, fmt: str) -> None:
     installed = named or ()
     if fmt == "json":
         data = {
-            "install": str(folder), "cluster_type": config.cluster_type, "gpu_type": config.gpu_type,
-            "workloads": list(installed), "steps": show.rows(folder, found),
+            "install": str(folder),
+            "cluster_type": config.cluster_type,
+            "gpu_type": config.gpu_type,
+            "workloads": list(installed),
+            "steps": show.rows(folder, found),
             "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
-            "not_installed": [*standing.new], "unused": [*standing.unused],
-        }  # fmt: skip
+            "not_installed": [*standing.new],
+            "unused": [*standing.unused],
+        }
         edge.echo(to_json(data), nl=False)
         return
     edge.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")

@@ -72,9 +72,12 @@ def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
 
     rows = [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in faults]
     data = {
-        "install": str(folder), "whole": not faults, "faults": rows, "not_installed": [*standing.new],
+        "install": str(folder),
+        "whole": not faults,
+        "faults": rows,
+        "not_installed": [*standing.new],
         "unused": [*standing.unused],
-    }  # fmt: skip
+    }
     edge.echo(to_json(data), nl=False)
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a folder is good for: free space, whether other machines see it, whether it can be written."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable
@@ -10,10 +8,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARED = frozenset(
-    {"9p", "afs", "beegfs", "ceph", "cifs", "daos", "fuse.ceph", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "gfs2",
-     "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "quobyte", "smb3",
-     "virtiofs", "wekafs"}
-)  # fmt: skip
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "daos",
+        "fuse.ceph",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "fuse.sshfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "pvfs2",
+        "quobyte",
+        "smb3",
+        "virtiofs",
+        "wekafs",
+    }
+)
 OWN = frozenset({"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs", "zfs"})
 
 
@@ -38,9 +59,13 @@ def find_folder(path: Path) -> FolderFound:
     nearest = next(folder for folder in (path, *path.parents) if folder.is_dir())
     kind = file_system_of(nearest.resolve(), _mounts())
     return FolderFound(
-        path=path, nearest=nearest, free=shutil.disk_usage(nearest).free, file_system=kind, shared=is_shared(kind),
+        path=path,
+        nearest=nearest,
+        free=shutil.disk_usage(nearest).free,
+        file_system=kind,
+        shared=is_shared(kind),
         writable=not path.is_file() and os.access(nearest, os.W_OK | os.X_OK),
-    )  # fmt: skip
+    )
 
 
 def is_shared(file_system: str) -> bool | None:

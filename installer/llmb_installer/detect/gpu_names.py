@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of llmb's GPU types a name means: a product's, as nvidia-smi prints it, or a GRES type of Slurm's."""
 
-from __future__ import annotations
-
 import re
 
 from llmb.workload.gpus import CPU, known_types

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs of a node that jobs ask Slurm for, where the answers leave them open: without, their steps see none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

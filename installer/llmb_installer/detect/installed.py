@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The install directory that is there, sound or damaged: the one that is named, or the nearest above this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,17 +38,21 @@ class Installed:
             return value if given(written, key) else None
 
         data = {
-            "cluster_type": config.cluster_type, "install": str(self.path), "gpu_type": config.gpu_type,
+            "cluster_type": config.cluster_type,
+            "install": str(self.path),
+            "gpu_type": config.gpu_type,
             "cluster_name": said("cluster_name", config.cluster_name),
             "node_architecture": said("install.node_architecture", config.install.node_architecture),
             "venv_type": said("install.venv_type", config.install.venv_type) or AUTO,
             "image_folder": typed.to_data(config.install.image_folder),
-            "experiments_root": typed.to_data(config.experiments_root), "environment": dict(config.environment),
+            "experiments_root": typed.to_data(config.experiments_root),
+            "environment": dict(config.environment),
             "pass_environment": list(config.pass_environment) or None,
             "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},
-            "slurm": without_nulls(typed.to_data(config.slurm)), "runai": lean(config.runai),
+            "slurm": without_nulls(typed.to_data(config.slurm)),
+            "runai": lean(config.runai),
             "workloads": list(config.workloads.installed or ()) or None,
-        }  # fmt: skip
+        }
         return dict(without_nulls(data))
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks at everything once, for the questions and their defaults."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field

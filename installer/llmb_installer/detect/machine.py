@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this machine has for making environments of Python, and what it is."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

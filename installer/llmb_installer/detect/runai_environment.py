@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the environment says of a Run:ai cluster, by the variables that its users set already."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

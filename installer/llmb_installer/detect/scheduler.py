@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Slurm says of its cluster: partitions and their GPUs, the user's accounts, the nodes' architecture, pyxis."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -96,12 +94,14 @@ def _kinds(partition: Partition) -> list[GpuKind]:
             counts.setdefault(gres_type, []).append((per_node, nodes.count))
     return [
         GpuKind(
-            partition=partition.name, gres_type=gres_type,
+            partition=partition.name,
+            gres_type=gres_type,
             gpu_type=(gpu_type_of(gres_type) or own_name(gres_type)) if gres_type else None,
-            per_node=min(per_node for per_node, _ in found), nodes=sum(count for _, count in found),
+            per_node=min(per_node for per_node, _ in found),
+            nodes=sum(count for _, count in found),
         )
         for gres_type, found in counts.items()
-    ]  # fmt: skip
+    ]
 
 
 def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_alone: bool = False) -> SlurmFound:
@@ -118,12 +118,16 @@ def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_alone: bool = 
         return SlurmFound(commands=commands, fault=error.message, cure=error.hint)
     accounts = _accounts(client)
     return SlurmFound(
-        cluster=_setting(about, "ClusterName"), version=_setting(about, "SLURM_VERSION"),
-        partitions=found, nodes=tuple(nodes), commands=commands,
-        accounting=accounts is not None, accounts=accounts or (),
+        cluster=_setting(about, "ClusterName"),
+        version=_setting(about, "SLURM_VERSION"),
+        partitions=found,
+        nodes=tuple(nodes),
+        commands=commands,
+        accounting=accounts is not None,
+        accounts=accounts or (),
         pyxis="--container-image" in _printed(client, "srun", "--help"),
         mpi=mpi_kinds(_printed(client, "srun", "--mpi=list")),
-    )  # fmt: skip
+    )
 
 
 def read_nodes(text: str) -> Iterable[NodeFound]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the place is that an installation is for: finds out what the answers leave open, and makes the hooks' Site."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 from dataclasses import dataclass, replace
@@ -131,9 +129,13 @@ def type_of(names: str) -> FoundGpu:
 def cluster_of(answers: Answers, gpu_type: str) -> ClusterConfig:
     """The cluster that the answers describe, nothing installed yet."""
     return ClusterConfig(
-        cluster_type=answers.cluster_type, gpu_type=gpu_type, gpu_types=answers.gpu_types, slurm=answers.slurm,
-        runai=answers.runai, llmb_install=answers.install,
-    )  # fmt: skip
+        cluster_type=answers.cluster_type,
+        gpu_type=gpu_type,
+        gpu_types=answers.gpu_types,
+        slurm=answers.slurm,
+        runai=answers.runai,
+        llmb_install=answers.install,
+    )
 
 
 def site_of(answers: Answers, gpu_type: str) -> Site:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds answers for a Slurm cluster against the one that answers here, before hours of fetching and building."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

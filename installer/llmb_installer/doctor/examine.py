@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole examination: every finding, and which of them stand in the way of the configured cluster type."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +44,13 @@ class Examination:
 
 
 def examine(
-    detected: Detected, environ: Mapping[str, str], *, install: Path | None = None, cluster_type: str | None = None,
+    detected: Detected,
+    environ: Mapping[str, str],
+    *,
+    install: Path | None = None,
+    cluster_type: str | None = None,
     ask_registries: bool = False,
-) -> Examination:  # fmt: skip
+) -> Examination:
     """Look at everything that ``cluster_type`` may need: that of the installation there is, if not said, else all.
 
     ``install`` is the folder that was named, be it there or not.
@@ -63,13 +65,11 @@ def examine(
     found = [
         *there.findings,
         *machine.findings(detected.machine, environ, containers=containers, cpu_alone=cpu_alone),
-        *folders.findings(
-            there.folder, environ, is_installed=there.path is not None, runs=runs, alone=kind == LOCAL
-        ),
+        *folders.findings(there.folder, environ, is_installed=there.path is not None, runs=runs, alone=kind == LOCAL),
         *(slurm_findings.findings(detected.slurm, own) if kind in (None, SLURM) else ()),
         *(runai_findings.findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
-    ]  # fmt: skip
+    ]
     return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the doctor finds: one thing that is there or lacks, which cluster types need it, and the cure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,9 +32,12 @@ def wrong(check: str, error: LlmbError, needed_by: tuple[str, ...]) -> Finding:
     faults = getattr(error, "faults", None) or [Fault(message=error.message)]
     cures = dict.fromkeys(hint for hint in (*(fault.hint for fault in faults), error.hint) if hint)
     return Finding(
-        check=check, state="wrong", found="; ".join(map(str, faults)), needed_by=needed_by,
+        check=check,
+        state="wrong",
+        found="; ".join(map(str, faults)),
+        needed_by=needed_by,
         cure="; ".join(cures) or None,
-    )  # fmt: skip
+    )
 
 
 def finding(check: str, fault: str | None, found: str, needed_by: tuple[str, ...], cure: str | None) -> Finding:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the folders are good for: the install directory, temporary files, the secrets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -58,9 +56,12 @@ def _seen(found: FolderFound, *, alone: bool) -> Finding:
     cure = "compute nodes have to see the install folder: choose one on NFS, Lustre or the like"
     state: State = "warning" if found.shared is False and not alone else "ok"
     return Finding(
-        check="shared folder", state=state, found=f"{found.file_system}: {told}", needed_by=(SLURM, RUNAI),
+        check="shared folder",
+        state=state,
+        found=f"{found.file_system}: {told}",
+        needed_by=(SLURM, RUNAI),
         cure=cure if state == "warning" else None,
-    )  # fmt: skip
+    )
 
 
 def _secrets() -> Finding:

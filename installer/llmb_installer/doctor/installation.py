@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the doctor is to look at: the installation that is named or around, its configuration, the user's own layer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

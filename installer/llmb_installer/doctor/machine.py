@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this machine has: Pythons and what makes environments, pip's configuration, image tools, GPUs."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path

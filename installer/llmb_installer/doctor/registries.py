@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the images of the workloads can be had from their registries; asked only on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,9 +14,12 @@ CHECK = "images"
 
 
 def findings(
-    workloads: Mapping[str, Workload], architecture: str, environ: Mapping[str, str], home: Path,
+    workloads: Mapping[str, Workload],
+    architecture: str,
+    environ: Mapping[str, str],
+    home: Path,
     settings: RegistrySettings | None = None,
-) -> Iterator[Finding]:  # fmt: skip
+) -> Iterator[Finding]:
     """Ask for all images that workloads name, as an installation asks; either all are there, or what is wrong."""
     images = list(dict.fromkeys(workload.image for workload in workloads.values() if workload.image))
     wanted = [(image, architecture) for image in images]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What there is for Run:ai: address, project, volume, secret; its API is asked whether they are right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Slurm cluster has: commands, partitions, GPUs, accounting, pyxis, MPI."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 
@@ -62,9 +60,12 @@ def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
     if kinds:
         return Finding(check="GPUs (GRES)", state="ok", found=told)
     return Finding(
-        check="GPUs (GRES)", state="missing" if wanted else "warning", needed_by=(SLURM,) if wanted else (), cure=cure,
+        check="GPUs (GRES)",
+        state="missing" if wanted else "warning",
+        needed_by=(SLURM,) if wanted else (),
+        cure=cure,
         found="Slurm counts no GPUs: jobs take whole nodes",
-    )  # fmt: skip
+    )
 
 
 def _accounting(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:

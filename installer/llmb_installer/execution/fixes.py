@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a failed program's output says, shortened, and the fix for what it prints of a known cause."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,17 +13,28 @@ HARDLY = 20_000_000  # bytes: where less is free, programs fail for the want of 
 
 # What pip, uv, git and Slurm print for a known cause, and its cure.
 _CURES = (
-    ("<urlopen error", "no network while building: what is built from source fetches files too; 'method: here' in "
-     "the answers builds on this machine, and HTTPS_PROXY names a proxy"),
-    ("THESE PACKAGES DO NOT MATCH THE HASHES", "a package is not what the lock file says: is the index to be trusted? "
-     "If so, delete the file in .llmb/locks, and the versions are chosen anew"),
-    ("Hash mismatch", "a package is not what the lock file says: is the index to be trusted? "
-     "If so, delete the file in .llmb/locks, and the versions are chosen anew"),
+    (
+        "<urlopen error",
+        "no network while building: what is built from source fetches files too; 'method: here' in "
+        "the answers builds on this machine, and HTTPS_PROXY names a proxy",
+    ),
+    (
+        "THESE PACKAGES DO NOT MATCH THE HASHES",
+        "a package is not what the lock file says: is the index to be trusted? "
+        "If so, delete the file in .llmb/locks, and the versions are chosen anew",
+    ),
+    (
+        "Hash mismatch",
+        "a package is not what the lock file says: is the index to be trusted? "
+        "If so, delete the file in .llmb/locks, and the versions are chosen anew",
+    ),
     ("CUDA_HOME", "what is built from source needs CUDA's compiler: load its module, or set CUDA_HOME to where it is"),
     ("nvcc", "what is built from source needs CUDA's compiler: load its module, or set CUDA_HOME to where it is"),
     ("Retrying (", "check the network, pip's index and proxy (pip config list), torch_index and torch_cpu_index"),
-    ("error sending request", "check the network, pip's index and proxy (pip config list), torch_index and "
-     "torch_cpu_index"),
+    (
+        "error sending request",
+        "check the network, pip's index and proxy (pip config list), torch_index and torch_cpu_index",
+    ),
     ("No matching distribution", "check 'versions' in the answers, and where pip looks: pip config list"),
     ("No solution found", "check 'versions' in the answers, and where pip looks: pip config list"),
     ("ResolutionImpossible", "the versions in the answers do not go together: change one"),
@@ -38,7 +47,7 @@ _CURES = (
     ("CERTIFICATE", "tell pip of your site's certificates: pip config set global.cert FILE"),
     ("SSL", "tell pip of your site's certificates: pip config set global.cert FILE"),
     ("401", "pip takes a user and password from ~/.netrc or its own configuration"),
-)  # fmt: skip
+)
 
 
 # How uv and pip name the package that they cannot build; and a warning of Python's, or the call it quotes below.

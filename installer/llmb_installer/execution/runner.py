@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a step's programs run: on this machine, or on a node of the cluster through srun or sbatch."""
 
-from __future__ import annotations
-
 import re
 import threading
 import uuid

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls the programs of one step, their output in its log, and says of one that fails what it said and the cure."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence

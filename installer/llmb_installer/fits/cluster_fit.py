@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds answers against the cluster that is here, before anything is fetched: what cannot be, and what is doubtful."""
 
-from __future__ import annotations
-
 import os
 
 from llmb_installer.answers import Answers

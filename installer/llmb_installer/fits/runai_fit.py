@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds answers for Run:ai against its API, never for long, against the volume, and against what its images have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 

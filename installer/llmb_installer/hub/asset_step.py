@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that has files of a model hub's repository on the disk, so that a thousand ranks need not ask for them."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from dataclasses import dataclass
@@ -58,9 +56,10 @@ class AssetStep(Step):
         shutil.rmtree(self.path, ignore_errors=True)
         part.rename(self.path)
         return {
-            "folder": str(self.path), "commit": next((file.commit for file in found.values()), ""),
+            "folder": str(self.path),
+            "commit": next((file.commit for file in found.values()), ""),
             "files": {name: _sha256(self.path / name) for name in found},
-        }  # fmt: skip
+        }
 
 
 def _sha256(path: Path) -> str:

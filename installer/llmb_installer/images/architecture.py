@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """For which machines an image is, by the programs in it: a registry may say one thing and hold another."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the image of a reference once, whole or not at all; one that is there is checked and used."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Mapping
@@ -31,9 +29,17 @@ _LOOK = 0.5  # seconds to wait for another builder of the same image before the 
 
 
 def build(
-    reference: str, architecture: str, target: Path, settings: BuildSettings, *, environ: Mapping[str, str], home: Path,
-    progress: Progress, log: Path, update: bool = False,
-) -> ImageFacts:  # fmt: skip
+    reference: str,
+    architecture: str,
+    target: Path,
+    settings: BuildSettings,
+    *,
+    environ: Mapping[str, str],
+    home: Path,
+    progress: Progress,
+    log: Path,
+    update: bool = False,
+) -> ImageFacts:
     """Have the image of ``reference`` for ``architecture`` (x86_64 or amd64) at ``target``; what is recorded of it.
 
     An image that is there and whole is used, unless ``update`` finds that the registry has another one by now. Who
@@ -83,9 +89,14 @@ def changed(facts: ImageFacts, manifest: Manifest) -> bool:
 
 
 def _build(
-    registry: Registry, manifest: Manifest, target: Path, settings: BuildSettings, environ: Mapping[str, str],
-    progress: Progress, log: Path,
-) -> ImageFacts:  # fmt: skip
+    registry: Registry,
+    manifest: Manifest,
+    target: Path,
+    settings: BuildSettings,
+    environ: Mapping[str, str],
+    progress: Progress,
+    log: Path,
+) -> ImageFacts:
     builder = choose_builder(settings)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     folder = cache_folder(target, settings)
@@ -99,9 +110,7 @@ def _build(
             place = place_of(manifest.reference.registry, settings.registry)
             plain = may_be_plain(place.host, settings.registry)
             own = folder if settings.cache is not None else None
-            build_enroot(
-                manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=plain
-            )  # fmt: skip
+            build_enroot(manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=plain)
         facts = _finish(part, target, manifest, settings, builder, devices)
     except OSError as error:
         raise LlmbError(
@@ -151,11 +160,19 @@ def _finish(
     whole.sync(part)
     stat = part.stat()
     facts = ImageFacts(
-        reference=str(manifest.reference), index_digest=manifest.index_digest, digest=manifest.digest,
-        architecture=manifest.architecture, options=settings.options, sha256=whole.sha256(part), size=stat.st_size,
-        built_at=datetime.now(UTC).isoformat(timespec="seconds"), llmb=llmb.__version__, builder=builder,
-        mtime_ns=stat.st_mtime_ns, devices_left_out=devices,
-    )  # fmt: skip
+        reference=str(manifest.reference),
+        index_digest=manifest.index_digest,
+        digest=manifest.digest,
+        architecture=manifest.architecture,
+        options=settings.options,
+        sha256=whole.sha256(part),
+        size=stat.st_size,
+        built_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        llmb=llmb.__version__,
+        builder=builder,
+        mtime_ns=stat.st_mtime_ns,
+        devices_left_out=devices,
+    )
     write_facts(target, facts)
     part.replace(target)
     whole.sync(target.parent)

@@ -87,9 +87,14 @@ def _labels(manifest: Manifest) -> dict[str, str]:
 
 
 def _get(
-    registry: Registry, manifest: Manifest, layer: Descriptor, folder: Path, label: str, progress: Progress,
+    registry: Registry,
+    manifest: Manifest,
+    layer: Descriptor,
+    folder: Path,
+    label: str,
+    progress: Progress,
     stop: threading.Event,
-) -> Names:  # fmt: skip
+) -> Names:
     """Have one layer in ``folder``, and read the names in it."""
     path = _path(folder, layer)
     registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)

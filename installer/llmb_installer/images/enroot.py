@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds an image by enroot import, here or through srun on a node, and does not believe its exit code."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping
@@ -61,9 +59,16 @@ def import_environment(
 
 
 def build_enroot(
-    reference: Reference, architecture: str, part: Path, folder: Path | None, settings: BuildSettings,
-    environ: Mapping[str, str], log: Path, *, plain: bool,
-) -> None:  # fmt: skip
+    reference: Reference,
+    architecture: str,
+    part: Path,
+    folder: Path | None,
+    settings: BuildSettings,
+    environ: Mapping[str, str],
+    log: Path,
+    *,
+    plain: bool,
+) -> None:
     """Have enroot write the image to ``part``, and check that it did. Raises LlmbError."""
     if reference.digest and settings.via == "here":
         _need_version_for_digest()

@@ -6,8 +6,6 @@ formats are enroot's (its doc/image-format.md): volumes as lines of fstab, varia
 that gets the container's command as its arguments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -35,11 +33,13 @@ def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
     """The files by their path in the image, from what a registry's image config has under ``config``."""
     texts = {
         ENVIRONMENT: _lines(map(str, config.get("Env") or ())),
-        FSTAB: _lines(f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev"
-                      for path in sorted(config.get("Volumes") or ())),
+        FSTAB: _lines(
+            f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev"
+            for path in sorted(config.get("Volumes") or ())
+        ),
         RC: _rc(config),
         RC_LOCAL: _RC_LOCAL,
-    }  # fmt: skip
+    }
     return {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to do with an image that is there already: use it, take it over with a record of its own, or build it again."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -69,10 +67,19 @@ def _adopt(
         return None, f"the programs in it are for {machine_name(found)}, the nodes are {machine_name(architecture)}"
     stat = target.stat()
     facts = ImageFacts(
-        reference=str(reference), index_digest=None, digest=None, architecture=found, options=(),
-        sha256=whole.sha256(target), size=stat.st_size, built_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        llmb=llmb.__version__, builder="unknown", adopted=True, mtime_ns=stat.st_mtime_ns,
-    )  # fmt: skip
+        reference=str(reference),
+        index_digest=None,
+        digest=None,
+        architecture=found,
+        options=(),
+        sha256=whole.sha256(target),
+        size=stat.st_size,
+        built_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        llmb=llmb.__version__,
+        builder="unknown",
+        adopted=True,
+        mtime_ns=stat.st_mtime_ns,
+    )
     write_facts(target, facts)
     progress.say(f"{target} is whole as far as can be told, and is used as {reference}")
     return facts, None

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON beside an image: what it was built from and what it must be, so that nobody has to believe the file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One tar stream of a whole image from its layers: each file once, under all of its names, as it is in the end."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,9 +28,15 @@ class Added:
 
 
 def write_image(
-    layers: Sequence[Layer], chosen: Sequence[dict[int, list[bytes]]], folders: Sequence[bytes],
-    added: Sequence[Added], *, mtime: int, write: Write, advance: Callable[[int], None],
-) -> None:  # fmt: skip
+    layers: Sequence[Layer],
+    chosen: Sequence[dict[int, list[bytes]]],
+    folders: Sequence[bytes],
+    added: Sequence[Added],
+    *,
+    mtime: int,
+    write: Write,
+    advance: Callable[[int], None],
+) -> None:
     """Write the tar of an image: of each layer, the lowest first, the entries that are ``chosen`` for it.
 
     ``folders`` are those that no layer describes. ``advance`` is told how much of the layers' own bytes is done, and

@@ -70,9 +70,15 @@ class ImageStep(Step):
         if self.target is None:
             return self._look_up(context)
         facts = images.build(
-            self.reference, self.architecture, self.target, _build_settings(self), environ=context.environ,
-            home=context.home, progress=context.progress, log=context.log,
-        )  # fmt: skip
+            self.reference,
+            self.architecture,
+            self.target,
+            _build_settings(self),
+            environ=context.environ,
+            home=context.home,
+            progress=context.progress,
+            log=context.log,
+        )
         return {**typed.to_data(facts), "file": str(self.target)}
 
     def _look_up(self, context: Context) -> Facts:
@@ -81,9 +87,12 @@ class ImageStep(Step):
 
         try:
             checked = registry.check_image(
-                self.reference, self.architecture, environ=context.environ, home=context.home,
+                self.reference,
+                self.architecture,
+                environ=context.environ,
+                home=context.home,
                 settings=registry_settings(self.settings),
-            )  # fmt: skip
+            )
         except LlmbError as error:
             return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
         return {"reference": self.reference, "digest": checked.manifest.digest}
@@ -98,9 +107,12 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
         found = registry.check_images(
-            wanted, environ=context.environ, home=context.home, settings=registry_settings(steps[0].settings),
+            wanted,
+            environ=context.environ,
+            home=context.home,
+            settings=registry_settings(steps[0].settings),
             say=context.progress.say,
-        )  # fmt: skip
+        )
     except PreflightError as error:
         return [], error.faults
     except LlmbError as error:
@@ -140,10 +152,15 @@ def _build_settings(step: ImageStep) -> images.BuildSettings:
 
     chosen = step.settings
     return images.BuildSettings(
-        builder=chosen.builder, via="here" if step.srun is None else "srun", srun_args=step.srun or (),
-        compression=chosen.compression, level=chosen.level, processors=chosen.processors,
-        keep_layers=chosen.keep_layers, registry=registry_settings(chosen),
-    )  # fmt: skip
+        builder=chosen.builder,
+        via="here" if step.srun is None else "srun",
+        srun_args=step.srun or (),
+        compression=chosen.compression,
+        level=chosen.level,
+        processors=chosen.processors,
+        keep_layers=chosen.keep_layers,
+        registry=registry_settings(chosen),
+    )
 
 
 def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
@@ -151,9 +168,10 @@ def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
     from llmb_installer import registry
 
     return registry.RegistrySettings(
-        insecure_registries=chosen.insecure_registries, registry_mirrors=chosen.registry_mirrors,
+        insecure_registries=chosen.insecure_registries,
+        registry_mirrors=chosen.registry_mirrors,
         ca_bundle=chosen.ca_bundle,
-    )  # fmt: skip
+    )
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a layer as pieces of its tar file, whatever it is compressed by, inflating ahead of the reader in a thread."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import queue

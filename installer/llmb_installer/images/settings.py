@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How images are built, and how the building tells how far it is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives mksquashfs: whether the one here can do it, and a tar stream into it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

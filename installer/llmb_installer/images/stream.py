@@ -27,9 +27,14 @@ _OURS = "the files in /etc for enroot"
 
 
 def build_stream(
-    registry: Registry, manifest: Manifest, part: Path, folder: Path, settings: BuildSettings, progress: Progress,
+    registry: Registry,
+    manifest: Manifest,
+    part: Path,
+    folder: Path,
+    settings: BuildSettings,
+    progress: Progress,
     log: Path,
-) -> int:  # fmt: skip
+) -> int:
     """Write the image to ``part``, its layers on their way in ``folder``; the device nodes that are left out.
 
     Raises LlmbError.
@@ -47,9 +52,13 @@ def build_stream(
 
 
 def write_squashfs(
-    layers: list[tuple[Layer, Names]], config: dict[str, Any], part: Path, settings: BuildSettings, progress: Progress,
+    layers: list[tuple[Layer, Names]],
+    config: dict[str, Any],
+    part: Path,
+    settings: BuildSettings,
+    progress: Progress,
     log: Path,
-) -> int:  # fmt: skip
+) -> int:
     """Write the image ``part`` of layers that are here, by the image's configuration. As ``build_stream``."""
     start = config.get("config") or {}
     mtime = _seconds(config.get("created"))

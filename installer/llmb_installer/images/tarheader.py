@@ -4,8 +4,6 @@
 Python's tarfile takes four times as long for an entry, and each entry is read twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -163,10 +161,22 @@ def _ustar(name: bytes, prefix: bytes, kind: bytes, size: int, given: Attributes
         return b"%0*o\0" % (digits, value % 8**digits)
 
     parts: Iterable[bytes] = (
-        name.ljust(100, b"\0"), octal(given.mode, 7), octal(given.uid, 7), octal(given.gid, 7), octal(size, 11),
-        octal(given.mtime, 11), b" " * 8, kind, link.ljust(100, b"\0"), b"ustar\x0000", bytes(64),
-        octal(given.device[0], 7), octal(given.device[1], 7), prefix.ljust(155, b"\0"), bytes(12),
-    )  # fmt: skip
+        name.ljust(100, b"\0"),
+        octal(given.mode, 7),
+        octal(given.uid, 7),
+        octal(given.gid, 7),
+        octal(size, 11),
+        octal(given.mtime, 11),
+        b" " * 8,
+        kind,
+        link.ljust(100, b"\0"),
+        b"ustar\x0000",
+        bytes(64),
+        octal(given.device[0], 7),
+        octal(given.device[1], 7),
+        prefix.ljust(155, b"\0"),
+        bytes(12),
+    )
     block = b"".join(parts)
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of which a tar holds only the parts that are not zero: old GNU's way, and the three of PAX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from llmb_installer.images.tarheader import BLOCK, FILE, SPARSE, Entry, NotTarError, number

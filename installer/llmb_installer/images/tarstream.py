@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tar file as a stream of which parts are passed on, in pieces as large as possible, and others are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from llmb_installer.images import tarsparse

@@ -5,8 +5,6 @@ The result says for each entry of each layer under which names it is in the imag
 follows symbolic links of the image on the way to a name; so does this, within the image, as if it were chrooted there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from llmb.errors import LlmbError

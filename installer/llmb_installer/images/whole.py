@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a file is whole: its sha256 says what is in it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installer's part of cluster_config.yaml, put into what a user has made of the file since."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

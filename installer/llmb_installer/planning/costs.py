@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plan costs, asked before anything starts: bytes to fetch, bytes on each disk, and what stands in its way."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -65,9 +63,11 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
                 estimates[step.key] = answer
     disks = _disks(steps, estimates, install)
     return Costs(
-        estimates=estimates, disks=disks, faults=(*faults, *_read_only(install, steps), *_too_small(disks)),
+        estimates=estimates,
+        disks=disks,
+        faults=(*faults, *_read_only(install, steps), *_too_small(disks)),
         doubts=(*(fault.message for fault in doubtful), *([FOR_PODS] if doubtful else [])),
-    )  # fmt: skip
+    )
 
 
 def _check(step: Step, context: Context) -> Estimate | Fault:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From answers to an intent: what an installation is to be, whoever gave the answers. Nothing is written here."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

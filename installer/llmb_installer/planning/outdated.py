@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this release asks for otherwise than an earlier one did, step by step, and what nobody asks for any more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

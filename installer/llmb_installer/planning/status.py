@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How an installation stands against its answers and this release of llmb: what is older, new, or asked for no more."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

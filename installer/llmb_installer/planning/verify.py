@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what an install directory lacks or what was changed in it, against its record."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Removes what installers that were killed have left: half-written files, under the lock of the install directory."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterable

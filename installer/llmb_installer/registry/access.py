@@ -4,8 +4,6 @@
 Nothing is sent to a host that has not asked for it, and no credentials are looked for before that.
 """
 
-from __future__ import annotations
-
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +27,14 @@ class Access:
     """
 
     def __init__(
-        self, registry: str, environ: Mapping[str, str], home: Path,
-        root: Callable[[], str], ask: Ask, may_be_plain: Callable[[str], bool],
-    ) -> None:  # fmt: skip
+        self,
+        registry: str,
+        environ: Mapping[str, str],
+        home: Path,
+        root: Callable[[], str],
+        ask: Ask,
+        may_be_plain: Callable[[str], bool],
+    ) -> None:
         self._registry, self._environ, self._home = registry, environ, home
         self._root, self._ask, self._may_be_plain = root, ask, may_be_plain
         self._tokens: dict[str, str] = {}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks images in their registries before anything is fetched: all that stands in the way, at once."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

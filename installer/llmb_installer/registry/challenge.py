@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what a registry asks for when it answers 401: the WWW-Authenticate header. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -114,9 +114,12 @@ class Registry:
         says so, raises StoppedError.
         """
         download = blobs.Download(
-            descriptor=descriptor, path=path, on_bytes=on_bytes, stop=stop,
+            descriptor=descriptor,
+            path=path,
+            on_bytes=on_bytes,
+            stop=stop,
             open=lambda headers: self.open(repository, f"blobs/{descriptor.digest}", headers),
-        )  # fmt: skip
+        )
 
         def pause(seconds: float, why: str) -> None:
             self._pause(seconds, why, download.heed_stop)
@@ -144,9 +147,13 @@ class Registry:
         if there != architecture:
             raise manifests.no_architecture(reference, architecture, [there])
         return Manifest(
-            reference=reference, digest=_digest(body), index_digest=index, architecture=architecture,
-            config=config, layers=layers,
-        )  # fmt: skip
+            reference=reference,
+            digest=_digest(body),
+            index_digest=index,
+            architecture=architecture,
+            config=config,
+            layers=layers,
+        )
 
     def _manifest_body(self, reference: Reference, version: str) -> bytes:
         def ask() -> bytes:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose credentials a registry gets: those of the environment, of docker, of podman, or of enroot; the first found."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

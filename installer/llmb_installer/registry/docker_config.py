@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads docker's config.json: logins kept in the file itself, or by a credential helper, a program that it names."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a registry is asked: Docker Hub's own host, a mirror in its place, and whether that may go without TLS."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass, replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be wrong with an image in its registry, as errors that name which of it, where, and the cure."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from llmb.errors import LlmbError

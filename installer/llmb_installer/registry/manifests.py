@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what registries say of an image: manifests and indexes, docker's and OCI's. Pure."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

@@ -5,8 +5,6 @@ machine nvcr.io login $oauthtoken password <key>
 machine gcr.io login oauth2accesstoken password $(gcloud auth print-access-token)
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence

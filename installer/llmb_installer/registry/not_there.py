@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what of a reference does not exist, and what is nearest to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from llmb.text.names import nearest

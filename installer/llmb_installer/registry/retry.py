@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks again where that can help: after a pause that grows, or that the server asked for."""
 
-from __future__ import annotations
-
 import email.utils
 import random
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a site may say about registries: mirrors, those without TLS, and whom to trust."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

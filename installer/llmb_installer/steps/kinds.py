@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which module knows the recorded steps of which kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.errors import LlmbError
@@ -14,8 +12,13 @@ from llmb_installer.steps import programs, repo, task
 from llmb_installer.venv import venv_step
 
 KINDS: dict[str, Kind] = {
-    "venv": venv_step, "image": image_step, "repo": repo, "asset": asset_step, "task": task, "programs": programs,
-}  # fmt: skip
+    "venv": venv_step,
+    "image": image_step,
+    "repo": repo,
+    "asset": asset_step,
+    "task": task,
+    "programs": programs,
+}
 
 
 def kind_of(key: str) -> tuple[Kind, str]:

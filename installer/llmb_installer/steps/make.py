@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what workloads need to the steps of an installation, equal needs shared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -112,10 +110,13 @@ def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> Im
     target = None
     if site.cluster_type != "runai":
         config = cluster_of(answers, answers.gpu_type)
-        target = images.image_path(need.reference, replace(config, install=replace(
-            config.install, image_folder=answers.image_folder
-        )))  # fmt: skip
+        target = images.image_path(
+            need.reference, replace(config, install=replace(config.install, image_folder=answers.image_folder))
+        )
     return ImageStep(
-        reference=need.reference, architecture=site.node_architecture, target=target, settings=answers.images,
+        reference=need.reference,
+        architecture=site.node_architecture,
+        target=target,
+        settings=answers.images,
         srun=node_options(answers) if answers.method == "srun" else None,
-    )  # fmt: skip
+    )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses where the programs of an installation run: here, or on a node of the cluster, as the answers have it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig

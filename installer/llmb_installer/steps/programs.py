@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that copies the programs that compute nodes run into the install directory."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from dataclasses import dataclass

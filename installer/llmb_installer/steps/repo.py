@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that has a git repository at one commit."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

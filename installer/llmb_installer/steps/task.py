@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that runs a workload's own command once, after everything else that the workload needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A key and a certificate for 127.0.0.1 and localhost that signs itself, made by openssl."""
 
-from __future__ import annotations
-
 import base64
 import socket
 import ssl
@@ -46,11 +44,24 @@ def make_certificate(folder: Path) -> Certificate:
     """Make both files in ``folder``. Raises LlmbError where there is no openssl."""
     made = Certificate(key=folder / "key.pem", path=folder / "certificate.pem")
     _openssl(
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=llmb test registry",
-        "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
-        "-addext", "keyUsage=critical,digitalSignature,keyCertSign",
-        "-keyout", str(made.key), "-out", str(made.path),
-    )  # fmt: skip
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=llmb test registry",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost",
+        "-addext",
+        "keyUsage=critical,digitalSignature,keyCertSign",
+        "-keyout",
+        str(made.key),
+        "-out",
+        str(made.path),
+    )
     return made
 
 

@@ -185,16 +185,24 @@ def make(image: SampleImage) -> Made:
     packed = [compress(tar, layer.compression) for tar, layer in zip(tars, image.layers, strict=True)]
     platform = {"architecture": image.architecture, "os": "linux"}
     platform |= {"variant": image.variant} if image.variant else {}
-    config = _json({
-        **platform, "config": image.config, "created": "2024-01-01T00:00:00Z",
-        "rootfs": {"type": "layers", "diff_ids": [digest_of(tar) for tar in tars]},
-        "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "test"} for _ in tars],
-    })  # fmt: skip
+    config = _json(
+        {
+            **platform,
+            "config": image.config,
+            "created": "2024-01-01T00:00:00Z",
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(tar) for tar in tars]},
+            "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "test"} for _ in tars],
+        }
+    )
     kinds = [_LAYERS[image.kind][layer.compression] for layer in image.layers]
-    manifest = _json({
-        "schemaVersion": 2, "mediaType": MANIFESTS[image.kind], "config": _descriptor(_CONFIGS[image.kind], config),
-        "layers": [_descriptor(kind, blob) for kind, blob in zip(kinds, packed, strict=True)],
-    })  # fmt: skip
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFESTS[image.kind],
+            "config": _descriptor(_CONFIGS[image.kind], config),
+            "layers": [_descriptor(kind, blob) for kind, blob in zip(kinds, packed, strict=True)],
+        }
+    )
     blobs = {digest_of(blob): blob for blob in [config, *packed]}
     return Made(media_type=MANIFESTS[image.kind], manifest=manifest, blobs=blobs, platform=platform)
 

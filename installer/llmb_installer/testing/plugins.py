@@ -5,8 +5,6 @@ write_plugin(folder, "pretrain_a", Needs(needs=(Venv(name="a", requirements=("sm
 with ``folder`` on PYTHONPATH
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

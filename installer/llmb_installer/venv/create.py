@@ -96,9 +96,12 @@ def _fill(step: VenvStep, folder: Path, context: Context) -> tuple[Facts, str]:
         context.progress.say(f"builds {', '.join(step.need.from_source)}")
         packages.build(step)
     facts = {
-        "folder": folder.name, "python": version, "made_by": chosen.maker, "where": context.runner.where,
+        "folder": folder.name,
+        "python": version,
+        "made_by": chosen.maker,
+        "where": context.runner.where,
         **whole.inventory(folder),
-    }  # fmt: skip
+    }
     if found.done_without is not None:
         facts["note"] = f"{found.done_without} gave no torch: it comes from pip's own sources, with CUDA's libraries"
     text = lock.to_text(found, step.name, f"Python {version} on {step.architecture}")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the Python that an environment is to be made with, and says how to get one that is missing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -5,8 +5,6 @@ So a build that was killed is never taken for whole, a pip that outlives its ins
 one that fails leaves the environment in use as it was.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -81,9 +81,12 @@ def from_text(text: str) -> Lock | None:
     if not made:
         return None
     return Lock(
-        made_for=made, hashed=tuple(parts["hashed"]), plain=tuple(parts["plain"]), torch=tuple(parts["torch"]),
+        made_for=made,
+        hashed=tuple(parts["hashed"]),
+        plain=tuple(parts["plain"]),
+        torch=tuple(parts["torch"]),
         torch_index=index,
-    )  # fmt: skip
+    )
 
 
 def find(step: VenvStep, install: Path, version: str) -> Lock | None:

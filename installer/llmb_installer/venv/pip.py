@@ -57,8 +57,8 @@ class Pip:
         items = self._report("pip's choice of packages", step, ["--constraint", limits, "--requirement", given])
         hashed, plain = requirements_of([item for item in items["install"] if _name(item) != "torch"])
         return Lock(
-            made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=requirements_of([chosen])[0],
-        )  # fmt: skip
+            made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=requirements_of([chosen])[0]
+        )
 
     def install(self, step: VenvStep, lock: Lock) -> None:
         """Install what the lock says, and nothing else. Raises LlmbError."""

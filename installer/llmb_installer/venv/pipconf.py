@@ -5,8 +5,6 @@ Source: pip's documentation, "Configuration" (order of files: global, user, site
 command over [global]), and uv's, "Environment variables" and "Compatibility with pip".
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tool makes an environment: uv where there is one, Python's own venv, or conda."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Mapping

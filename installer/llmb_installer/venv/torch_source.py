@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides where torch is taken from, by what pip says it would install."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that makes an environment of Python; the work itself is in llmb_installer.venv."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path

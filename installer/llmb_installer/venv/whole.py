@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an environment holds, by the records of its packages, and what has changed since."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions that every cluster type asks: what it is, where to, which workloads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,12 @@ TINY = "tiny"
 def _types(view: View) -> list[Option]:
     slurm, runai = view.detected.slurm, view.detected.runai
     found = (
-        "no sbatch here" if slurm is None
-        else f"{slurm.cluster}, {len(slurm.partitions)} partitions" if slurm.cluster else "it does not answer"
-    )  # fmt: skip
+        "no sbatch here"
+        if slurm is None
+        else f"{slurm.cluster}, {len(slurm.partitions)} partitions"
+        if slurm.cluster
+        else "it does not answer"
+    )
     return [
         Option("slurm", f"slurm: jobs through sbatch ({found})"),
         Option("runai", f"runai: jobs through Run:ai ({runai.base_url or 'BASE_URL is not set'})"),
@@ -165,42 +166,78 @@ def _some(_: View, value: Any) -> str | None:
 VENV_TITLES = {"uv": "uv: quickest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
 CLUSTER_TYPE = Question(
-    key="cluster_type", label="cluster type", text="What runs the jobs?", kind="one", options=_types,
+    key="cluster_type",
+    label="cluster type",
+    text="What runs the jobs?",
+    kind="one",
+    options=_types,
     default=lambda view: view.detected.cluster_type,
-)  # fmt: skip
+)
 FOLDER = Question(
-    key="install", label="install folder", text="Install folder:", kind="folder", default=_default_folder,
-    check=_check_folder, note=_tell_folder,
+    key="install",
+    label="install folder",
+    text="Install folder:",
+    kind="folder",
+    default=_default_folder,
+    check=_check_folder,
+    note=_tell_folder,
     layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
-)  # fmt: skip
+)
 GPU_TYPE = Question(
-    key="gpu_type", label="GPU type", text="Which GPUs?", kind="one", options=_gpu_types, default=_default_gpu,
-    clear=_gpu_is_clear, layer=_gpu_layer,
-)  # fmt: skip
+    key="gpu_type",
+    label="GPU type",
+    text="Which GPUs?",
+    kind="one",
+    options=_gpu_types,
+    default=_default_gpu,
+    clear=_gpu_is_clear,
+    layer=_gpu_layer,
+)
 LIKE = Question(
-    key="like", label="its configurations", kind="one",
+    key="like",
+    label="its configurations",
+    kind="one",
     text="llmb has no configurations for these GPUs. Take those of:",
     options=lambda _: [Option(name, name) for name in known_types() if name != CPU],
     default=lambda view: likeliest(str(view.at("gpu_type"))),
-    applies=_is_unlike, layer=_like_layer,
-)  # fmt: skip
+    applies=_is_unlike,
+    layer=_like_layer,
+)
 ARCHITECTURE = Question(
-    key="node_architecture", label="compute nodes are", text="Which processors do the compute nodes have?", kind="one",
+    key="node_architecture",
+    label="compute nodes are",
+    text="Which processors do the compute nodes have?",
+    kind="one",
     options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, as Grace is")],
-    default=_default_architecture, applies=lambda view: view.kind != "local", clear=_architecture_is_clear,
-)  # fmt: skip
+    default=_default_architecture,
+    applies=lambda view: view.kind != "local",
+    clear=_architecture_is_clear,
+)
 VENV_TYPE = Question(
-    key="venv_type", label="environments", text="How are environments of Python made?", kind="one",
+    key="venv_type",
+    label="environments",
+    text="How are environments of Python made?",
+    kind="one",
     options=lambda view: [Option(kind, VENV_TITLES[kind]) for kind in view.detected.machine.venv_types],
-    default=lambda view: view.detected.machine.venv_types[0], applies=lambda view: not view.uses_images,
+    default=lambda view: view.detected.machine.venv_types[0],
+    applies=lambda view: not view.uses_images,
     clear=lambda view: len(view.detected.machine.venv_types) == 1,
-)  # fmt: skip
+)
 WORKLOADS = Question(
-    key="workloads", label="workloads", text="Which workloads?", kind="many", options=_workloads,
-    default=_all_workloads, check=_some,
-)  # fmt: skip
+    key="workloads",
+    label="workloads",
+    text="Which workloads?",
+    kind="many",
+    options=_workloads,
+    default=_all_workloads,
+    check=_some,
+)
 NAME = Question(
-    key="cluster_name", label="cluster name", text="Name of the cluster, for reports:", kind="text",
-    default=lambda view: view.slurm.cluster or "slurm" if view.kind == "slurm" else view.kind, clear=lambda _: True,
+    key="cluster_name",
+    label="cluster name",
+    text="Name of the cluster, for reports:",
+    kind="text",
+    default=lambda view: view.slurm.cluster or "slurm" if view.kind == "slurm" else view.kind,
+    clear=lambda _: True,
     check=lambda _, value: None if str(value).strip() else "any name",
-)  # fmt: skip
+)

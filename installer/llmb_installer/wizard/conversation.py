@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conversation as a whole: from what is given already to answers that the user has seen and said yes to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

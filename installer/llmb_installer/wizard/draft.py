@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of a conversation that was cut off, kept in the user's state folder as the defaults of the next."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path

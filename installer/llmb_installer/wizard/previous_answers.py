@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to do where an installation is already: add, remove, repair, change its answers, or install elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

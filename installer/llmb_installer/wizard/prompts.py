@@ -42,10 +42,8 @@ def one(text: str, options: Sequence[Option], default: Any) -> Any:
     start = next(choice for choice in choices if choice.value == first and not choice.disabled)
     searched = len(choices) > _MANY
     return _answer(
-        questionary.select(
-            text, choices=choices, default=start, use_search_filter=searched, use_jk_keys=not searched
-        )
-    )  # fmt: skip
+        questionary.select(text, choices=choices, default=start, use_search_filter=searched, use_jk_keys=not searched)
+    )
 
 
 def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
@@ -53,10 +51,14 @@ def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Ca
     import questionary
 
     _open(text, options)
-    return _answer(questionary.checkbox(
-        text, choices=_choices(options, default), validate=lambda value: check(value) or True,
-        instruction="(space bar: yes or no; Enter: done)",
-    ))  # fmt: skip
+    return _answer(
+        questionary.checkbox(
+            text,
+            choices=_choices(options, default),
+            validate=lambda value: check(value) or True,
+            instruction="(space bar: yes or no; Enter: done)",
+        )
+    )
 
 
 def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
@@ -96,8 +98,10 @@ def _choices(options: Sequence[Option], ticked: Sequence[Any]) -> list[Any]:
 
     return [
         questionary.Choice(
-            option.title, value=option.value, disabled=option.refused or None,
+            option.title,
+            value=option.value,
+            disabled=option.refused or None,
             checked=option.value in ticked and not option.refused,
         )
         for option in options
-    ]  # fmt: skip
+    ]

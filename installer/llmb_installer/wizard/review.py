@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The last look: every answer, each of which can be changed, and the plan before the last yes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb_installer.wizard import prompts

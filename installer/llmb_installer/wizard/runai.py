@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions about a Run:ai cluster: its API, the project, the volume."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb_installer.detect.runai_environment import read_mount
@@ -32,21 +30,40 @@ def _mount_value(answer: Any) -> str:
 
 
 BASE_URL = Question(
-    key="runai.base_url", label="Run:ai API", text="Address of Run:ai's API (https://HOST/api/v1):", kind="text",
-    default=lambda view: view.detected.runai.base_url or "", applies=_is_runai, check=_check_url,
-)  # fmt: skip
+    key="runai.base_url",
+    label="Run:ai API",
+    text="Address of Run:ai's API (https://HOST/api/v1):",
+    kind="text",
+    default=lambda view: view.detected.runai.base_url or "",
+    applies=_is_runai,
+    check=_check_url,
+)
 PROJECT = Question(
-    key="runai.project", label="project", text="Project of Run:ai:", kind="text", applies=_is_runai,
+    key="runai.project",
+    label="project",
+    text="Project of Run:ai:",
+    kind="text",
+    applies=_is_runai,
     default=lambda view: view.detected.runai.project or "",
     check=lambda _, value: None if str(value).strip() else "the project's name",
-)  # fmt: skip
+)
 PVC = Question(
-    key="runai.pvc", label="volume", text="Persistent volume, as name:path:claim:", kind="text", applies=_is_runai,
-    default=lambda view: ":".join(view.detected.runai.pvc or ()), check=_check_mount, layer=_mount_layer,
+    key="runai.pvc",
+    label="volume",
+    text="Persistent volume, as name:path:claim:",
+    kind="text",
+    applies=_is_runai,
+    default=lambda view: ":".join(view.detected.runai.pvc or ()),
+    check=_check_mount,
+    layer=_mount_layer,
     value=_mount_value,
-)  # fmt: skip
+)
 APP_ID = Question(
-    key="runai.app_id", label="application", text="Id of the client or application that signs in:", kind="text",
-    default=lambda view: view.detected.runai.app_id or "", applies=_is_runai,
+    key="runai.app_id",
+    label="application",
+    text="Id of the client or application that signs in:",
+    kind="text",
+    default=lambda view: view.detected.runai.app_id or "",
+    applies=_is_runai,
     layer=lambda _, value: {"runai": {"app_id": str(value).strip() or None}},
-)  # fmt: skip
+)

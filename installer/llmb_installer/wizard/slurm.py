@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions about a Slurm cluster: partitions and their GPUs, account, containers, where to build."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb.clusters.slurm.partitions import Partition
@@ -151,61 +149,116 @@ def _default_method(view: View) -> str:
 
 
 PARTITION = Question(
-    key="slurm.gpu.partition", also=("slurm.partition",), label="GPU partition", text="Partition for GPU jobs:",
-    kind="one", options=_partition_options, default=_default_partition, layer=_partition_layer,
-    applies=lambda view: _is_slurm(view) and bool(_candidates(view)), clear=lambda view: len(_candidates(view)) == 1,
-)  # fmt: skip
+    key="slurm.gpu.partition",
+    also=("slurm.partition",),
+    label="GPU partition",
+    text="Partition for GPU jobs:",
+    kind="one",
+    options=_partition_options,
+    default=_default_partition,
+    layer=_partition_layer,
+    applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
+    clear=lambda view: len(_candidates(view)) == 1,
+)
 NAMED_PARTITION = Question(
-    key="slurm.partition", also=("slurm.gpu.partition",), label="partition", text="Partition (none: Slurm's default):",
-    kind="text", default=lambda _: "", layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
-    applies=lambda view: _is_slurm(view) and not _candidates(view), empty="Slurm's default",
-)  # fmt: skip
+    key="slurm.partition",
+    also=("slurm.gpu.partition",),
+    label="partition",
+    text="Partition (none: Slurm's default):",
+    kind="text",
+    default=lambda _: "",
+    layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
+    applies=lambda view: _is_slurm(view) and not _candidates(view),
+    empty="Slurm's default",
+)
 OTHERS = Question(
-    key="gpu_types", label="other GPU types", text="Other GPUs of this cluster to use as well:", kind="many",
-    options=_other_options, default=lambda view: [kind.gpu_type for kind in _others(view)], layer=_others_layer,
+    key="gpu_types",
+    label="other GPU types",
+    text="Other GPUs of this cluster to use as well:",
+    kind="many",
+    options=_other_options,
+    default=lambda view: [kind.gpu_type for kind in _others(view)],
+    layer=_others_layer,
     value=lambda answer: [*(answer or {})],
     applies=lambda view: _is_slurm(view) and bool(_others(view)),
-)  # fmt: skip
+)
 ACCOUNT = Question(
-    key="slurm.account", also=("slurm.gpu.account",), label="account", text="Account for the jobs:", kind="one",
+    key="slurm.account",
+    also=("slurm.gpu.account",),
+    label="account",
+    text="Account for the jobs:",
+    kind="one",
     options=lambda view: [Option(name, name) for name in view.slurm.accounts],
-    default=lambda view: view.slurm.accounts[0], applies=lambda view: _is_slurm(view) and bool(view.slurm.accounts),
+    default=lambda view: view.slurm.accounts[0],
+    applies=lambda view: _is_slurm(view) and bool(view.slurm.accounts),
     clear=lambda view: len(view.slurm.accounts) == 1,
-)  # fmt: skip
+)
 NAMED_ACCOUNT = Question(
-    key="slurm.account", also=("slurm.gpu.account",), label="account", text="Account for the jobs (none: leave empty):",
-    kind="text", default=lambda _: "", layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
+    key="slurm.account",
+    also=("slurm.gpu.account",),
+    label="account",
+    text="Account for the jobs (none: leave empty):",
+    kind="text",
+    default=lambda _: "",
+    layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
     applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
     clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
-)  # fmt: skip
+)
 CPU_PARTITION = Question(
-    key="slurm.cpu.partition", also=("slurm.cpu",), label="CPU partition", text="Partition for jobs without GPUs:",
-    kind="one", options=_cpu_options, default=_default_cpu, clear=lambda _: True,
+    key="slurm.cpu.partition",
+    also=("slurm.cpu",),
+    label="CPU partition",
+    text="Partition for jobs without GPUs:",
+    kind="one",
+    options=_cpu_options,
+    default=_default_cpu,
+    clear=lambda _: True,
     layer=lambda _, value: {"slurm": {"cpu": {"partition": value or None, "gres": None}}},
     value=lambda answer: answer.get("partition") or "" if isinstance(answer, dict) else answer or "",
     applies=lambda view: _is_slurm(view) and len(_cpu_options(view)) > 1,
-)  # fmt: skip
+)
 CONTAINER = Question(
-    key="slurm.container", label="containers", text="What do the ranks run in?", kind="one",
+    key="slurm.container",
+    label="containers",
+    text="What do the ranks run in?",
+    kind="one",
     options=lambda view: [
         Option("pyxis", "pyxis: a container image", "" if _may_have_pyxis(view) else "srun has no --container-image"),
         Option("none", "none: an environment of Python"),
     ],
-    default=_default_container, applies=_is_slurm, clear=lambda view: not _may_have_pyxis(view),
-)  # fmt: skip
+    default=_default_container,
+    applies=_is_slurm,
+    clear=lambda view: not _may_have_pyxis(view),
+)
 MPI = Question(
-    key="slurm.mpi", label="srun --mpi", text="Kind of MPI for srun (empty: llmb's own choice):", kind="text",
-    default=_default_mpi, applies=_is_slurm, clear=lambda _: True, empty="llmb's own choice",
+    key="slurm.mpi",
+    label="srun --mpi",
+    text="Kind of MPI for srun (empty: llmb's own choice):",
+    kind="text",
+    default=_default_mpi,
+    applies=_is_slurm,
+    clear=lambda _: True,
+    empty="llmb's own choice",
     layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
-)  # fmt: skip
+)
 GRES = Question(
-    key="slurm.gpu.gres", also=("slurm.gres", "slurm.gpus_per_node", "slurm.gpu.gpus_per_node"), label="GPUs of a node",
-    text="GPUs of a node that jobs ask Slurm for (GRES; empty: Slurm counts none):", kind="text", default=_default_gres,
-    check=_check_gres, layer=lambda _, value: {"slurm": {"gpu": {"gres": _gres(str(value))}}},
+    key="slurm.gpu.gres",
+    also=("slurm.gres", "slurm.gpus_per_node", "slurm.gpu.gpus_per_node"),
+    label="GPUs of a node",
+    text="GPUs of a node that jobs ask Slurm for (GRES; empty: Slurm counts none):",
+    kind="text",
+    default=_default_gres,
+    check=_check_gres,
+    layer=lambda _, value: {"slurm": {"gpu": {"gres": _gres(str(value))}}},
     applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
     empty="Slurm counts none",
-)  # fmt: skip
+)
 METHOD = Question(
-    key="method", label="fetch and build", text="Where are images and environments fetched and built?", kind="one",
-    options=_method_options, default=_default_method, applies=_is_slurm,
-)  # fmt: skip
+    key="method",
+    label="fetch and build",
+    text="Where are images and environments fetched and built?",
+    kind="one",
+    options=_method_options,
+    default=_default_method,
+    applies=_is_slurm,
+)

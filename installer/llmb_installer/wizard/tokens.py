@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which secrets the chosen workloads need, and asking for those that are not there, without echo."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

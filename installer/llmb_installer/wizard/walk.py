@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of the questions, and the walk through them: what is given or clear is not asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

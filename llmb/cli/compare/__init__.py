@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.cli import options

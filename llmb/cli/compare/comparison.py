@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares two sides and prints the rows in every format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,9 +84,23 @@ _TEXT = (
 _NAMED = 6  # runs in a line
 _SHORT = {"step_time_s": "step (s)", "reference_step_time_s": "its (s)"}
 _CSV = (
-    "experiment", "runs", "status", "window", "step_time_s", "against", "reference_window", "reference_step_time_s",
-    "reference_source", "ratio", "ratio_low", "ratio_high", "n", "verdict", "differences", "reason",
-)  # fmt: skip
+    "experiment",
+    "runs",
+    "status",
+    "window",
+    "step_time_s",
+    "against",
+    "reference_window",
+    "reference_step_time_s",
+    "reference_source",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "n",
+    "verdict",
+    "differences",
+    "reason",
+)
 
 
 def _levels(rows: Sequence[Comparison]) -> Iterator[Level]:
@@ -121,15 +133,22 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
         reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
     return {
         "experiment": row.experiment,
-        "runs": " ".join(row.runs), "n": len(row.runs), "status": row.status, "window": row.window and str(row.window),
+        "runs": " ".join(row.runs),
+        "n": len(row.runs),
+        "status": row.status,
+        "window": row.window and str(row.window),
         "step_time_s": row.step_time_s,
-        "against": reference and reference.release, "reference_window": reference and reference.window,
+        "against": reference and reference.release,
+        "reference_window": reference and reference.window,
         "reference_step_time_s": reference and reference.step_time_s,
         "reference_source": reference and reference.source,
         "ratio": row.ratio if fmt == "csv" or row.ratio is None else f"{row.ratio:.3f}{star}",
-        "ratio_low": low, "ratio_high": high, "verdict": row.verdict or (None if fmt == "csv" else row.status),
-        "differences": "; ".join(row.differences) or None, "reason": (row.verdict_reason if fmt == "csv" else reason),
-    }  # fmt: skip
+        "ratio_low": low,
+        "ratio_high": high,
+        "verdict": row.verdict or (None if fmt == "csv" else row.status),
+        "differences": "; ".join(row.differences) or None,
+        "reason": (row.verdict_reason if fmt == "csv" else reason),
+    }
 
 
 def _said(row: Comparison) -> str:
@@ -143,9 +162,7 @@ def _case(row: Comparison) -> junit.Case:
     group = row.configuration.workload if row.configuration else "log"
     outcome = junit.outcome_of(row.verdict) if row.verdict else "failure" if compare.is_bad(row) else "skipped"
     message = f"{row.verdict or row.status}: {row.verdict_reason}"
-    return junit.Case(
-        group=group, name=f"{row.experiment} [{' '.join(row.runs)}]", outcome=outcome, message=message
-    )  # fmt: skip
+    return junit.Case(group=group, name=f"{row.experiment} [{' '.join(row.runs)}]", outcome=outcome, message=message)
 
 
 def _legend(rows: Sequence[Comparison], against: str) -> list[str]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints how the throughput of each model grows with the scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,8 +18,11 @@ from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
 
 _NAMED = 8  # runs in a line
 _SHORT = {
-    "step_time_s": "step (s)", "tokens_per_second_per_gpu": "tok/s/GPU", "efficiency": "eff. %", "scaling": "kind",
-}  # fmt: skip
+    "step_time_s": "step (s)",
+    "tokens_per_second_per_gpu": "tok/s/GPU",
+    "efficiency": "eff. %",
+    "scaling": "kind",
+}
 
 
 def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) -> int:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what `compare` is asked to compare: runs, an experiment, an exported file, a baseline."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from llmb.cli.context import Context

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run explain`: one run's figures term by term, what it compares with, and why the verdict is what it is."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.cli import options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why runs failed: what their logs say, else what the scheduler says of their end, else that nobody knows."""
 
-from __future__ import annotations
-
 from llmb.failures import Cause
 from llmb.results import Result
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers what the explanation of one run needs, its repeats and the published figures among it, and prints it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -43,13 +41,18 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
     spec = spec_of(context, run)
     cause, cure = _cause(run, own) if own.is_failure else ("", _advice(run))
     return Told(
-        result=own, job=run.job, figure=figure, cause=cause, cure=cure,
-        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype), row=row_of(context, run.job),
+        result=own,
+        job=run.job,
+        figure=figure,
+        cause=cause,
+        cure=cure,
+        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
+        row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "they are wrong for this model",
         log_note=_log_note(own),
-    )  # fmt: skip
+    )
 
 
 def row_of(context: Context, job: Job) -> Row | None:

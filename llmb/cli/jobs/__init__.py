@@ -81,9 +81,14 @@ def _unreadable_row(one: Unreadable) -> dict[str, Any]:
     from llmb.runs.state import UNKNOWN
 
     return {
-        **dict.fromkeys(("id", "scheduler_id", "attempt")), "experiment": one.directory.parent.name, "repeat": None,
-        "state": UNKNOWN, "submitted": None, "ran": None, "reason": one.reason,
-    }  # fmt: skip
+        **dict.fromkeys(("id", "scheduler_id", "attempt")),
+        "experiment": one.directory.parent.name,
+        "repeat": None,
+        "state": UNKNOWN,
+        "submitted": None,
+        "ran": None,
+        "reason": one.reason,
+    }
 
 
 @group.command("show")
@@ -106,13 +111,23 @@ def show(context: Context, run: str, fmt: str) -> None:
         for one in found.history
     ]
     data = {
-        "id": found.id, "scheduler_id": found.scheduler_id, "attempt": found.attempt, "before": before,
-        "state": state.state, "reason": state.reason or None, "cure": state.cure or None,
-        "exit_code": state.exit_code, "submitted": iso(found.submitted_at), "started": iso(state.started),
+        "id": found.id,
+        "scheduler_id": found.scheduler_id,
+        "attempt": found.attempt,
+        "before": before,
+        "state": state.state,
+        "reason": state.reason or None,
+        "cure": state.cure or None,
+        "exit_code": state.exit_code,
+        "submitted": iso(found.submitted_at),
+        "started": iso(state.started),
         "ended": iso(state.ended),
-        "directory": str(found.directory), "log": str(found.log), "script": str(found.script),
-        "job": job_data(found.job), "environment": dict(found.launch.environment),
-    }  # fmt: skip
+        "directory": str(found.directory),
+        "log": str(found.log),
+        "script": str(found.script),
+        "job": job_data(found.job),
+        "environment": dict(found.launch.environment),
+    }
     edge.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 

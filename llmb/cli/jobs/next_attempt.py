@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`jobs retry`: which runs can be retried and why they failed, then their next attempts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.cli.context import Context, say

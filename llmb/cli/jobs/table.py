@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of `jobs list`: all of each run, then ever less of it for narrow terminals. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

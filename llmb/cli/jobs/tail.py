@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints a log that may still grow, without letting its control characters reach the terminal."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import time

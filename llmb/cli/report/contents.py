@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers what a report is made of: runs with their verdicts, causes of failures, scaling, conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -40,13 +38,20 @@ def make_report(
     failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
     config = context.config
     return Report(
-        cluster_name=config.cluster_name, cluster_type=config.cluster_type, gpu_type=config.gpu_type,
-        llmb_version=__version__, made=made, runs=tuple(runs), failures=tuple(group_failures(failures)),
+        cluster_name=config.cluster_name,
+        cluster_type=config.cluster_type,
+        gpu_type=config.gpu_type,
+        llmb_version=__version__,
+        made=made,
+        runs=tuple(runs),
+        failures=tuple(group_failures(failures)),
         points=tuple(efficiencies(results)),
-        figures=tuple(context.figures({record.job.workload for record in records})), release=reference,
-        digests=_digests(context, {record.job.image for record in records}), faulty=tuple(context.faulty_figures),
+        figures=tuple(context.figures({record.job.workload for record in records})),
+        release=reference,
+        digests=_digests(context, {record.job.image for record in records}),
+        faulty=tuple(context.faulty_figures),
         unreadable=tuple(unreadable),
-    )  # fmt: skip
+    )
 
 
 def with_samples(context: Context, report: Report, records: Sequence[RunRecord], wanted: Sequence[Run]) -> Report:
@@ -65,12 +70,18 @@ def _run(context: Context, record: RunRecord, result: Result, reference: str | N
         figure, _ = find_reference(own, context.figures([own.workload]), reference)
     variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
     return Run(
-        result=result, job=record.job, directory=str(record.directory), created=record.created,
-        llmb_version=record.llmb_version, scheduler_id=record.scheduler_id, environment=variables, figure=figure,
+        result=result,
+        job=record.job,
+        directory=str(record.directory),
+        created=record.created,
+        llmb_version=record.llmb_version,
+        scheduler_id=record.scheduler_id,
+        environment=variables,
+        figure=figure,
         row=row_of(context, record.job),
         peak_tflops=context.config.gpu(record.job.gpu_type).peak_tflops.get(record.job.dtype),
         cause=cause_of(result) if result.is_failure else None,
-    )  # fmt: skip
+    )
 
 
 def _samples(context: Context, record: RunRecord) -> Samples | None:

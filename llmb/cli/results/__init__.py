@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run results`: what the runs of this install measured, and how that compares with what was published."""
 
-from __future__ import annotations
-
 import click
 
 from llmb.cli import options

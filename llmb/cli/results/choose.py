@@ -85,9 +85,10 @@ def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[
     own = [one.configuration for one in results]
     wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
     found = [
-        one for one, each in zip(results, own, strict=True)
+        one
+        for one, each in zip(results, own, strict=True)
         if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
-    ]  # fmt: skip
+    ]
     kept = [one for one in found if not (choice.exclude_cancelled and one.was_cancelled)]
     if not kept:
         say("none of its runs is chosen" if results else "there is no run in it")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collects the results of runs and of logs, judges them, prints them in every format, and picks the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -99,13 +97,7 @@ def results_of_files(
     """
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
-    read = partial(
-        result_of_log,
-        spec=ParseSpec(),
-        window=window,
-        workloads=context.workloads,
-        given=given,
-    )
+    read = partial(result_of_log, spec=ParseSpec(), window=window, workloads=context.workloads, given=given)
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The states of runs for a command that shows them once: as the cluster says, or as they were seen last."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.cli.context import Context, say

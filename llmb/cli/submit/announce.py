@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what becomes of runs while a cluster is asked to take them, and settles what an interruption has left."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.cli.context import Context, say
@@ -67,11 +65,15 @@ def print_submitted(runs: Sequence[RunRecord], fmt: str) -> None:
 
     rows = [
         {
-            "id": run.id, "scheduler_id": run.scheduler_id, "attempt": run.attempt,
-            "experiment": run.job.experiment_name, "repeat": run.job.repeat, "directory": str(run.directory),
+            "id": run.id,
+            "scheduler_id": run.scheduler_id,
+            "attempt": run.attempt,
+            "experiment": run.job.experiment_name,
+            "repeat": run.job.repeat,
+            "directory": str(run.directory),
         }
         for run in runs
-    ]  # fmt: skip
+    ]
     names = ("id", "scheduler_id", "attempt", "experiment", "repeat", "directory")
     print_rows([Column(key=name) for name in names], rows, fmt)
 

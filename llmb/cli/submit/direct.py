@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that told the older launch scripts what to run, for `llmb-run single`: they count below its options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -192,8 +192,13 @@ def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
             check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
     outcome = submit(
-        items, cluster, context.config, __version__,
-        keep_going=how.keep_going, on_handed=announce.Teller(), on_interrupt=announce.tell_interrupt,
-    )  # fmt: skip
+        items,
+        cluster,
+        context.config,
+        __version__,
+        keep_going=how.keep_going,
+        on_handed=announce.Teller(),
+        on_interrupt=announce.tell_interrupt,
+    )
     announce.sum_up(outcome, len(items))
     return outcome

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--resume`: of a list that was submitted before, submits what has not succeeded and is not under way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run submit-all` and `bulk`: a job list, or everything that the cluster can run, turned into jobs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of every submitting command, and how ``--env`` and ``--set`` are read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of submitting commands that stand for switches, and how their text becomes a value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

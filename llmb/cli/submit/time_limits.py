@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which time limit counts, where several places say one: --slurm-arg, --time-limit, the job list, the configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

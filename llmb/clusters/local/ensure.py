@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes sure that a supervisor serves the queue; every command that leaves work there calls it."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping

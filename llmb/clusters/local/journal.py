@@ -5,8 +5,6 @@ Whoever creates scheduler.json decides: a runner, which thereby starts the run, 
 After that the runner alone writes it, and when the runner is gone, whoever finds that out.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,9 +116,13 @@ def cancelled_by(directory: Path) -> str | None:
 def state_of_end(journal: Journal, end: End) -> JobState:
     """``end`` in the words of every cluster."""
     return JobState(
-        state=end.state, reason=end.reason, exit_code=end.exit_code, started=journal.started, ended=end.ended,
+        state=end.state,
+        reason=end.reason,
+        exit_code=end.exit_code,
+        started=journal.started,
+        ended=end.ended,
         certain=end.state == LOST,  # by the machine's restart
-    )  # fmt: skip
+    )
 
 
 def _check_there(directory: Path) -> None:

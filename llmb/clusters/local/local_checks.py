@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands in the way of a local run: whether this machine has the GPUs that it needs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

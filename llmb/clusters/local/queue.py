@@ -5,8 +5,6 @@ An entry holds values of the submitting environment, secrets among them, so it i
 soon as its job has started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks of a run as processes: starts them, waits for them, ends them with all their children."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

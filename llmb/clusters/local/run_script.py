@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The script of a local run: not a shell's, but the very value that the runner executes, as text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

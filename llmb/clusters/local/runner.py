@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m llmb.clusters.local.runner RUN_DIR: runs one job from its script, as a batch script does elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

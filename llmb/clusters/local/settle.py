@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settles a run whose runner is gone: what it has left running is ended, and how it ended is written down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.clusters.local import journal

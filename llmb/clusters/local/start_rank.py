@@ -4,8 +4,6 @@
 A runner that is killed cannot end its ranks, and another benchmark may be next on this machine.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -5,8 +5,6 @@ It belongs to no command and no terminal. All that it needs is imported here, at
 that it came from may be removed while it serves the queue.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -124,9 +122,13 @@ def _start(folder: Path, entry: Entry) -> shell.Popen[bytes] | None:
 def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
     _say(f"{entry.id} starts in {entry.directory}")
     runner = shell.spawn(
-        entry.argv, env=entry.environment, cwd=Path("/"), log=folder / LOG, session=True,
+        entry.argv,
+        env=entry.environment,
+        cwd=Path("/"),
+        log=folder / LOG,
+        session=True,
         umask=-1 if entry.umask is None else entry.umask,
-    )  # fmt: skip
+    )
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:

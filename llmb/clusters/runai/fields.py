@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields that Run:ai's API documents for a new workload (fields.yaml), and what of a body does not fit them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +14,11 @@ from llmb.text.names import suggest
 REQUESTS = {"trainings": "TrainingCreationRequest", "distributed": "DistributedCreationRequest"}
 _SCALAR = re.compile(r"(string|integer|number|boolean)(?: (\d*)\.\.(\d*))?(?: /(.*)/)?")
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,),
-}  # fmt: skip
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
 _NAMES = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 

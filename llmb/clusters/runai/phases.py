@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a run, by the phase of its workload and by what its own script has written. Pure but for its files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,11 +16,20 @@ from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIME
 
 # Any other phase is no end: Degraded may recover, and of one that we do not know we know nothing.
 PHASES: Mapping[str, str] = {
-    "Creating": PENDING, "Pending": PENDING, "Initializing": "CONFIGURING", "Resuming": PENDING,
-    "Running": RUNNING, "Updating": RUNNING, "Degraded": RUNNING,
-    "Stopping": "COMPLETING", "Terminating": "COMPLETING", "Deleting": "COMPLETING",
-    "Completed": COMPLETED, "Failed": FAILED, "Stopped": CANCELLED,
-}  # fmt: skip
+    "Creating": PENDING,
+    "Pending": PENDING,
+    "Initializing": "CONFIGURING",
+    "Resuming": PENDING,
+    "Running": RUNNING,
+    "Updating": RUNNING,
+    "Degraded": RUNNING,
+    "Stopping": "COMPLETING",
+    "Terminating": "COMPLETING",
+    "Deleting": "COMPLETING",
+    "Completed": COMPLETED,
+    "Failed": FAILED,
+    "Stopped": CANCELLED,
+}
 _SAID = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})  # phases that a reason must name
 _EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)
 OVERDUE = 600.0  # seconds after a run's own end in which Run:ai must have told of it

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The script of a run as text: the request at its head, and what each pod does. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

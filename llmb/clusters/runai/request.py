@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run asks of Run:ai: the body of the request that makes its workload, as plain data. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -65,12 +63,17 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         "compute": _compute(launch, config),
         "storage": {
             "pvc": [
-                {"name": runai.pvc.name, "path": runai.pvc.path, "existingPvc": True, "claimName": runai.pvc.claim,
-                 "readOnly": False}
+                {
+                    "name": runai.pvc.name,
+                    "path": runai.pvc.path,
+                    "existingPvc": True,
+                    "claimName": runai.pvc.claim,
+                    "readOnly": False,
+                }
             ]
         },
         "environmentVariables": _variables(launch, config),
-    }  # fmt: skip
+    }
     if pools := _node_pools(launch, config):
         spec["nodePools"] = pools
     if runai.annotations:
@@ -142,8 +145,9 @@ def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
     named = dict.fromkeys([*launch.secrets, *(name for name in config.pass_environment if name in secrets)])
     found: list[dict[str, Any]] = [
         {"name": name, "secret": {"name": secrets[name].name, "key": secrets[name].key}}
-        for name in named if name in secrets
-    ]  # fmt: skip
+        for name in named
+        if name in secrets
+    ]
     passed = [name for name in config.pass_environment if name not in named]
     return [*found, *({"name": name, "value": placeholder(name)} for name in passed)]
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands in the way of runs on Run:ai, all of it at once: credentials, project, volume, images, secrets."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path

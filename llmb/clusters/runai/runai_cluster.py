@@ -192,9 +192,10 @@ class RunaiCluster:
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
         """``found``, with what Kubernetes says of a few that begin or have failed without a word."""
         dumb = [
-            (key, run) for key, run in by_workload.items()
+            (key, run)
+            for key, run in by_workload.items()
             if run.id in found and not found[run.id].reason and _wants_word(found[run.id])
-        ]  # fmt: skip
+        ]
         for key, run in dumb[:_ASKED]:
             try:
                 events = self.api.events(key)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who signs in at Run:ai's API, and until when a token holds."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volume that pods and this machine share: a path here as pods see it. Pure."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path, PurePosixPath

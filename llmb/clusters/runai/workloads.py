@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of Run:ai's API that are made: the project, and workloads to make, list, look at and stop."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence

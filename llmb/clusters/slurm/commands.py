@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls Slurm's commands in an environment that is built and not inherited, each with a bounded time."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

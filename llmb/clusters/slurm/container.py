@@ -5,8 +5,6 @@ enroot unpacks the image on every node and makes its root read-only, unless it i
 disk of the container's own, or the node's /tmp, as the site's enroot has it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 
@@ -24,9 +22,15 @@ NODE_FOLDER = "llmb-$SLURM_JOB_ID.$SLURM_NODEID"  # below the temporary folder o
 # Each variable with the folder below the node's own that it is pointed to. Compilers of many ranks write there at once,
 # which a shared disk takes badly. Source of the names: the tools' own documentation.
 CACHES = {
-    "HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "cache", "TRITON_CACHE_DIR": "triton",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor", "HF_HOME": "huggingface", "NEMO_HOME": "nemo", "MPLCONFIGDIR": "matplotlib",
-}  # fmt: skip
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "XDG_CACHE_HOME": "cache",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "HF_HOME": "huggingface",
+    "NEMO_HOME": "nemo",
+    "MPLCONFIGDIR": "matplotlib",
+}
 # What already names a folder that can be written stays as it is. The run's own folder is the last resort.
 _CACHES = """\
 for llmb_local in "${{TMPDIR:-/tmp}}" /tmp ''; do
@@ -60,9 +64,7 @@ def is_writable(launch: Launch, slurm: SlurmConfig) -> bool | None:
     return True if launch.image is not None and _needs_writable(launch.image) else None
 
 
-def options(
-    launch: Launch, slurm: SlurmConfig, names: Iterable[str], lacks: Collection[str]
-) -> Iterator[str]:  # fmt: skip
+def options(launch: Launch, slurm: SlurmConfig, names: Iterable[str], lacks: Collection[str]) -> Iterator[str]:
     """The words of srun beside image and mounts, those of one line together, without the options that it ``lacks``.
 
     ``names``: the variables whose value the image must not replace.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a launch fits a partition: that it is there and up, its limits, its nodes in service, their GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from llmb.clusters.bashscript import clock
@@ -51,9 +49,14 @@ def _leaves_gpus_open(launch: Launch, config: ClusterConfig, asked: Mapping[str,
 
 
 def _faults_in(
-    name: str, launch: Launch, time: int | None, gpus: tuple[str | None, int | None], found: Mapping[str, Partition],
-    *, open_gpus: bool,
-) -> Iterator[Fault]:  # fmt: skip
+    name: str,
+    launch: Launch,
+    time: int | None,
+    gpus: tuple[str | None, int | None],
+    found: Mapping[str, Partition],
+    *,
+    open_gpus: bool,
+) -> Iterator[Fault]:
     partition = found.get(name)
     if partition is None:
         yield Fault(message=f"this Slurm has no partition '{name}'", hint=f"{suggest(name, list(found))}  {_PARTITION}")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this Slurm's own commands know of the options that scripts use; releases and plugins differ."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.clusters.slurm.commands import Client

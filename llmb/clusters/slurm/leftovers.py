@@ -6,8 +6,6 @@ where the site's container_scope is job, and removes it at the end of the step. 
 the node went down, nothing removes it: tens of gigabytes of the node's own disk. Source: pyxis_slurmstepd.c.
 """
 
-from __future__ import annotations
-
 from llmb.clusters.quote import bash
 from llmb.clusters.slurm.container import NODE_FOLDER
 from llmb.config import ClusterConfig

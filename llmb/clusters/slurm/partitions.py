@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The partitions of a cluster with their nodes and GPUs, as one call of sinfo tells them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -14,9 +12,22 @@ from llmb.logs.text import plain
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
 # In service, or soon by itself.
 _IN_SERVICE = frozenset(
-    {"allocated", "blocked", "completing", "idle", "maint", "mixed", "planned", "powered_down", "powering_down",
-     "powering_up", "reserved", "reboot_issued", "reboot_requested"}
-)  # fmt: skip
+    {
+        "allocated",
+        "blocked",
+        "completing",
+        "idle",
+        "maint",
+        "mixed",
+        "planned",
+        "powered_down",
+        "powering_down",
+        "powering_up",
+        "reserved",
+        "reboot_issued",
+        "reboot_requested",
+    }
+)
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 
 
@@ -79,10 +90,14 @@ def read(text: str) -> dict[str, Partition]:
         partition = found.setdefault(
             name,
             Partition(
-                name=name, is_default=shown.endswith("*"), available=available, time_limit=seconds(limit),
-                max_nodes=_most(size), nodes=[],
+                name=name,
+                is_default=shown.endswith("*"),
+                available=available,
+                time_limit=seconds(limit),
+                max_nodes=_most(size),
+                nodes=[],
             ),
-        )  # fmt: skip
+        )
         gpus: dict[str, int] = {}
         try:
             for kind, number in _GPUS.findall(gres):

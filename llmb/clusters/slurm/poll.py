@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The states of many runs in one go: accounting, else the queue, else what the runs themselves have written."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Slurm itself would say to runs: the largest job of each kind as a whole, and what is refused by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

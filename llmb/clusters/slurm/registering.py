@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits for nodes whose state Slurm does not know yet, as after a restart of its controller."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run asks of Slurm: the options of sbatch, from the launch, the configuration and the command line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What sacct, squeue and scontrol say of jobs: the questions, and their answers as values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

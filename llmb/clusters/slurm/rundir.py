@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run's own folder says of it on Slurm, whose daemons write into its logs as well."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The batch script of a run as text: what sbatch is asked for, and what the job does. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

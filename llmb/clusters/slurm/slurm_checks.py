@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands in the way of runs on a Slurm cluster, all of it at once and with few calls to its controller."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -34,9 +34,12 @@ def create(config: ClusterConfig) -> SlurmCluster:
     """The cluster whose commands are on PATH; a preview needs none of them."""
     client = Client(environ=os.environ, passed=config.pass_environment)
     return SlurmCluster(
-        config=config, client=client, digest=programs.digest(), knows_segment=known.segment(client, config),
+        config=config,
+        client=client,
+        digest=programs.digest(),
+        knows_segment=known.segment(client, config),
         lacks=known.lacking(client, config),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,7 @@ class SlurmCluster:
     @property
     def _setting(self) -> Setting:
         staged = programs.path(self.config.llmb_install, self.digest)
-        return Setting(
-            config=self.config, programs=str(staged), knows_segment=self.knows_segment, lacks=self.lacks
-        )  # fmt: skip
+        return Setting(config=self.config, programs=str(staged), knows_segment=self.knows_segment, lacks=self.lacks)
 
     @property
     def _poller(self) -> Poller:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slurm's words for states, whole or cut short, as ours; and the reasons it gives."""
 
-from __future__ import annotations
-
 import pwd
 import re
 

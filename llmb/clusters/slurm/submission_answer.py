@@ -4,8 +4,6 @@
 A site's wrapper around sbatch may print notices of its own before the id, in place of it, or instead of an exit code.
 """
 
-from __future__ import annotations
-
 import re
 
 from llmb.clusters.base import UnclearError

@@ -4,8 +4,6 @@
 Source: PerfEnvPlugin of NeMo 2.3 does it by one srun before the training, with sudo, outside of any container.
 """
 
-from __future__ import annotations
-
 from llmb.clusters.quote import bash
 from llmb.runs.launch import Launch
 

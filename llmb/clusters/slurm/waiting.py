@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Slurm's words for why a job waits mean, and what to do about those that no patience cures."""
 
-from __future__ import annotations
-
 import re
 
 _LIMITS = "a limit of your account or QOS: it starts as others end; sacctmgr show assoc user=$USER has the limits"
@@ -21,12 +19,14 @@ _MEANINGS = (
     (r"BadConstraints", f"no node has what it asks for: {_AGAIN} --slurm-arg KEY=VALUE"),
     (r"Licenses", "licenses are in use: scontrol show licenses"),
     (r"Reservation", "its reservation has not begun or has ended: scontrol show reservation"),
-    (r"DependencyNeverSatisfied", f"what it waits for has failed, so it never starts: {_AGAIN} "
-                                  "--slurm-arg dependency=null"),
+    (
+        r"DependencyNeverSatisfied",
+        f"what it waits for has failed, so it never starts: {_AGAIN} --slurm-arg dependency=null",
+    ),
     (r"Dependency", "it waits for another job, as --slurm-arg dependency asked: scontrol show job JOB"),
     (r"BeginTime", "it starts later: as --slurm-arg begin asked, or since it was requeued"),
     (r"launch failure|JobLaunchFailure", "its node could not start it: scontrol release JOB, once the node is well"),
-)  # fmt: skip
+)
 
 
 def meaning(reason: str) -> str:

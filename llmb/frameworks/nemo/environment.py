@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that NeMo's ranks run with, by GPU type, parallelism and model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from llmb.runs.job import Job

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a NeMo workload needs installed: an image, or an environment with the same packages; versions in YAML."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Mapping
@@ -118,9 +116,12 @@ def _tokenizers(workload: Workload, settings: Mapping[str, str]) -> tuple[HubAss
     return tuple(
         dict.fromkeys(
             HubAsset(
-                repository=own.hub_tokenizer, files=TOKENIZER_FILES, optional=OPTIONAL_FILES,
+                repository=own.hub_tokenizer,
+                files=TOKENIZER_FILES,
+                optional=OPTIONAL_FILES,
                 secret=HF_TOKEN if own.gated else None,
             )
-            for own in recipes if own.hub_tokenizer is not None
+            for own in recipes
+            if own.hub_tokenizer is not None
         )
-    )  # fmt: skip
+    )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How llmb_workloads.nemo_pretrain is launched: the NeMo 2 recipe of a size, with its published configuration."""
 
-from __future__ import annotations
-
 from llmb.errors import UsageError
 from llmb.frameworks.nemo import wrappers
 from llmb.frameworks.nemo.environment import environment_of

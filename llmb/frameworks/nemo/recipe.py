@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe.json of llmb_workloads.nemo_pretrain: the whole configuration of a NeMo 2 run as plain data. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -41,8 +39,13 @@ def recipe_of(
         "gpus_per_node": job.gpus_per_node,
         "model": _model(job, nemo),
         "parallelism": {
-            "tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp if job.vp != 1 else None, "ep": job.ep,
-            "sequence_parallel": job.tp > 1, "embedding_in_pipeline_split": size.pipeline_extra > 0,
+            "tp": job.tp,
+            "pp": job.pp,
+            "cp": job.cp,
+            "vp": job.vp if job.vp != 1 else None,
+            "ep": job.ep,
+            "sequence_parallel": job.tp > 1,
+            "embedding_in_pipeline_split": size.pipeline_extra > 0,
             "loss_in_pipeline_split": size.pipeline_extra > 0,
         },
         "micro_batch": job.mbs,
@@ -66,7 +69,7 @@ def recipe_of(
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
         "model_flops": model_flops(job.model),
-    }  # fmt: skip
+    }
 
 
 def to_text(recipe: Mapping[str, Any]) -> str:
@@ -91,11 +94,16 @@ def _inside(values: dict[str, Any]) -> str:
 def _model(job: Job, nemo: NemoRecipe) -> dict[str, Any]:
     model = job.model
     return {
-        "num_layers": model.layers, "hidden_size": model.hidden, "ffn_hidden_size": model.ffn,
-        "num_attention_heads": model.heads, "num_query_groups": model.kv_groups, "seq_length": model.seq_length,
-        "cross_entropy_fusion_impl": nemo.cross_entropy, "attention_backend": nemo.attention_backend,
+        "num_layers": model.layers,
+        "hidden_size": model.hidden,
+        "ffn_hidden_size": model.ffn,
+        "num_attention_heads": model.heads,
+        "num_query_groups": model.kv_groups,
+        "seq_length": model.seq_length,
+        "cross_entropy_fusion_impl": nemo.cross_entropy,
+        "attention_backend": nemo.attention_backend,
         "hybrid_override_pattern": model.pattern,
-    }  # fmt: skip
+    }
 
 
 def _plugin(job: Job, nemo: NemoRecipe) -> str:
@@ -132,6 +140,7 @@ def _profile(job: Job) -> dict[str, Any] | None:
         return None
     switches = job.switches
     return {
-        "start_step": switches.profile_start, "stop_step": switches.profile_stop,
+        "start_step": switches.profile_start,
+        "stop_step": switches.profile_stop,
         "ranks": profiled_ranks(switches.profile_ranks or PROFILE_RANKS, job.scale),
-    }  # fmt: skip
+    }

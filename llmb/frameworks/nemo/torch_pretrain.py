@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How llmb_workloads.torch_pretrain is launched: Hugging Face's model classes, trained data parallel with torch."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

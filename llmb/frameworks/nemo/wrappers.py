@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank's command goes through before it starts: a NUMA node, Nsight Systems, an environment's libraries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llmb.runs.launch import Wrapper
@@ -68,8 +66,9 @@ def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
     script = _PROFILE.format(
         others=_NOT_ALL.format(test=test) if test else "",
         metrics=_METRICS.format(test=_test(",".join(map(str, sampling)))) if sampling else "",
-        folder=PROFILE_FOLDER, command=command,
-    )  # fmt: skip
+        folder=PROFILE_FOLDER,
+        command=command,
+    )
     return Wrapper(name=NSIGHT, argv=("bash", "-c", script, "_"))
 
 
@@ -90,10 +89,21 @@ def nsys_command(*, slurm: bool) -> tuple[str, ...]:
     )
     file = "_".join(["profile", *(f"%q{{{name}}}" for name in names)])
     return (
-        "nsys", "profile", "-s", "none", "-t", "nvtx,cuda", "-o", f"{PROFILE_FOLDER}/{file}", "--force-overwrite=true",
-        "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node",
-        "--cuda-event-trace=false", "--nvtx-domain-include=NCCL",
-    )  # fmt: skip
+        "nsys",
+        "profile",
+        "-s",
+        "none",
+        "-t",
+        "nvtx,cuda",
+        "-o",
+        f"{PROFILE_FOLDER}/{file}",
+        "--force-overwrite=true",
+        "--capture-range=cudaProfilerApi",
+        "--capture-range-end=stop",
+        "--cuda-graph-trace=node",
+        "--cuda-event-trace=false",
+        "--nvtx-domain-include=NCCL",
+    )
 
 
 def profiled_ranks(ranks: str, total: int) -> list[int]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Job lists: two formats, read strictly, every fault told with its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb.planning.joblist import simple, yamllist

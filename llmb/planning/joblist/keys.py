@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of a YAML job list that stand for switches, and how their text becomes values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
@@ -92,6 +90,4 @@ def params_of(layers: Sequence[SwitchKeys]) -> dict[str, tuple[int, ...]]:
 
 def _said(layers: Sequence[SwitchKeys]) -> dict[str, Any]:
     names = [own.name for own in fields(SwitchKeys)]
-    return {
-        name: value for layer in layers for name in names if (value := getattr(layer, name)) is not None
-    }  # fmt: skip
+    return {name: value for layer in layers for name in names if (value := getattr(layer, name)) is not None}

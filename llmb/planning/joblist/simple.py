@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simple job list: a header ``<workload>_<size>:`` and below it task lines, each a Python tuple."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The YAML job list: sections ``<workload>_<size>`` with defaults, tasks and overrides."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

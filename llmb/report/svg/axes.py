@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Axes: from values to places in a picture, and the round numbers to write beside them. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elements of SVG as text: numbers with at most two decimals, every text escaped. Pure."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Mapping
 
@@ -60,9 +58,11 @@ def picture(key: str, title: str, told: str, width: float, height: float, *child
     ``key`` must be its own on the page.
     """
     attributes: dict[str, Value] = {
-        "class": f"picture {kind}".strip(), "viewBox": f"0 0 {_shown(width)} {_shown(height)}", "role": "img",
+        "class": f"picture {kind}".strip(),
+        "viewBox": f"0 0 {_shown(width)} {_shown(height)}",
+        "role": "img",
         "aria-labelledby": f"{key}-title {key}-told",
-    }  # fmt: skip
+    }
     words = element("title", {"id": f"{key}-title"}, text(title)), element("desc", {"id": f"{key}-told"}, text(told))
     return element("svg", attributes, *words, *children)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput of one GPU against the number of GPUs, with published figures and the ideal line. Pure."""
 
-from __future__ import annotations
-
 from llmb.report.families import Family
 from llmb.report.svg.axes import Axis, around, in_digits, spaced
 from llmb.report.svg.draw import dot, label, line, path, picture, shape
@@ -23,9 +21,12 @@ def scaling_picture(key: str, family: Family) -> str:
     across = Axis(low=scales[0] / 1.25, high=scales[-1] * 1.25, start=_LEFT, end=_RIGHT, log=True)
     up = Axis(low=low, high=high, start=_BOTTOM, end=_TOP)
     parts = [
-        *_grid(up), *_scales(across, scales), line("ideal", _LEFT, up.at(ideal), _RIGHT, up.at(ideal)),
-        *_published(family, across, up), *_measured(family, across, up),
-    ]  # fmt: skip
+        *_grid(up),
+        *_scales(across, scales),
+        line("ideal", _LEFT, up.at(ideal), _RIGHT, up.at(ideal)),
+        *_published(family, across, up),
+        *_measured(family, across, up),
+    ]
     title = f"{family.label}: tokens per second of one GPU, by the number of GPUs"
     return picture(key, title, _told(family), WIDTH, HEIGHT, *parts, kind="scaling")
 

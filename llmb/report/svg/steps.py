@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Step time over the iterations of one run, the window shaded and its outliers marked. Pure."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Sequence
@@ -43,9 +41,13 @@ def steps_picture(
     across = Axis(low=first, high=last, start=_LEFT, end=_RIGHT)
     up = Axis(low=low, high=high, start=_BOTTOM, end=_TOP)
     parts = [
-        *_shade(across, window), *_grid(up), *_iterations(across, window), *_mean(across, up, window, mean),
-        *_lines(across, up, thinned(points, _MOST_POINTS)), *_marks(across, up, points, outliers),
-    ]  # fmt: skip
+        *_shade(across, window),
+        *_grid(up),
+        *_iterations(across, window),
+        *_mean(across, up, window, mean),
+        *_lines(across, up, thinned(points, _MOST_POINTS)),
+        *_marks(across, up, points, outliers),
+    ]
     return picture(key, title, _told(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small pictures for the cells of tables: ratios with their interval, the spread of repeats, shares of runs. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 
@@ -33,8 +31,9 @@ def ratio_strip(
     low, high = axis.at(FAIL_BELOW), axis.at(SUSPICIOUS_ABOVE)
     parts = [
         element("rect", {"class": "band", "x": low, "y": 2, "width": high - low, "height": HEIGHT - 4}),
-        line("limit", low, 2, low, HEIGHT - 2), line("one", axis.at(1), 0, axis.at(1), HEIGHT),
-    ]  # fmt: skip
+        line("limit", low, 2, low, HEIGHT - 2),
+        line("one", axis.at(1), 0, axis.at(1), HEIGHT),
+    ]
     if interval is not None:
         parts += _interval(axis, kind, interval)
     if len(ratios) > 1:
@@ -51,8 +50,11 @@ def ratio_scale(axis: Axis) -> str:
     ticks = axis.ticks(4)
     shown = [label(f"{value:.2f}", axis.at(value), 11, anchor="middle") for value in ticks]
     attributes: dict[str, Value] = {
-        "class": "picture strip", "viewBox": f"0 0 {WIDTH:g} 14", "aria-hidden": "true", "focusable": "false",
-    }  # fmt: skip
+        "class": "picture strip",
+        "viewBox": f"0 0 {WIDTH:g} 14",
+        "aria-hidden": "true",
+        "focusable": "false",
+    }
     return element("svg", attributes, *shown)
 
 

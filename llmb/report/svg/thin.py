@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fewer marks where there would be thousands: a picture stays small, and what stands out is still in it. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

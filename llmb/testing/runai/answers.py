@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An answer of the API as a value, and how it says no."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

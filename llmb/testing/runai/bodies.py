@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API takes for the body of a new workload, and what it says against another one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

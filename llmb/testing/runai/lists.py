@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists as the API gives them: filtered, sorted, and in pages."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,10 +9,15 @@ from typing import Any
 DEFAULT_LIMIT, MOST = 50, 500
 _FILTER = re.compile(r"(\w+)(==|!=|<=|>=|=@|!@|=\^|=\$)(.*)")
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge,
-    "=@": lambda own, text: text in own, "!@": lambda own, text: text not in own,
-    "=^": str.startswith, "=$": str.endswith,
-}  # fmt: skip
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "=@": lambda own, text: text in own,
+    "!@": lambda own, text: text not in own,
+    "=^": str.startswith,
+    "=$": str.endswith,
+}
 
 
 class BadQueryError(ValueError):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How workloads come from phase to phase: as GPUs are free, as their pods start, and as those end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane's state: projects, tokens, workloads, and what a test may do to them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pods of a workload as processes of this machine, with the variables that Kubernetes' operator gives them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex
@@ -35,9 +33,12 @@ class Pods:
         for rank in range(count):
             host = f"{name}-master-0" if rank == 0 else f"{name}-worker-{rank - 1}"
             operator = {
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(number_of(self._held)), "WORLD_SIZE": str(count),
-                "RANK": str(rank), "HOSTNAME": host,
-            }  # fmt: skip
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(number_of(self._held)),
+                "WORLD_SIZE": str(count),
+                "RANK": str(rank),
+                "HOSTNAME": host,
+            }
             environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **own}
             log = folder / f"{host}.log"
             cwd = Path(spec.get("workingDir") or "/")

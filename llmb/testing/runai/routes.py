@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API does with each request that it knows; any other is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API over HTTP on loopback: signs in, finds the route, answers in JSON; and the troubles that were asked for."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

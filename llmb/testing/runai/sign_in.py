@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two addresses that give tokens: /api/v2/token, which speaks OAuth 2, and the older /api/v1/token."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from urllib.parse import parse_qsl

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads, events, clusters and projects as the API shows them: every field that it always has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,17 +15,34 @@ def listed(workload: Workload) -> dict[str, Any]:
     running = workload.pods.codes().count(None) if workload.pods is not None else 0
     project = workload.project
     return {
-        "id": workload.id, "name": workload.name,
-        "type": "Distributed" if workload.kind == "distributed" else "Training", "category": "Train",
-        "tenantId": _TENANT, "clusterId": project.cluster, "projectId": project.id, "projectName": project.name,
-        "departmentId": _DEPARTMENT, "departmentName": "default", "namespace": f"runai-{project.name}",
-        "source": "Control-plane", "priority": None, "priorityClassName": "train",
-        "phase": workload.phase, "phaseMessage": workload.message, "phaseUpdatedAt": workload.changed,
-        "k8sPhase": workload.phase, "k8sPhaseUpdatedAt": workload.changed, "conditions": [],
-        "createdAt": workload.created, "updatedAt": workload.changed, "completedAt": workload.completed,
-        "deletedAt": workload.deleted, "requestedPods": {"number": pods_of(workload.kind, workload.body)},
-        "runningPods": running, **({"phaseReason": workload.reason} if workload.reason else {}),
-    }  # fmt: skip
+        "id": workload.id,
+        "name": workload.name,
+        "type": "Distributed" if workload.kind == "distributed" else "Training",
+        "category": "Train",
+        "tenantId": _TENANT,
+        "clusterId": project.cluster,
+        "projectId": project.id,
+        "projectName": project.name,
+        "departmentId": _DEPARTMENT,
+        "departmentName": "default",
+        "namespace": f"runai-{project.name}",
+        "source": "Control-plane",
+        "priority": None,
+        "priorityClassName": "train",
+        "phase": workload.phase,
+        "phaseMessage": workload.message,
+        "phaseUpdatedAt": workload.changed,
+        "k8sPhase": workload.phase,
+        "k8sPhaseUpdatedAt": workload.changed,
+        "conditions": [],
+        "createdAt": workload.created,
+        "updatedAt": workload.changed,
+        "completedAt": workload.completed,
+        "deletedAt": workload.deleted,
+        "requestedPods": {"number": pods_of(workload.kind, workload.body)},
+        "runningPods": running,
+        **({"phaseReason": workload.reason} if workload.reason else {}),
+    }
 
 
 def detailed(workload: Workload) -> dict[str, Any]:
@@ -39,11 +54,19 @@ def created(workload: Workload, requested: str) -> dict[str, Any]:
     """The answer to the request that made a workload, which asked for the name ``requested``."""
     of_spec = ("spec", "masterSpecSameAsWorker", "masterSpec")
     return {
-        "workloadId": workload.id, "name": workload.name, "requestedName": requested, "projectId": workload.project.id,
-        "departmentId": _DEPARTMENT, "clusterId": workload.project.cluster, "createdBy": "me",
-        "createdAt": workload.created, "deletedAt": None, "desiredPhase": "Running", "actualPhase": workload.phase,
+        "workloadId": workload.id,
+        "name": workload.name,
+        "requestedName": requested,
+        "projectId": workload.project.id,
+        "departmentId": _DEPARTMENT,
+        "clusterId": workload.project.cluster,
+        "createdBy": "me",
+        "createdAt": workload.created,
+        "deletedAt": None,
+        "desiredPhase": "Running",
+        "actualPhase": workload.phase,
         **{name: workload.body[name] for name in of_spec if name in workload.body},
-    }  # fmt: skip
+    }
 
 
 def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values of the control plane: clusters, projects, workloads, and the troubles that a test wants."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

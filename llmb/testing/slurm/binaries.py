@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a Slurm cluster, and the Debian packages that hold them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 
 from llmb.errors import LlmbError
 
 _CLUSTER = {
-    "munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "sinfo": "slurm-client",
-}  # fmt: skip
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "sinfo": "slurm-client",
+}
 _ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core"}
 
 

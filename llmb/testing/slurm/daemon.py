@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons by their pid files: whether one runs, and ending it without ever signalling a stranger."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """MariaDB for slurmdbd: a data folder of its own, reached by a socket alone."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
 
@@ -30,10 +28,16 @@ def start(folder: Path, pid_file: Path) -> None:
     if not (data / "mysql").is_dir():
         _make(folder, common)
     argv = [
-        *common, f"--socket={socket_of(folder)}", "--skip-networking", "--skip-grant-tables", f"--pid-file={pid_file}",
-        "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900",
+        *common,
+        f"--socket={socket_of(folder)}",
+        "--skip-networking",
+        "--skip-grant-tables",
+        f"--pid-file={pid_file}",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-lock-wait-timeout=900",
         "--skip-log-bin",
-    ]  # fmt: skip
+    ]
     log = folder / "log" / "mariadbd.log"
     process = shell.spawn(argv, env={}, cwd=folder, log=log, session=True)
     daemon.wait_for(socket_of(folder).exists, _START_SECONDS, f"mariadbd; {log} says more")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration files of a test cluster, as text. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,24 +51,46 @@ def slurm_conf(shape: Shape, place: Place) -> str:
     ports = f"[{place.port + 2}-{place.port + 1 + shape.nodes}]" if shape.nodes > 1 else f"{place.port + 2}"
     gpus = f" Gres=gpu:{shape.gpu_type}:{shape.gpus}" if shape.gpus else ""
     lines = [
-        "ClusterName=kit", f"SlurmctldHost={place.host}(127.0.0.1)", f"SlurmctldPort={place.port}",
-        f"SlurmUser={place.user}", f"SlurmdUser={place.user}", "AuthType=auth/munge", "CredType=cred/munge",
+        "ClusterName=kit",
+        f"SlurmctldHost={place.host}(127.0.0.1)",
+        f"SlurmctldPort={place.port}",
+        f"SlurmUser={place.user}",
+        f"SlurmdUser={place.user}",
+        "AuthType=auth/munge",
+        "CredType=cred/munge",
         # A job that is requeued waits until its credential has expired: 120 s otherwise.
-        f"AuthInfo=socket={place.socket},cred_expire=30", f"StateSaveLocation={folder}/state",
-        f"SlurmdSpoolDir={folder}/spool/%n", f"SlurmctldPidFile={folder}/run/slurmctld.pid",
-        f"SlurmdPidFile={folder}/run/slurmd.%n.pid", f"SlurmctldLogFile={folder}/log/slurmctld.log",
-        f"SlurmdLogFile={folder}/log/slurmd.%n.log", f"PlugStackConfig={folder}/etc/plugstack.conf",
-        "ProctrackType=proctrack/linuxproc", "ReturnToService=2", "SlurmctldTimeout=30",
-        "SlurmdTimeout=300", "KillWait=1", f"MessageTimeout={shape.message_timeout}", f"MinJobAge={shape.min_job_age}",
-        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny", "SlurmdParameters=config_overrides",
-        "SchedulerType=sched/backfill", "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory",
+        f"AuthInfo=socket={place.socket},cred_expire=30",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool/%n",
+        f"SlurmctldPidFile={folder}/run/slurmctld.pid",
+        f"SlurmdPidFile={folder}/run/slurmd.%n.pid",
+        f"SlurmctldLogFile={folder}/log/slurmctld.log",
+        f"SlurmdLogFile={folder}/log/slurmd.%n.log",
+        f"PlugStackConfig={folder}/etc/plugstack.conf",
+        "ProctrackType=proctrack/linuxproc",
+        "ReturnToService=2",
+        "SlurmctldTimeout=30",
+        "SlurmdTimeout=300",
+        "KillWait=1",
+        f"MessageTimeout={shape.message_timeout}",
+        f"MinJobAge={shape.min_job_age}",
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+        "SlurmdParameters=config_overrides",
+        "SchedulerType=sched/backfill",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_CPU_Memory",
         "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0",
-        "DefMemPerCPU=1000", "PriorityType=priority/basic", "EnforcePartLimits=ALL", "PropagateResourceLimits=NONE",
-        "JobAcctGatherType=jobacct_gather/none", "GresTypes=gpu", *_accounting(shape, place),
+        "DefMemPerCPU=1000",
+        "PriorityType=priority/basic",
+        "EnforcePartLimits=ALL",
+        "PropagateResourceLimits=NONE",
+        "JobAcctGatherType=jobacct_gather/none",
+        "GresTypes=gpu",
+        *_accounting(shape, place),
         f"NodeName={nodes} NodeHostname={place.host} NodeAddr=127.0.0.1 Port={ports} CPUs={shape.cpus}"
         f" RealMemory=256000{gpus} State=UNKNOWN",
         *shape.partitions,
-    ]  # fmt: skip
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -78,10 +98,13 @@ def _accounting(shape: Shape, place: Place) -> list[str]:
     if not shape.accounting:
         return []
     return [
-        "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
-        f"AccountingStoragePort={place.port + 1}", f"AccountingStoragePass={place.socket}",
-        "AccountingStorageTRES=gres/gpu", "AccountingStorageEnforce=associations,limits",
-    ]  # fmt: skip
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStoragePort={place.port + 1}",
+        f"AccountingStoragePass={place.socket}",
+        "AccountingStorageTRES=gres/gpu",
+        "AccountingStorageEnforce=associations,limits",
+    ]
 
 
 def gres_conf(shape: Shape, place: Place) -> str:
@@ -95,9 +118,17 @@ def slurmdbd_conf(place: Place) -> str:
     """slurmdbd.conf, with MariaDB behind a socket and nowhere else."""
     folder = place.folder
     lines = [
-        "AuthType=auth/munge", f"AuthInfo=socket={place.socket}", f"DbdHost={place.host}", "DbdAddr=127.0.0.1",
-        f"DbdPort={place.port + 1}", f"SlurmUser={place.user}", f"PidFile={folder}/run/slurmdbd.pid",
-        f"LogFile={folder}/log/slurmdbd.log", "StorageType=accounting_storage/mysql", "StorageHost=localhost",
-        "StorageUser=slurm", "StorageLoc=slurm_acct_db",
-    ]  # fmt: skip
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={place.socket}",
+        f"DbdHost={place.host}",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={place.port + 1}",
+        f"SlurmUser={place.user}",
+        f"PidFile={folder}/run/slurmdbd.pid",
+        f"LogFile={folder}/log/slurmdbd.log",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=slurm",
+        "StorageLoc=slurm_acct_db",
+    ]
     return "\n".join(lines) + "\n"

@@ -148,9 +148,11 @@ class SlurmKit:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         etc = self.folder / "etc"
         for name, text in (
-            ("slurm.conf", slurm_conf(self.shape, self.place)), ("gres.conf", gres_conf(self.shape, self.place)),
-            ("plugstack.conf", ""), ("cgroup.conf", "CgroupPlugin=cgroup/v1\n"),
-        ):  # fmt: skip
+            ("slurm.conf", slurm_conf(self.shape, self.place)),
+            ("gres.conf", gres_conf(self.shape, self.place)),
+            ("plugstack.conf", ""),
+            ("cgroup.conf", "CgroupPlugin=cgroup/v1\n"),
+        ):
             files.write_text(etc / name, text)
         files.create_text(etc / "munge.key", random.SystemRandom().randbytes(512).hex(), mode=0o600)
         if self.shape.accounting:
@@ -162,10 +164,15 @@ class SlurmKit:
     def _munged_argv(self) -> list[str]:
         folder = self.folder
         return [
-            path_of("munged"), "--force", "--num-threads=4", f"--socket={self.place.socket}",
-            f"--key-file={folder}/etc/munge.key", f"--pid-file={self._pid_file('munged')}",
-            f"--log-file={folder}/log/munged.log", f"--seed-file={folder}/run/munged.seed",
-        ]  # fmt: skip
+            path_of("munged"),
+            "--force",
+            "--num-threads=4",
+            f"--socket={self.place.socket}",
+            f"--key-file={folder}/etc/munge.key",
+            f"--pid-file={self._pid_file('munged')}",
+            f"--log-file={folder}/log/munged.log",
+            f"--seed-file={folder}/run/munged.seed",
+        ]
 
     def _munge_answers(self) -> bool:
         return bool(self.run("munge", "-S", str(self.place.socket), "-n"))

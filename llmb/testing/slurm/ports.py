@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports for a cluster's daemons: free ones, claimed so that no other cluster takes them before they are in use."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

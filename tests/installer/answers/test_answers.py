@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the answers file: what it may say, what its faults say, and the layer above it."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 from pathlib import Path
@@ -101,11 +99,7 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("torch_index: https://me:pass@host/simple\n", "a.yaml:3", "must not hold a user or password"),
         ("python: 3.10\n", "a.yaml:3", 'write a version in quotes ("3.12")'),
         ("environment: {HF_TOKEN: x}\n", "a.yaml:3", "environment.HF_TOKEN: HF_TOKEN looks like a secret"),
-        (
-            "environment: {WORLD_SIZE: '8'}\n",
-            "a.yaml:3",
-            "environment.WORLD_SIZE: WORLD_SIZE is set by llmb",
-        ),
+        ("environment: {WORLD_SIZE: '8'}\n", "a.yaml:3", "environment.WORLD_SIZE: WORLD_SIZE is set by llmb"),
         ("environment: {DEBUG: true}\n", "a.yaml:3", "put it in quotes"),
         ("cluster_name: a\ncluster_name: b\n", "a.yaml:4", "'cluster_name' stands twice"),
     ],

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of whole installations by the real command and pip, with small wheels: again, on, changed, broken off."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that an installer that is killed at any moment, or twice at once, leaves nothing that the next one minds."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

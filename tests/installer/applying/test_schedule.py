@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the order of steps: several at a time, each after those it needs, a failure only for what needs it."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -125,9 +123,7 @@ def test_a_bug_is_raised_when_all_is_at_rest() -> None:
         return {}
 
     with pytest.raises(ZeroDivisionError):
-        carry_out(
-            [step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop
-        )  # fmt: skip
+        carry_out([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
 
 
 def test_an_interrupt_waits_for_what_is_under_way() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of an installation that its users can only read: their runs go to a folder of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -35,9 +33,15 @@ def as_user(home: Path, tmp_path: Path) -> User:
         program = Path(sys.executable).with_name(name)
         environ = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state")}
         return subprocess.run(
-            [*powerless, str(program), *map(str, arguments)], env=environ, cwd=home, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
+            [*powerless, str(program), *map(str, arguments)],
+            env=environ,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     return run
 

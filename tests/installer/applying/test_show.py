@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the command that an installation names as the next one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

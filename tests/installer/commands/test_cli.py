@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of llmb-install's usage: options, errors and their exit codes, and what a terminal changes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,7 +90,7 @@ def test_closed_streams(command: str, environ: dict[str, str], answers: Answers,
     assert (dry.returncode, dry.stderr) == (0, "")
     asked = subprocess.run(
         shell, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-    )  # fmt: skip
+    )
     assert asked.returncode == 2
     assert ("give --yes" in asked.stderr) == ("2>" not in closed)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is said of folders, this machine, Run:ai's variables and an installation that is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,18 +14,25 @@ from llmb_installer.detect.runai_environment import RunaiFound, find_runai, read
 from llmb_installer.detect.scheduler import SlurmFound
 
 MOUNTS = [
-    ("/", "overlay"), ("/lustre", "lustre"), ("/lustre/own", "xfs"), ("/home", "autofs"), ("/home", "nfs4"),
+    ("/", "overlay"),
+    ("/lustre", "lustre"),
+    ("/lustre/own", "xfs"),
+    ("/home", "autofs"),
+    ("/home", "nfs4"),
     ("/data", "fuse.mystery"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("path", "kind", "shared"),
     [
-        ("/lustre/me/llmb", "lustre", True), ("/lustre/own/x", "xfs", False), ("/lustrex", "overlay", False),
-        ("/home/me", "nfs4", True), ("/data", "fuse.mystery", None),
+        ("/lustre/me/llmb", "lustre", True),
+        ("/lustre/own/x", "xfs", False),
+        ("/lustrex", "overlay", False),
+        ("/home/me", "nfs4", True),
+        ("/data", "fuse.mystery", None),
     ],
-)  # fmt: skip
+)
 def test_file_systems(path: str, kind: str, shared: bool | None) -> None:
     assert file_system_of(Path(path), MOUNTS) == kind
     assert is_shared(kind) is shared
@@ -88,9 +93,10 @@ def test_the_likely_cluster_type(fields: dict[str, object], kind: str) -> None:
 
 def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None:
     folder = cluster(
-        cluster_name="big", slurm={"account": "a", "gpu": {"partition": "p", "gres": 8}, "cpu": {"gres": None}},
+        cluster_name="big",
+        slurm={"account": "a", "gpu": {"partition": "p", "gres": 8}, "cpu": {"gres": None}},
         workloads={"installed": ["pretrain_nemotron4"]},
-    )  # fmt: skip
+    )
     (folder / "sub").mkdir()
     found = find_installed(None, {}, folder / "sub")
     assert isinstance(found, Installed)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the GPUs that jobs ask Slurm for, where the answers leave them open."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

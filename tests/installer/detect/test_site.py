@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of finding out what the machine is."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 import stat

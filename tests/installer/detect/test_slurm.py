@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is read from Slurm's answers: those of a real cluster, and recorded ones of other kinds."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator
@@ -46,9 +44,7 @@ def found(text: str, nodes: str = "") -> SlurmFound:
 
 def test_kinds_of_gpus() -> None:
     kinds = {(kind.partition, kind.gpu_type, kind.per_node, kind.nodes) for kind in found(BLACKWELL).gpu_kinds()}
-    assert kinds == {
-        ("batch", "h100", 8, 128), ("rack", "gb200", 4, 18), ("new", "h200", 8, 16), ("old", "a100", 8, 4)
-    }  # fmt: skip
+    assert kinds == {("batch", "h100", 8, 128), ("rack", "gb200", 4, 18), ("new", "h200", 8, 16), ("old", "a100", 8, 4)}
 
 
 @pytest.mark.parametrize(
@@ -78,11 +74,18 @@ def test_clusters_without_gres() -> None:
 @pytest.mark.parametrize(
     ("name", "gpu_type"),
     [
-        ("h100", "h100"), ("nvidia_h100_80gb_hbm3", "h100"), ("H100-SXM5", "h100"), ("tesla_v100", None),
-        ("nvidia_gb200", "gb200"), ("b200", "b200"), ("h200", None), ("gpu", None), ("a100-sxm4-80gb", "a100"),
+        ("h100", "h100"),
+        ("nvidia_h100_80gb_hbm3", "h100"),
+        ("H100-SXM5", "h100"),
+        ("tesla_v100", None),
+        ("nvidia_gb200", "gb200"),
+        ("b200", "b200"),
+        ("h200", None),
+        ("gpu", None),
+        ("a100-sxm4-80gb", "a100"),
         ("xb200", None),
     ],
-)  # fmt: skip
+)
 def test_names_match_whole(name: str, gpu_type: str | None) -> None:
     assert gpu_type_of(name) == gpu_type
 
@@ -90,10 +93,15 @@ def test_names_match_whole(name: str, gpu_type: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "own", "like"),
     [
-        ("nvidia_h200", "h200", "h100"), ("GB300", "gb300", "gb200"), ("b300-sxm", "b300", "b200"),
-        ("tesla_v100", "v100", "h100"), ("a40", "a40", "a100"), ("hopper", "hopper", "h100"), ("_", "gpu", "h100"),
+        ("nvidia_h200", "h200", "h100"),
+        ("GB300", "gb300", "gb200"),
+        ("b300-sxm", "b300", "b200"),
+        ("tesla_v100", "v100", "h100"),
+        ("a40", "a40", "a100"),
+        ("hopper", "hopper", "h100"),
+        ("_", "gpu", "h100"),
     ],
-)  # fmt: skip
+)
 def test_a_gpu_that_is_not_known(name: str, own: str, like: str) -> None:
     assert (own_name(name), likeliest(name)) == (own, like)
 
@@ -108,7 +116,7 @@ def test_a_gpu_that_is_not_known(name: str, own: str, like: str) -> None:
         ("gone", None),
         ("", "x86_64"),
     ],
-)  # fmt: skip
+)
 def test_architecture(partition: str, machine: str | None) -> None:
     assert found(BLACKWELL, NODES).architecture_of(partition) == machine
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of answers for a Slurm cluster that the cluster here does not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,12 +23,16 @@ from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record.record import InstallRecord
 
 FOUND = SlurmFound(
-    cluster="big", commands=COMMANDS, accounting=True, accounts=("team", "other"), mpi=("pmi2",),
+    cluster="big",
+    commands=COMMANDS,
+    accounting=True,
+    accounts=("team", "other"),
+    mpi=("pmi2",),
     partitions=read(
         "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\nlogin|up|infinite|1-infinite|1|idle|(null)|l|none\n"
     ),
     nodes=(NodeFound(name="n1", architecture="x86_64", partitions=("batch",)),),
-)  # fmt: skip
+)
 KNOWN = "cluster_type: slurm\ninstall: /x\ngpu_type: h100\nnode_architecture: x86_64\n"
 
 
@@ -141,9 +143,7 @@ def test_all_that_is_wrong_is_told_in_one_pass(
     path = tmp_path / "answers.yaml"
     path.write_text(f"{KNOWN.replace('/x', str(tmp_path / 'x'))}slurm:\n  account: teem\n  qoss: high\n")
     with pytest.raises(InputFaults) as caught:
-        gather.gather(
-            path, None, ("slurm.gpu.partition=btch", "workloads=[lama3.1]"), terminal=False, dry_run=True
-        )  # fmt: skip
+        gather.gather(path, None, ("slurm.gpu.partition=btch", "workloads=[lama3.1]"), terminal=False, dry_run=True)
     told = "\n".join(map(str, caught.value.faults))
     assert "qoss" in told
     assert "lama3.1" in told

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the doctor: what it finds on machines and clusters of every kind, and when it ends with 1."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -31,9 +29,15 @@ from llmb_installer.record.record import answers_path
 
 GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"
 BIG = SlurmFound(
-    cluster="big", version="23.11.4", partitions=read(GPUS), commands=COMMANDS, accounting=True, accounts=("team",),
-    pyxis=True, mpi=("pmix",),
-)  # fmt: skip
+    cluster="big",
+    version="23.11.4",
+    partitions=read(GPUS),
+    commands=COMMANDS,
+    accounting=True,
+    accounts=("team",),
+    pyxis=True,
+    mpi=("pmix",),
+)
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -60,9 +64,13 @@ def test_no_mpi_at_all_is_right_where_srun_does_not_list_it() -> None:
 
 def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
     bare = SlurmFound(
-        cluster="b", commands=COMMANDS, partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"),
-        accounting=True, accounts=("other",), mpi=("pmi2",),
-    )  # fmt: skip
+        cluster="b",
+        commands=COMMANDS,
+        partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"),
+        accounting=True,
+        accounts=("other",),
+        mpi=("pmi2",),
+    )
     own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "work,gone", "gres": 8}))
     found = by_check(slurm_findings.findings(bare, own))
     missing = {check: one.cure for check, one in found.items() if one.state == "missing"}
@@ -153,8 +161,9 @@ def test_folders(tmp_path: Path, home: Path) -> None:
     found = by_check(folders.findings(tmp_path / "file", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
     assert found["install folder"].state == "missing"
     assert (found["temporary files"].state, found["temporary files"].needed_by) == (
-        "missing", ("local", "slurm", "runai")
-    )  # fmt: skip
+        "missing",
+        ("local", "slurm", "runai"),
+    )
 
 
 @pytest.mark.parametrize(("alone", "state"), [(True, "ok"), (False, "warning")])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what an error shows of a failed program's output, and of its cure."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb_installer.execution.fixes import TAIL, cure_for, end_of

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of images share: a registry on loopback, images flattened without one, and how trees are compared."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -127,9 +125,15 @@ def image_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[s
 
     def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command_line(*arguments), env={**os.environ, **variables}, cwd=tmp_path, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
+            command_line(*arguments),
+            env={**os.environ, **variables},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     return run
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of building from a real registry: once, whole or not at all, and never believing what is there."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -85,9 +83,16 @@ def build(reference: str, target: Path, tmp_path: Path, told: Told) -> Build:
 
     def run(of: str = reference, architecture: str = "x86_64", update: bool = False, **settings: Any) -> ImageFacts:
         return images.build(
-            of, architecture, target, BuildSettings(**settings), environ=os.environ, home=tmp_path,
-            progress=told, log=tmp_path / "log", update=update,
-        )  # fmt: skip
+            of,
+            architecture,
+            target,
+            BuildSettings(**settings),
+            environ=os.environ,
+            home=tmp_path,
+            progress=told,
+            log=tmp_path / "log",
+            update=update,
+        )
 
     return run
 
@@ -331,9 +336,11 @@ def test_a_disk_that_is_too_small_is_said_before(
 
 
 def test_a_disk_that_gets_full(
-    image_command: Callable[..., subprocess.CompletedProcess[str]], registry: RealRegistry, small_disk: Path,
+    image_command: Callable[..., subprocess.CompletedProcess[str]],
+    registry: RealRegistry,
+    small_disk: Path,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     """Small as it is fetched, large as it is written: compressed by less than it was."""
     text = b"".join(b"%d" % (number * number) for number in range(600_000))
     layer = Layer(entries=(file("text", text),), compression="zstd")
@@ -341,9 +348,16 @@ def test_a_disk_that_gets_full(
     (small_disk / "filler").write_bytes(bytes(700_000))
     old = small_disk / "x.sqsh"
     done = image_command(
-        registry.reference("public/text", "1"), "-o", old, "--arch", "x86_64", "--cache", tmp_path / "cache",
-        "--compression", "lz4",
-    )  # fmt: skip
+        registry.reference("public/text", "1"),
+        "-o",
+        old,
+        "--arch",
+        "x86_64",
+        "--cache",
+        tmp_path / "cache",
+        "--compression",
+        "lz4",
+    )
     assert done.returncode == 1
     assert "is full" in done.stderr or "No space left" in done.stderr
     assert "hint: free space" in done.stderr
@@ -354,9 +368,13 @@ def test_a_limit_for_the_size_of_files(image_argv: Callable[..., list[str]], ref
     """As on a full disk, also where none can be mounted: the file that was there stays, the next attempt succeeds."""
     argv = image_argv(reference, "-o", "x.sqsh", "--arch", "x86_64", "--cache", tmp_path / "cache")
     done = subprocess.run(
-        argv, cwd=tmp_path, capture_output=True, text=True, check=False,
+        argv,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000)),
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert "limit for the size of a file" in done.stderr
     assert "hint: raise it" in done.stderr

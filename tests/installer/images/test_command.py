@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of llmb-install image as its user gives it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

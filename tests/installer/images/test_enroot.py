@@ -5,8 +5,6 @@ The stand-in knows the documented command line of enroot import and srun, and wh
 architecture is a warning, and a file that is there an error.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -74,10 +72,15 @@ def build(
 
     def run(variables: dict[str, str] | None = None, **settings: Any) -> ImageFacts:
         return images.build(
-            registry.reference("public/enroot", "1"), "x86_64", tmp_path / "x.sqsh",
-            BuildSettings(builder="enroot", **settings), environ={**stand_in, **(variables or {})}, home=tmp_path,
-            progress=images.Silent(), log=tmp_path / "log",
-        )  # fmt: skip
+            registry.reference("public/enroot", "1"),
+            "x86_64",
+            tmp_path / "x.sqsh",
+            BuildSettings(builder="enroot", **settings),
+            environ={**stand_in, **(variables or {})},
+            home=tmp_path,
+            progress=images.Silent(),
+            log=tmp_path / "log",
+        )
 
     return run
 
@@ -108,8 +111,14 @@ def test_on_a_node(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
     build(via="srun", srun_args=("--partition=cpu", "--account=us"))
     seen = (tmp_path / "seen.srun").read_text().splitlines()
     assert seen[:7] == [
-        "--nodes=1", "--ntasks=1", "--job-name=llmb-image", "--partition=cpu", "--account=us", "enroot", "import",
-    ]  # fmt: skip
+        "--nodes=1",
+        "--ntasks=1",
+        "--job-name=llmb-image",
+        "--partition=cpu",
+        "--account=us",
+        "enroot",
+        "import",
+    ]
 
 
 def test_a_srun_that_fails_is_not_laid_to_enroot(build: Callable[..., ImageFacts], tmp_path: Path) -> None:
@@ -182,10 +191,15 @@ def test_a_real_enroot(registry: RealRegistry, tmp_path: Path) -> None:
     )
     for builder in ("enroot", "stream"):
         images.build(
-            registry.reference("public/real", "1"), "x86_64", tmp_path / f"{builder}.sqsh",
-            BuildSettings(builder=builder), environ=os.environ, home=tmp_path, progress=images.Silent(),
+            registry.reference("public/real", "1"),
+            "x86_64",
+            tmp_path / f"{builder}.sqsh",
+            BuildSettings(builder=builder),
+            environ=os.environ,
+            home=tmp_path,
+            progress=images.Silent(),
             log=tmp_path / "log",
-        )  # fmt: skip
+        )
     for name in ("etc/motd", "bin/tool", "etc/environment"):
         both = [
             subprocess.run(

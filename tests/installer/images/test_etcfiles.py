@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the files that tell enroot how a container starts."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

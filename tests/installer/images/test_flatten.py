@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that layers come to what an unpacker makes of them: umoci's tree and ours, entry by entry."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -34,31 +32,68 @@ RANDOM_IMAGES = int(os.environ.get("LLMB_TEST_IMAGES", "12"))  # 400 were compar
 
 BASE = Layer(
     entries=(
-        folder("./", mode=0o711), folder("etc"), file("etc/motd", b"hello"), file("etc/gone", b"x"), folder("usr"),
-        folder("usr/lib"), symlink("lib", "usr/lib"), file("usr/lib/old", b"old"), folder("op"), file("op/a", b"a"),
-        folder("op/sub"), file("op/sub/b", b"b"), file("su", b"su" * 1000, mode=0o4755), file("secret", b"s", mode=0),
-        hardlink("su2", "su"), file("t1", b"target"), hardlink("t2", "t1"), hardlink("t3", "./t1"),
-        file("x" * 90 + "/" + "y" * 120, b"long"), Entry(name="fifo", type=tarfile.FIFOTYPE),
-        Entry(name="id", uid=3_000_000_000, gid=70_000, content=b"i"), symlink("out", "../../../etc/passwd"),
-        symlink("absolute", "/etc"), file("xattr", b"x", pax={"SCHILY.xattr.user.note": "two\nlines=1"}),
-        file("to-folder", b"1"), folder("to-file"), file("to-file/in", b"1"), file("ümlaut", b"u"),
-        folder("sticky", mode=0o1777), symlink("deep", "usr/../op/sub"), file("empty"),
+        folder("./", mode=0o711),
+        folder("etc"),
+        file("etc/motd", b"hello"),
+        file("etc/gone", b"x"),
+        folder("usr"),
+        folder("usr/lib"),
+        symlink("lib", "usr/lib"),
+        file("usr/lib/old", b"old"),
+        folder("op"),
+        file("op/a", b"a"),
+        folder("op/sub"),
+        file("op/sub/b", b"b"),
+        file("su", b"su" * 1000, mode=0o4755),
+        file("secret", b"s", mode=0),
+        hardlink("su2", "su"),
+        file("t1", b"target"),
+        hardlink("t2", "t1"),
+        hardlink("t3", "./t1"),
+        file("x" * 90 + "/" + "y" * 120, b"long"),
+        Entry(name="fifo", type=tarfile.FIFOTYPE),
+        Entry(name="id", uid=3_000_000_000, gid=70_000, content=b"i"),
+        symlink("out", "../../../etc/passwd"),
+        symlink("absolute", "/etc"),
+        file("xattr", b"x", pax={"SCHILY.xattr.user.note": "two\nlines=1"}),
+        file("to-folder", b"1"),
+        folder("to-file"),
+        file("to-file/in", b"1"),
+        file("ümlaut", b"u"),
+        folder("sticky", mode=0o1777),
+        symlink("deep", "usr/../op/sub"),
+        file("empty"),
     )
-)  # fmt: skip
+)
 MIDDLE = Layer(
     entries=(
-        whiteout("etc/gone"), file("lib/new", b"through a link"), whiteout("lib/old"), folder("op"), opaque("op"),
-        file("op/c", b"c"), file("t1", b"replaced"), hardlink("late", "su2"), folder("to-folder"),
-        file("to-folder/x", b"1"), file("to-file", b"now"), file("/absolute-name", b"abs"),
-        file("no/parent/file", b"n"), hardlink("absolute/motd2", "etc/motd"), hardlink("out2", "out"),
+        whiteout("etc/gone"),
+        file("lib/new", b"through a link"),
+        whiteout("lib/old"),
+        folder("op"),
+        opaque("op"),
+        file("op/c", b"c"),
+        file("t1", b"replaced"),
+        hardlink("late", "su2"),
+        folder("to-folder"),
+        file("to-folder/x", b"1"),
+        file("to-file", b"now"),
+        file("/absolute-name", b"abs"),
+        file("no/parent/file", b"n"),
+        hardlink("absolute/motd2", "etc/motd"),
+        hardlink("out2", "out"),
     )
-)  # fmt: skip
+)
 TOP = Layer(
     entries=(
-        whiteout("t2"), folder("to-file"), whiteout("to-folder"), file("su", b"new", mode=0o755),
-        folder("op", mode=0o700), file("id", b"again"),
+        whiteout("t2"),
+        folder("to-file"),
+        whiteout("to-folder"),
+        file("su", b"new", mode=0o755),
+        folder("op", mode=0o700),
+        file("id", b"again"),
     )
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -93,9 +128,11 @@ def without_times_of_folders(tree: dict[str, Any], ours: set[str]) -> dict[str, 
 
 
 def test_the_same_as_umoci(
-    squashed: Callable[..., Path], unpacked: Callable[[Path], Any], unpacked_by_umoci: Callable[[SampleImage], Any],
+    squashed: Callable[..., Path],
+    unpacked: Callable[[Path], Any],
+    unpacked_by_umoci: Callable[[SampleImage], Any],
     ours: set[str],
-) -> None:  # fmt: skip
+) -> None:
     image = SampleImage(layers=(BASE, MIDDLE, TOP), kind="oci")
     theirs = unpacked_by_umoci(image)
     found = unpacked(squashed(image))
@@ -109,9 +146,12 @@ def test_the_same_as_umoci(
 
 @pytest.mark.parametrize("seed", range(RANDOM_IMAGES))
 def test_random_layers_are_the_same_as_umocis(
-    seed: int, squashed: Callable[..., Path], unpacked: Callable[[Path], Any], ours: set[str],
+    seed: int,
+    squashed: Callable[..., Path],
+    unpacked: Callable[[Path], Any],
+    ours: set[str],
     unpacked_by_umoci: Callable[[SampleImage], Any],
-) -> None:  # fmt: skip
+) -> None:
     """Few names, so that layers often meet; of those that umoci cannot unpack, the next is taken."""
     random = Random(seed)
     theirs = None

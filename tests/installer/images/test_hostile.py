@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of layers with bad intentions: right, or refused with the layer named."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,7 @@ BASE = Layer(entries=(folder("etc"), file("etc/passwd", b"root"), symlink("loop"
     [
         ((file("../escape", b"x"),), "holds the name '../escape', which leads out of the image"),
         ((file("a/../../escape", b"x"),), "leads out of the image"),
-        ((folder("..",),), "leads out of the image"),
+        ((folder(".."),), "leads out of the image"),
         ((hardlink("passwd", "../../etc/passwd"),), "leads out of the image"),
         ((hardlink("new", "not-there"),), "makes 'new' a further name of 'not-there', which is not there"),
         ((hardlink("new", "etc"),), "makes 'new' a further name of 'etc', which is a folder"),
@@ -35,7 +33,7 @@ BASE = Layer(entries=(folder("etc"), file("etc/passwd", b"root"), symlink("loop"
         ((Entry(name="odd", type=b"Z"),), "of the unknown type b'Z'"),
         ((file("/".join(["long"] * 1000), b"x"),), "a name in it has 4,999 bytes"),
     ],
-)  # fmt: skip
+)
 def test_refused_with_the_layer_named(squashed: Callable[..., Path], entries: tuple[Entry, ...], told: str) -> None:
     with pytest.raises(LlmbError) as raised:
         squashed(SampleImage(layers=(BASE, Layer(entries=entries))))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of images as steps of an installation, from a real registry: built for Slurm, only looked up for Run:ai."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket
@@ -21,13 +19,13 @@ from llmb_installer.testing.registry import RealRegistry, missing_packages
 
 pytestmark = pytest.mark.slow
 
-SLURM = {
-    "cluster_type": "slurm", "gpu_type": "h100", "node_architecture": "x86_64", "slurm": {"container": "pyxis"},
-}  # fmt: skip
+SLURM = {"cluster_type": "slurm", "gpu_type": "h100", "node_architecture": "x86_64", "slurm": {"container": "pyxis"}}
 RUNAI = {
-    "cluster_type": "runai", "gpu_type": "h100", "node_architecture": "x86_64",
+    "cluster_type": "runai",
+    "gpu_type": "h100",
+    "node_architecture": "x86_64",
     "runai": {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

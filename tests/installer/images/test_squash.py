@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of driving mksquashfs: one that cannot do it is found out before anything is fetched."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,6 +110,9 @@ def test_what_fails_while_it_is_fed_ends_it(tmp_path: Path, programs: None) -> N
 def test_a_stream_that_stops_in_the_middle_fails(tmp_path: Path, programs: None) -> None:
     with pytest.raises(LlmbError, match="mksquashfs failed"):
         squash(
-            tmp_path / "x", BuildSettings(), Attributes(), tmp_path / "log",
+            tmp_path / "x",
+            BuildSettings(),
+            Attributes(),
+            tmp_path / "log",
             lambda write: write(header(b"file", FILE, 5_000, Attributes()) + b"half"),
-        )  # fmt: skip
+        )

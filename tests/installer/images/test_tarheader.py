@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of tar headers, against Python's own tarfile."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from typing import Literal
@@ -31,9 +29,12 @@ PART = st.binary(min_size=1, max_size=120).filter(lambda part: not {0, 47} & {*p
 @given(
     parts=st.lists(PART, min_size=1, max_size=4),
     link=st.binary(min_size=1, max_size=150).filter(lambda link: 0 not in link),
-    mode=st.integers(0, 0o7777), uid=st.integers(0, 2**32 - 1), gid=st.integers(0, 2**32 - 1),
-    mtime=st.integers(0, 2**32 - 1), value=st.binary(max_size=40),
-)  # fmt: skip
+    mode=st.integers(0, 0o7777),
+    uid=st.integers(0, 2**32 - 1),
+    gid=st.integers(0, 2**32 - 1),
+    mtime=st.integers(0, 2**32 - 1),
+    value=st.binary(max_size=40),
+)
 def test_what_is_written_tarfile_reads(
     parts: list[bytes], link: bytes, mode: int, uid: int, gid: int, mtime: int, value: bytes
 ) -> None:

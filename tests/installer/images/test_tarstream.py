@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of reading tar as a stream: the same entries and contents as tarfile finds, however it is written and cut."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
@@ -42,8 +40,10 @@ def through(tar: bytes) -> dict[str, bytes]:
 
 @given(
     files=st.dictionaries(st.integers(0, 20), st.integers(0, 3_000), max_size=6),
-    form=st.sampled_from(FORMATS), long=st.booleans(), dots=st.sampled_from(["", "./", "/"]),
-)  # fmt: skip
+    form=st.sampled_from(FORMATS),
+    long=st.booleans(),
+    dots=st.sampled_from(["", "./", "/"]),
+)
 def test_contents_come_through(files: dict[int, int], form: int, long: bool, dots: str) -> None:
     contents = {
         f"a{number}/" + ("n" * 70 + "/" + "m" * 40 if long else "n"): os.urandom(size) for number, size in files.items()

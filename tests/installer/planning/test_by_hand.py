@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is added to, and taken out of, an installation whose cluster_config.yaml somebody wrote or copied."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,7 @@ def test_what_is_added_asks_for_nothing(site: Any) -> None:
     mine = {"venv_path": str(site.folder), "environment": {"MINE": "1"}}
     path = by_hand(
         site, environment={"NCCL_DEBUG": "WARN"}, workloads={"installed": ["b"], "config": {"pretrain_b": mine}}
-    )  # fmt: skip
+    )
     done = run(site, "add", "pretrain_a")
     assert (done.returncode, "nowhere" in done.stdout) == (0, False), done.stderr
     config = yaml.safe_load(path.read_text())
@@ -55,9 +53,7 @@ def test_a_copied_configuration_leads_to_what_was_built(site: Any) -> None:
     """That of the other folder is not used for the workload; its variables stay."""
     site.workload("pretrain_a", SMALL)
     old = {"venv_path": "/old/venvs/small", "venv_type": "uv", "environment": {"MINE": "1"}}
-    path = by_hand(
-        site, llmb_install="/old", workloads={"installed": ["pretrain_a"], "config": {"pretrain_a": old}}
-    )  # fmt: skip
+    path = by_hand(site, llmb_install="/old", workloads={"installed": ["pretrain_a"], "config": {"pretrain_a": old}})
     done = run(site, "add", "pretrain_a")
     assert done.returncode == 0, done.stderr
     config = yaml.safe_load(path.read_text())
@@ -76,8 +72,9 @@ def test_what_cannot_be_known_is_named(site: Any) -> None:
     assert done.returncode == 2
     keys = ("runai.base_url", "runai.project", "runai.pvc")
     assert done.stderr.splitlines() == [
-        *(f"error: {path}: '{key}' is missing" for key in keys), f"hint: write what is missing into {path}",
-    ]  # fmt: skip
+        *(f"error: {path}: '{key}' is missing" for key in keys),
+        f"hint: write what is missing into {path}",
+    ]
 
 
 def test_a_configuration_that_names_no_workloads(site: Any) -> None:
@@ -144,8 +141,13 @@ def test_where_nothing_is_left_the_next_thing_is_to_add_something(tmp_path: Path
 @pytest.mark.parametrize("key", ["node_architecture", "gpu_type"])
 def test_what_was_found_out_once_is_not_asked_again(site: Any, key: str) -> None:
     """A cluster that is silent today, as here, where there is none, keeps nobody from taking workloads out."""
-    site.settings = {"cluster_type": "slurm", "slurm": {"container": "none"}, "gpu_type": "cpu", "venv_type": "uv",
-                     "node_architecture": "x86_64"}  # fmt: skip
+    site.settings = {
+        "cluster_type": "slurm",
+        "slurm": {"container": "none"},
+        "gpu_type": "cpu",
+        "venv_type": "uv",
+        "node_architecture": "x86_64",
+    }
     site.workload("pretrain_a", SMALL)
     assert site.run().returncode == 0
     answers = site.install / ".llmb" / "answers.yaml"

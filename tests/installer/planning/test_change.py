@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is done to an install directory later: verify, repair, add, remove; and of a failure beside others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the configuration: what the installer writes, and what it leaves of a user's changes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -50,14 +48,24 @@ def test_nothing_new() -> None:
         (OURS, OURS, change(OURS, gpu_type="h100"), change(OURS, gpu_type="h100")),
         (OURS, change(OURS, gpu_type="h100"), OURS, change(OURS, gpu_type="h100")),
         (OURS, change(OURS, experiments_root="/e"), OURS, change(OURS, experiments_root="/e")),
-        (OURS, change(OURS, environment={"A": "1", "B": "2"}), change(OURS, environment={"C": "3"}),
-         change(OURS, environment={"B": "2", "C": "3"})),
+        (
+            OURS,
+            change(OURS, environment={"A": "1", "B": "2"}),
+            change(OURS, environment={"C": "3"}),
+            change(OURS, environment={"B": "2", "C": "3"}),
+        ),
         (OURS, change(OURS, environment={}), OURS, change(OURS, environment={})),
         (OURS, {}, OURS, OURS),
     ],
-    ids=["the installer's change", "a user's value", "a user's key", "both, beside one another", "a user's removal",
-         "a file that is gone"],
-)  # fmt: skip
+    ids=[
+        "the installer's change",
+        "a user's value",
+        "a user's key",
+        "both, beside one another",
+        "a user's removal",
+        "a file that is gone",
+    ],
+)
 def test_what_one_side_changed_is_taken(
     before: dict[str, Any], now: dict[str, Any], ours: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -217,8 +225,11 @@ def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[st
     assert "qos" not in data["slurm"]
     assert "runai" not in data
     assert data["install"] == {
-        "venv_type": "uv", "method": "slurm", "node_architecture": "x86_64", "image_folder": "/shared/images"
-    }  # fmt: skip
+        "venv_type": "uv",
+        "method": "slurm",
+        "node_architecture": "x86_64",
+        "image_folder": "/shared/images",
+    }
     config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
     assert config.gpu("h200").gpus_per_node == 8
     assert config.experiments_root == Path("/scratch/runs")
@@ -231,9 +242,17 @@ def test_a_configuration_has_the_keys_that_people_look_for(tmp_path: Path, workl
     """Not those of other cluster types, nor options that nobody has set."""
     data = written(LOCAL, tmp_path, workloads)
     assert {*data} == {
-        "schema_version", "cluster_type", "cluster_name", "llmb_install", "experiments_root", "gpu_type", "environment",
-        "pass_environment", "install", "workloads",
-    }  # fmt: skip
+        "schema_version",
+        "cluster_type",
+        "cluster_name",
+        "llmb_install",
+        "experiments_root",
+        "gpu_type",
+        "environment",
+        "pass_environment",
+        "install",
+        "workloads",
+    }
     assert (data["experiments_root"], data["pass_environment"]) == (None, [])
     assert {*data["install"]} == {"venv_type", "method", "node_architecture", "image_folder"}
     assert {*written(RUNAI, tmp_path, workloads)["runai"]} == {"base_url", "project", "pvc"}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the plan: which steps follow from what workloads need, and which of them are shared or refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,10 +62,7 @@ def one(*needs: Venv | Image | HubAsset) -> Needs:
 def test_equal_needs_are_one_step(answers: Answers) -> None:
     other = Venv(name="other", requirements=("numpy",))
     found = steps(answers, {"a": one(TORCH), "b": one(TORCH, other), "c": one(TORCH)})
-    assert [(step.key, step.workloads) for step in found] == [
-        ("venv torch", ("a", "b", "c")),
-        ("venv other", ("b",)),
-    ]
+    assert [(step.key, step.workloads) for step in found] == [("venv torch", ("a", "b", "c")), ("venv other", ("b",))]
 
 
 def test_the_shipped_workloads_share_one_environment(answers: Answers) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of an installation under a newer release: what is older is told, and brought up to date without the rest."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what the plan says of where things are built and run; with pyxis nothing of NeMo is installed here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +36,16 @@ def test_with_pyxis_there_is_no_environment_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cluster_type: slurm\nmethod: srun\nslurm: {container: none, gpu: {gres: 8}}\n", [
-            "Fetched and built: on a compute node, by srun.",
-            "Jobs run on compute nodes from the environments nemo and torch: nodes must see them.",
-        ]),
+        (
+            "cluster_type: slurm\nmethod: srun\nslurm: {container: none, gpu: {gres: 8}}\n",
+            [
+                "Fetched and built: on a compute node, by srun.",
+                "Jobs run on compute nodes from the environments nemo and torch: nodes must see them.",
+            ],
+        ),
         ("cluster_type: local\n", ["Fetched, built and run on this machine, from the environment torch."]),
     ],
-)  # fmt: skip
+)
 def test_elsewhere(text: str, said: list[str], tmp_path: Path) -> None:
     assert where.sentences(planned(text, tmp_path)) == said
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the record of an install directory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

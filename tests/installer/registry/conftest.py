@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real registries and one that does wrong, images to put there, and clients for them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -73,9 +71,11 @@ def sample(architecture: str = "amd64", kind: Kind = "docker", *, size: int = 10
             Layer(entries=(file("opt/arch", architecture.encode()),), compression="zstd" if kind == "oci" else "gzip"),
             Layer(entries=(file("opt/plain", b"plain"),), compression="none"),
         ),
-        architecture=architecture, variant="v8" if architecture == "arm64" else None,
-        config={"Env": [f"ARCH={architecture}"]}, kind=kind,
-    )  # fmt: skip
+        architecture=architecture,
+        variant="v8" if architecture == "arm64" else None,
+        config={"Env": [f"ARCH={architecture}"]},
+        kind=kind,
+    )
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identifying oneself: only when asked, only to who asked, and in words that name whose credentials failed."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

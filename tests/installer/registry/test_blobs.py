@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blobs: whole and checked, whatever the registry and the network do on the way."""
 
-from __future__ import annotations
-
 import resource
 import threading
 from pathlib import Path

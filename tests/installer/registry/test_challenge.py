@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """WWW-Authenticate headers as registries send them."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.system import deadline

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Credentials: where they are found, in which order, and that they are never shown."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

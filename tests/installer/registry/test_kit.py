@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kit itself: the images that it makes are images to others, and its registries end with all that they started."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manifests and indexes: the right image for an architecture, and what is no image says so."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -54,8 +52,11 @@ def test_an_architecture_that_is_not_there() -> None:
 
 def test_names_of_architectures() -> None:
     assert [architecture_name(name) for name in ("x86_64", "aarch64", "amd64", "ppc64le")] == [
-        "amd64", "arm64", "amd64", "ppc64le",
-    ]  # fmt: skip
+        "amd64",
+        "arm64",
+        "amd64",
+        "ppc64le",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,9 +114,11 @@ def test_indexes_without_end(scripted: ScriptedRegistry, client: Any) -> None:
 
 def index_of(inner: Made) -> Made:
     entry = {
-        "mediaType": inner.media_type, "digest": inner.digest, "size": len(inner.manifest),
+        "mediaType": inner.media_type,
+        "digest": inner.digest,
+        "size": len(inner.manifest),
         "platform": {"os": "linux", "architecture": "amd64"},
-    }  # fmt: skip
+    }
     content = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
     return Made(media_type=INDEXES["oci"], manifest=content, children=(inner,))
 

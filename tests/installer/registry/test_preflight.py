@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many images at once: every fault of every one, told together."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

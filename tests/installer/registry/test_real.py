@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Against a real registry: open, behind passwords, behind tokens over TLS; docker's and OCI's forms."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -102,9 +100,12 @@ def test_what_does_not_exist(registry: RealRegistry, home: Path) -> None:
 def test_the_nearest_tag_is_named(registry: RealRegistry, home: Path) -> None:
     with pytest.raises(ImageFaultError, match="team/tool has no tag dockr") as caught:
         check_image(
-            registry.reference("team/tool", "dockr"), "amd64",
-            environ=registry.login(), home=home, settings=registry.settings,
-        )  # fmt: skip
+            registry.reference("team/tool", "dockr"),
+            "amd64",
+            environ=registry.login(),
+            home=home,
+            settings=registry.settings,
+        )
     assert caught.value.hint == "did you mean 'docker'?"
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """References: every spelling is one reference, and what is none says why."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.errors import UsageError

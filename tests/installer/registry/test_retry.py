@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When we ask again: as often as it may help, after the pause that was asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb_installer.registry import ImageFaultError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands between us and a registry: names, ports, TLS, proxies; each failure in its own words."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -117,10 +115,11 @@ def test_a_proxy_that_refuses(deaf_port: int, home: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("proxy", "said"),
     [
-        ("http://me:hidden@proxy.example", "proxy.example:80"), ("https://proxy.example/", "proxy.example:443"),
+        ("http://me:hidden@proxy.example", "proxy.example:80"),
+        ("https://proxy.example/", "proxy.example:443"),
         ("proxy.example:3128", "proxy.example:3128"),
     ],
-)  # fmt: skip
+)
 def test_a_proxy_is_named_with_its_port(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
     """Docker Hub is named as its users know it, with the host that was asked."""
     monkeypatch.setenv("HTTPS_PROXY", proxy)
@@ -184,12 +183,22 @@ def test_an_odd_answer(scripted: ScriptedRegistry, made: Made, home: Path) -> No
 @pytest.mark.parametrize(
     ("host", "plain"),
     [
-        ("localhost", True), ("localhost:5000", True), ("127.0.0.1:5000", True), ("127.9.9.9", True),
-        ("[::1]:5000", True), ("[::1]", True), ("10.0.0.1", False), ("nvcr.io", False), ("localhost.example", False),
-        ("named.example", True), ("named.example:80", True), ("port.example:81", True), ("port.example:82", False),
+        ("localhost", True),
+        ("localhost:5000", True),
+        ("127.0.0.1:5000", True),
+        ("127.9.9.9", True),
+        ("[::1]:5000", True),
+        ("[::1]", True),
+        ("10.0.0.1", False),
+        ("nvcr.io", False),
+        ("localhost.example", False),
+        ("named.example", True),
+        ("named.example:80", True),
+        ("port.example:81", True),
+        ("port.example:82", False),
         ("port.example", False),
     ],
-)  # fmt: skip
+)
 def test_who_may_speak_without_tls(host: str, plain: bool) -> None:
     settings = RegistrySettings(insecure_registries=("named.example", "port.example:81"))
     assert may_be_plain(host, settings) is plain

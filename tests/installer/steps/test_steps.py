@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of single steps with real parts: files of a hub on loopback, repositories of the real git, a full disk."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -55,9 +53,14 @@ class Watched:
 def context(tmp_path: Path) -> Context:
     environ = {**os.environ, "NO_PROXY": "127.0.0.1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     return Context(
-        install=tmp_path / "install", environ=environ, home=tmp_path, log=tmp_path / "step.log", progress=Watched(),
-        runner=Here(), stop=threading.Event(),
-    )  # fmt: skip
+        install=tmp_path / "install",
+        environ=environ,
+        home=tmp_path,
+        log=tmp_path / "step.log",
+        progress=Watched(),
+        runner=Here(),
+        stop=threading.Event(),
+    )
 
 
 @pytest.fixture
@@ -239,7 +242,7 @@ def test_a_disk_that_becomes_full(full: Any, hub: SmallHub, small_disk: Path | N
         word, wrapped = "File too large", [sys.executable, "-c", LIMITED]
     done = subprocess.run(
         [*wrapped, *argv()], env=full.environ, capture_output=True, text=True, timeout=240, check=False
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert f"weights.bin cannot be written: {word}\nhint: free space there" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that what a workload needs from source is built last, against the packages that are installed then."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of where torch is taken from, with the part of pip's real reports that the choice reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,9 +9,21 @@ from llmb_installer.steps import TorchSource
 from llmb_installer.venv.torch_source import cuda_packages, index_for, torch_line
 
 PYPI = (
-    "torch", "cuda-bindings", "cuda-toolkit", "filelock", "fsspec", "jinja2", "networkx", "nvidia-cublas",
-    "nvidia-cudnn-cu13", "nvidia_nccl_cu13", "setuptools", "sympy", "triton", "typing_extensions",
-)  # fmt: skip
+    "torch",
+    "cuda-bindings",
+    "cuda-toolkit",
+    "filelock",
+    "fsspec",
+    "jinja2",
+    "networkx",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu13",
+    "nvidia_nccl_cu13",
+    "setuptools",
+    "sympy",
+    "triton",
+    "typing_extensions",
+)
 CPU = ("torch", "filelock", "fsspec", "Jinja2", "networkx", "setuptools", "sympy", "typing_extensions", "tritonclient")
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of where packages come from: a wheelhouse with no index to be reached, locks, pip's configuration for uv."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import platform
@@ -153,9 +151,10 @@ def test_a_package_that_is_not_what_the_lock_says(
 def test_hashes_as_every_pip_reports_them(archive: dict[str, Any]) -> None:
     """Debian 12 has pip 23.0, which says the older word."""
     item = {
-        "metadata": {"name": "Small_One", "version": "2"}, "is_direct": False,
+        "metadata": {"name": "Small_One", "version": "2"},
+        "is_direct": False,
         "download_info": {"url": "file:///wheels/small_one-2-py3-none-any.whl", "archive_info": archive},
-    }  # fmt: skip
+    }
     assert requirements_of([item]) == (("small-one==2 --hash=sha256:ab",), ())
 
 
@@ -191,8 +190,9 @@ def test_pips_configuration_for_uv(tmp_path: Path) -> None:
 
 def test_no_configuration_file_is_read() -> None:
     assert pipconf.settings({"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}) == {
-        "config-file": os.devnull, "no-index": "1"
-    }  # fmt: skip
+        "config-file": os.devnull,
+        "no-index": "1",
+    }
     assert pipconf.no_index({"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"})
     assert not pipconf.no_index({"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "0"})
 

@@ -52,7 +52,7 @@ class Terminal:
     def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
         self.child = pexpect.spawn(
             argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=200, dimensions=(60, 220)
-        )  # fmt: skip
+        )
         self.folder = folder
 
     def reads(self, text: str, *keys: str) -> Terminal:

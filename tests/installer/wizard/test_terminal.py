@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the conversation in a real terminal: the three cluster types, changes, Ctrl-C, secrets, going on."""
 
-from __future__ import annotations
-
 import signal
 import stat
 import subprocess
@@ -63,9 +61,11 @@ def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
     user.child.logfile_read.close()
     assert "s3cr" not in (tmp_path / "screen").read_text(), "it is not shown"
     assert answers(user)["runai"] == {
-        "base_url": "https://host/api/v1", "project": "team", "app_id": "me",
+        "base_url": "https://host/api/v1",
+        "project": "team",
+        "app_id": "me",
         "pvc": {"name": "w", "path": "/work", "claim": "claim"},
-    }  # fmt: skip
+    }
     assert "s3cr3t" not in (user.folder / "answers.yaml").read_text()
     assert secrets.read_text() == "APP_SECRET=s3cr3t-word\n"
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is asked, and what comes of the answers, without a terminal: clusters of every kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +30,14 @@ old|down|infinite|1-infinite|4|idle|gpu:a100:8|a[1-4]|none
 """
 NODES = "NodeName=h001 Arch=x86_64 Partitions=batch,debug\nNodeName=g01 Arch=aarch64 Partitions=rack\n"
 BIG = SlurmFound(
-    cluster="big", partitions=read(SINFO), nodes=tuple(read_nodes(NODES)), accounting=True, accounts=("team", "other"),
-    pyxis=True, mpi=("pmix", "pmi2"),
-)  # fmt: skip
+    cluster="big",
+    partitions=read(SINFO),
+    nodes=tuple(read_nodes(NODES)),
+    accounting=True,
+    accounts=("team", "other"),
+    pyxis=True,
+    mpi=("pmix", "pmi2"),
+)
 RUNAI = RunaiFound(base_url="https://h/api/v1", project="p", pvc=("w", "/w", "c"), app_id="me")
 
 
@@ -73,9 +76,15 @@ def test_slurm_with_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> Non
     prompt = Prompt()
     answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
     assert prompt.asked == [
-        "cluster_type", "install", "slurm.gpu.partition", "gpu_types", "slurm.account", "slurm.container", "method",
+        "cluster_type",
+        "install",
+        "slurm.gpu.partition",
+        "gpu_types",
+        "slurm.account",
+        "slurm.container",
+        "method",
         "workloads",
-    ]  # fmt: skip
+    ]
     assert answers.slurm is not None
     assert answers.slurm.gpu.given == {"partition": "batch", "gres": 8}
     assert answers.slurm.cpu.given == {"partition": "cpu", "gres": None}
@@ -139,8 +148,14 @@ def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dic
     prompt = Prompt()
     answers = run(seen(tmp_path, slurm=plain), workloads, prompt)
     assert prompt.asked == [
-        "cluster_type", "install", "gpu_type", "node_architecture", "method", "venv_type", "workloads"
-    ]  # fmt: skip
+        "cluster_type",
+        "install",
+        "gpu_type",
+        "node_architecture",
+        "method",
+        "venv_type",
+        "workloads",
+    ]
     assert answers.slurm is not None
     assert answers.slurm.gpu.given == {"partition": "work"}
     assert (answers.slurm.account, answers.slurm.container) == (None, "none")
@@ -162,9 +177,10 @@ def test_nodes_of_another_architecture_are_built_for_there(tmp_path: Path, workl
     assert (answers.node_architecture, answers.method) == ("aarch64", "srun")
     method = next(question for question in QUESTIONS if question.key == "method")
     view = View(
-        detected=seen(tmp_path, slurm=BIG), workloads=workloads,
+        detected=seen(tmp_path, slurm=BIG),
+        workloads=workloads,
         data={"cluster_type": "slurm", "node_architecture": "aarch64", "slurm": {"container": "none"}},
-    )  # fmt: skip
+    )
     assert method.fault(view, "here") is not None
 
 
@@ -284,9 +300,10 @@ def test_a_folder_of_another_cluster_type_is_refused(tmp_path: Path, workloads: 
 def test_a_workload_without_a_size_for_the_gpus_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     question = next(question for question in QUESTIONS if question.key == "workloads")
     view = View(
-        detected=seen(tmp_path), workloads=workloads,
+        detected=seen(tmp_path),
+        workloads=workloads,
         data={"cluster_type": "slurm", "gpu_type": "a100", "slurm": {"container": "pyxis"}},
-    )  # fmt: skip
+    )
     options = {option.value: option for option in question.options(view)}
     assert options["pretrain_nemotronh"].refused == "nothing for a100"
     assert "340b, smoke on a100" in options["pretrain_nemotron4"].title
@@ -302,10 +319,12 @@ def test_secrets_are_told_by_name_alone() -> None:
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("~nobody-at-all/x", "nobody knows the home folder in ~nobody-at-all/x"), ("/a:b", "a ':' parts the folders"),
-        ("", "write the folder out"), ("/$HOME", "write the folder out"),
+        ("~nobody-at-all/x", "nobody knows the home folder in ~nobody-at-all/x"),
+        ("/a:b", "a ':' parts the folders"),
+        ("", "write the folder out"),
+        ("/$HOME", "write the folder out"),
     ],
-)  # fmt: skip
+)
 def test_a_folder_that_cannot_be(tmp_path: Path, workloads: dict[str, Workload], typed: str, told: str) -> None:
     view = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "local"})
     assert told in str(FOLDER.check(view, typed))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the whole way: from an empty folder, by the questions, to a cluster that llmb-run can plan for."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -69,9 +67,16 @@ def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path
 
 def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
     user = terminal(
-        INSTALL, "--set", mirror, BASE_URL="https://host/api/v1", PROJECT_NAME="team", CUSTOM_MOUNT="w:/work:claim",
-        APP_ID="me", APP_SECRET="x", PATH=f"{Path(sys.executable).parent}:/bin",
-    )  # fmt: skip
+        INSTALL,
+        "--set",
+        mirror,
+        BASE_URL="https://host/api/v1",
+        PROJECT_NAME="team",
+        CUSTOM_MOUNT="w:/work:claim",
+        APP_ID="me",
+        APP_SECRET="x",
+        PATH=f"{Path(sys.executable).parent}:/bin",
+    )
     user.chooses("What runs the jobs?", "runai").reads("Install folder:", ENTER).reads("Run:ai's API", ENTER)
     user.reads("Project", ENTER).reads("name:path:claim", ENTER).reads("signs in", ENTER).reads("Which GPUs?", ENTER)
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)

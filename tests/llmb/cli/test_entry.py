@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of Ctrl-C while a command starts: from our first line on it ends the command, and nothing is printed."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test of Ctrl-C while plugins are still being loaded: as short an end as in a command, and no traceback."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -36,9 +34,12 @@ with held_interrupts(lambda: print("first", flush=True)) as came:
 
 def test_a_second_ctrl_c_ends_at_once_also_while_a_submission_hangs() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", HANGS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of how llmb-run is used: exit codes, nearest words, listings in every format, and what a start imports."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -85,7 +83,7 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
         (("submit-all", "gone.txt"), "error: gone.txt cannot be read: No such file or directory"),
         (("bulk", "gone.yaml"), "error: gone.yaml cannot be read: No such file or directory"),
     ],
-)  # fmt: skip
+)
 def test_wrong_usage_ends_2_and_says_what_is_right(
     arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +102,7 @@ def test_wrong_usage_ends_2_and_says_what_is_right(
         (("add", "--yes"), "error: llmb-install add: WORKLOADS is missing\nhint: llmb-install add WORKLOADS...;"),
         (("--config", "."), "error: --config: file '.' is a directory\nhint: llmb-install --help\n"),
     ],
-)  # fmt: skip
+)
 def test_the_installer_says_wrong_usage_alike(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     tool = str(Path(sys.executable).with_name("llmb-install"))
     done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -256,9 +254,12 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales"]
     by_size = {(row["workload"], row["size"]): row for row in from_json}
     assert by_size["pretrain_nemotronh", "56b"] == {
-        "workload": "pretrain_nemotronh", "size": "56b", "gpu_types": ["h100", "b200", "gb200"], "dtypes": ["fp8"],
+        "workload": "pretrain_nemotronh",
+        "size": "56b",
+        "gpu_types": ["h100", "b200", "gb200"],
+        "dtypes": ["fp8"],
         "scales": [32, 64, 128, 256, 512, 1024, 2048],
-    }  # fmt: skip
+    }
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
     assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
     assert ("h100, b200, gb200", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
@@ -271,11 +272,27 @@ def test_list_in_every_format(llmb_here: Command) -> None:
 def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> None:
     rows = json.loads(llmb_here("list", "-w", name, "--format", "json").stdout)
     assert rows[0] == {
-        "size": "15b", "gpu": ["h100"], "dtype": ["fp8", "bf16"], "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
-        "layers": 32, "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "mbs": 2, "gbs": "4N", "dp": "N/2", "ga": [4] * 8,
-        "scaling": "weak", "memory_gb": 80, "cuda_graphs": False, "userbuffers": {}, "time_limit_minutes": None,
+        "size": "15b",
+        "gpu": ["h100"],
+        "dtype": ["fp8", "bf16"],
+        "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
+        "layers": 32,
+        "tp": 2,
+        "pp": 1,
+        "cp": 1,
+        "vp": None,
+        "ep": 1,
+        "mbs": 2,
+        "gbs": "4N",
+        "dp": "N/2",
+        "ga": [4] * 8,
+        "scaling": "weak",
+        "memory_gb": 80,
+        "cuda_graphs": False,
+        "userbuffers": {},
+        "time_limit_minutes": None,
         "releases": {"25.05": [16], "25.04": [32, 64, 128, 256, 512, 1024, 2048]},
-    }  # fmt: skip
+    }
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))
     assert [row["gbs"] for row in from_csv] == [row["gbs"] for row in rows]
@@ -381,9 +398,24 @@ finally:
 """
 
 HEAVY = {
-    "rich", "torch", "transformers", "nemo", "nemo_run", "urllib.request", "http.client", "ssl", "asyncio", "psutil",
-    "questionary", "difflib", "statistics", "multiprocessing", "unittest", "llmb_workloads", "llmb_installer",
-}  # fmt: skip
+    "rich",
+    "torch",
+    "transformers",
+    "nemo",
+    "nemo_run",
+    "urllib.request",
+    "http.client",
+    "ssl",
+    "asyncio",
+    "psutil",
+    "questionary",
+    "difflib",
+    "statistics",
+    "multiprocessing",
+    "unittest",
+    "llmb_workloads",
+    "llmb_installer",
+}
 
 
 def trace(*arguments: str) -> tuple[set[str], list[str]]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is looked at before a submission on any cluster: memory, inputs, secrets, packages, disk."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test of the umask that a job takes from its run's folder, by a real bash."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

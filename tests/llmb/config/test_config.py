@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the cluster's configuration: what it may say, the layers above it, and where it is found."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Mapping
@@ -80,19 +78,15 @@ def test_every_key_of_the_documented_example() -> None:
             gpu=SlurmOptions({"partition": "batch", "gres": 8}),
             cpu=SlurmOptions({"partition": "cpu", "gres": None}),
         ),
-        runai=RunaiConfig(
-            base_url="https://host/api/v1", project="p", pvc=RunaiPvc(name="w", path="/w", claim="c")
-        ),
+        runai=RunaiConfig(base_url="https://host/api/v1", project="p", pvc=RunaiPvc(name="w", path="/w", claim="c")),
         install=InstallConfig(venv_type="uv", method="slurm", node_architecture="x86_64", image_folder=None),
         workloads=WorkloadsConfig(
             installed=("pretrain_nemotron4",),
             config={
-                "pretrain_nemotron4": WorkloadConfig(
-                    venv_path=Path("/venvs/n"), venv_type="uv", environment={"A": "1"}
-                )
+                "pretrain_nemotron4": WorkloadConfig(venv_path=Path("/venvs/n"), venv_type="uv", environment={"A": "1"})
             },
         ),
-    )  # fmt: skip
+    )
 
 
 def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
@@ -147,7 +141,7 @@ def test_two_keys_are_enough() -> None:
         ("workload: {}", ("c.yaml:3", "'workload' is not a key here", "did you mean 'workloads'?")),
         ("environment: {A: 1}\nenvironment: {B: 1}", ("c.yaml:4", "'environment' stands twice", "join the two")),
     ],
-)  # fmt: skip
+)
 def test_what_it_may_not_say_is_told_with_line_and_nearest_word(lines: str, fault: tuple[str, str, str]) -> None:
     (found,) = faults_of(f"cluster_type: slurm\ngpu_type: h100\n{lines}\n")
     assert found.place == fault[0]
@@ -270,9 +264,7 @@ def test_the_shells_variables_come_over_both_files_and_are_said(prefix: str, tmp
     own = tmp_path / "xdg" / "llmb" / "config.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("account: me\n")
-    variables = {
-        f"{prefix}_ACCOUNT": "shell", f"{prefix}_PARTITION": "debug", f"{prefix}_GPUS_PER_NODE": "4"
-    }  # fmt: skip
+    variables = {f"{prefix}_ACCOUNT": "shell", f"{prefix}_PARTITION": "debug", f"{prefix}_GPUS_PER_NODE": "4"}
     config, said = load(tmp_path, XDG_CONFIG_HOME=str(tmp_path / "xdg"), **variables)
     assert config.slurm is not None
     assert [config.slurm.option(name) for name in ("account", "partition", "gres")] == ["shell", "debug", 4]

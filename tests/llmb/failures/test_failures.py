@@ -109,22 +109,57 @@ PYXIS = "slurmstepd: error: pyxis: "
     ("lines", "kind"),
     [
         # As pyxis 0.24 and enroot 4 print them, the general line before the one that tells.
-        (["child 7 failed with error code: 1", "failed to create container filesystem for image: /i/a.sqsh",
-          "printing enroot log file:", "    [ERROR] No such file or directory: /i/a.sqsh"], "image"),
-        (["failed to create container filesystem for image: /i/a.sqsh", "printing enroot log file:",
-          "    [ERROR] Invalid image format: /i/a.sqsh"], "image"),
-        (["failed to create container filesystem for image: /i/a.sqsh", "printing enroot log file:",
-          "    [INFO] Extracting squashfs filesystem...",
-          "    Filesystem uses zstd compression, this is unsupported by this version"], "image compression"),
-        (["failed to create container filesystem for image: /i/a.sqsh",
-          "    Write on output file failed because No space left on device"], "container"),
-        (["--container-mounts: source path does not exist: /data", "couldn't create enroot start configuration script"],
-         "container mount"),
-        (["container start failed with error code: 1", "printing enroot log file:",
-          "    enroot-mount: failed to mount: /data at /x/pyxis_7.0/data: No such file"], "container mount"),
+        (
+            [
+                "child 7 failed with error code: 1",
+                "failed to create container filesystem for image: /i/a.sqsh",
+                "printing enroot log file:",
+                "    [ERROR] No such file or directory: /i/a.sqsh",
+            ],
+            "image",
+        ),
+        (
+            [
+                "failed to create container filesystem for image: /i/a.sqsh",
+                "printing enroot log file:",
+                "    [ERROR] Invalid image format: /i/a.sqsh",
+            ],
+            "image",
+        ),
+        (
+            [
+                "failed to create container filesystem for image: /i/a.sqsh",
+                "printing enroot log file:",
+                "    [INFO] Extracting squashfs filesystem...",
+                "    Filesystem uses zstd compression, this is unsupported by this version",
+            ],
+            "image compression",
+        ),
+        (
+            [
+                "failed to create container filesystem for image: /i/a.sqsh",
+                "    Write on output file failed because No space left on device",
+            ],
+            "container",
+        ),
+        (
+            [
+                "--container-mounts: source path does not exist: /data",
+                "couldn't create enroot start configuration script",
+            ],
+            "container mount",
+        ),
+        (
+            [
+                "container start failed with error code: 1",
+                "printing enroot log file:",
+                "    enroot-mount: failed to mount: /data at /x/pyxis_7.0/data: No such file",
+            ],
+            "container mount",
+        ),
         (["container start failed with error code: 1"], "container"),
     ],
-)  # fmt: skip
+)
 def test_what_pyxis_and_enroot_print(lines: list[str], kind: str, tmp_path: Path) -> None:
     text = "".join(f"{PYXIS}{line}\n" for line in lines)
     assert kind_of(tmp_path, text + CONSEQUENCES) == kind

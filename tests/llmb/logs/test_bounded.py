@@ -4,8 +4,6 @@
 Each of these logs once cost its length squared, or 4096 times its length.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path
@@ -73,13 +71,18 @@ def test_a_text_that_comes_again_and_again_in_a_line_is_judged_once(tmp_path: Pa
 @pytest.mark.parametrize(
     "unit",
     [
-        b"9", b"Traceback (most recent call last):", b"Traceback (most recent call last):\n",
-        b"Traceback (most recent call last):\n  x\n", b" Traceback (most recent call last):\n\tx\n",
-        b"using world size", b"Using network ", b"divisible\n",
+        b"9",
+        b"Traceback (most recent call last):",
+        b"Traceback (most recent call last):\n",
+        b"Traceback (most recent call last):\n  x\n",
+        b" Traceback (most recent call last):\n\tx\n",
+        b"using world size",
+        b"Using network ",
+        b"divisible\n",
         b"iteration 7/49 " + b"1" * 3000 + b"train_step_timing in s: " + b"1" * 3000,
     ],
     ids=lambda unit: str(unit[:20]),
-)  # fmt: skip
+)
 def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log-x.out"
     path.write_bytes(many(unit) * 8)

@@ -4,8 +4,6 @@
 LLMB_TEST_FUZZ=100000 sets how many inputs are tried.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import random
@@ -28,14 +26,21 @@ STEP = (
     b"peak_memory_usage: 70833405952 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39 | consumed_samples: 9"
 )
 PIECES = [
-    STEP, STEP.replace(b"7/49", b"8/49"), STEP.replace(b"12.39", b"1.2e+03"), STEP.replace(b"11.96", b"nan"),
+    STEP,
+    STEP.replace(b"7/49", b"8/49"),
+    STEP.replace(b"12.39", b"1.2e+03"),
+    STEP.replace(b"11.96", b"nan"),
     b"Epoch 0: : 9%|\xe2\x96\x88| 9/100 [07:57<00:00, reduced_train_loss=7.310, train_step_timing in s=3.590]",
     b" iteration        1/      50 | elapsed time per iteration (ms): 20289.1 | lm loss: 1.2E+01 |",
-    b"Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU", b"train_step_timing in s: [11.85, 6.98, ",
+    b"Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU",
+    b"train_step_timing in s: [11.85, 6.98, ",
     b"Global Checkpoint Save : Rank: 0 : Iteration: 50 : Start time: 1744408121.151s : Save duration: 4.389s",
     b"Global Checkpoint Load : Rank : 0 : Start time : 1744407969.270s : Time spent in load_checkpoint: 9.712s",
-    b'llmb node n1: {"driver": "570.86.15", "gpus": 8, "max_sm_clock_mhz": 1980, "power_limit_w": 7e2}', b"nan",
-    b"n1:7:9 [0] NCCL INFO Using network Socket", b"NCCL version 2.26.3+cuda12.9", b"using world size: 99999999999",
+    b'llmb node n1: {"driver": "570.86.15", "gpus": 8, "max_sm_clock_mhz": 1980, "power_limit_w": 7e2}',
+    b"nan",
+    b"n1:7:9 [0] NCCL INFO Using network Socket",
+    b"NCCL version 2.26.3+cuda12.9",
+    b"using world size: 99999999999",
     b"successfully saved checkpoint from iteration      50 to /ckpt [ t 1/1, p 1/1 ]",
     b"    save-checkpoint ................................: (24895.07, 24895.13)",
     b"successfully loaded checkpoint from /ckpt [ t 1/1, p 1/1 ] at iteration 50",
@@ -45,17 +50,55 @@ PIECES = [
     b"length 8192, total steps 50 (warmup 2)",
     b"Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=8, cp=1, tp=1, ep=1",
     b"{'train_runtime': 110.5948, 'train_samples_per_second': 28.93, 'train_steps_per_second': 1.808, 'epoch': 3.0}",
-    b"`Trainer.fit` stopped: `max_steps=50` reached.", b"Traceback (most recent call last):", b"  File 'x'",
-    b"train_step_timing in s", b"iteration ", b"1e999999", b"-inf", b"9" * 400, b": ", b"=", b" | ", b"\x1b[31m",
-    b"\x1b]0;", b"Last error:", b"\xff\xfe", b"\x00", b"[rank3]: ", b"0: ", b"\x1f\x8b", b"]", b"/",
+    b"`Trainer.fit` stopped: `max_steps=50` reached.",
+    b"Traceback (most recent call last):",
+    b"  File 'x'",
+    b"train_step_timing in s",
+    b"iteration ",
+    b"1e999999",
+    b"-inf",
+    b"9" * 400,
+    b": ",
+    b"=",
+    b" | ",
+    b"\x1b[31m",
+    b"\x1b]0;",
+    b"Last error:",
+    b"\xff\xfe",
+    b"\x00",
+    b"[rank3]: ",
+    b"0: ",
+    b"\x1f\x8b",
+    b"]",
+    b"/",
     "\u0667/\u0669".encode(),
     *(text.encode() for row in table().causes for text in (*row.text, *row.beside)),
-]  # fmt: skip
+]
 NAMES = [
-    "log-", "pretrain_", "pretraining_", "nemotron4_", "llama3.1_", "llama31_", "340b_", "70b_", "fp8_", "bf16",
-    "gpus128_", "tp8_", "_gbs512_", "vpNone", "_nsys", "_nccltrace", "389757", "_0", "account-me.", ".out", ".gz",
-    "é", " ",
-]  # fmt: skip
+    "log-",
+    "pretrain_",
+    "pretraining_",
+    "nemotron4_",
+    "llama3.1_",
+    "llama31_",
+    "340b_",
+    "70b_",
+    "fp8_",
+    "bf16",
+    "gpus128_",
+    "tp8_",
+    "_gbs512_",
+    "vpNone",
+    "_nsys",
+    "_nccltrace",
+    "389757",
+    "_0",
+    "account-me.",
+    ".out",
+    ".gz",
+    "é",
+    " ",
+]
 
 
 def wild(chance: random.Random) -> bytes:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a log which NeMo's own trainer wrote is read right: nemo/README.md says how it came about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -190,8 +190,12 @@ def test_the_end_and_the_saves_of_rank_0(tmp_path: Path) -> None:
     assert samples.ended
     first, second = samples.checkpoints
     assert (first.kind, first.iteration, first.ranks, first.rank0_seconds, first.max_seconds) == (
-        "save", 50, (1, 0, 10), 4.389, 9.5,
-    )  # fmt: skip
+        "save",
+        50,
+        (1, 0, 10),
+        4.389,
+        9.5,
+    )
     assert (second.iteration, second.ranks, second.rank0_seconds) == (None, (0,), 5.0)
 
 
@@ -283,8 +287,11 @@ def test_a_node_whose_line_is_damaged_says_nothing(tmp_path: Path, text: str) ->
 
 
 def test_a_node_says_only_what_it_can(tmp_path: Path) -> None:
-    for facts in ('"gpus": 8.5, "power_limit_w": "x", "later": true', f'"gpus": -1, "power_limit_w": {"9" * 400}',
-                  '"max_sm_clock_mhz": 1e999, "gpus": true'):  # fmt: skip
+    for facts in (
+        '"gpus": 8.5, "power_limit_w": "x", "later": true',
+        f'"gpus": -1, "power_limit_w": {"9" * 400}',
+        '"max_sm_clock_mhz": 1e999, "gpus": true',
+    ):
         text = f'llmb node n: {{"driver": 7, "gpu": "A\\u001b[31m", {facts}}}\n'
         (node,) = read(tmp_path, text).environment.described
         assert node == Node(host="n", gpu="A")
@@ -353,11 +360,28 @@ def test_progress(tmp_path: Path) -> None:
 
 PIECES = st.sampled_from(
     [
-        b"train_step_timing in s", b": ", b"=", b"12.39", b"1e999", b"nan", b"iteration ", b"7/49", b"9/", b"\n", b"\r",
-        b" | ", b"\x1b[", b"\x1b]0;", b"m", b"Global Checkpoint Save", b"Save duration: ", b"Rank: ",
-        b"`Trainer.fit` stopped", b"\xff",
+        b"train_step_timing in s",
+        b": ",
+        b"=",
+        b"12.39",
+        b"1e999",
+        b"nan",
+        b"iteration ",
+        b"7/49",
+        b"9/",
+        b"\n",
+        b"\r",
+        b" | ",
+        b"\x1b[",
+        b"\x1b]0;",
+        b"m",
+        b"Global Checkpoint Save",
+        b"Save duration: ",
+        b"Rank: ",
+        b"`Trainer.fit` stopped",
+        b"\xff",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a log that grows is read on from where it was left, to the same samples."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

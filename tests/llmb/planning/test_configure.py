@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of one job's numbers: every division whole, scales between, above and below the tested ones, whole nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -16,15 +14,17 @@ from llmb.workload.model import ModelShape
 from llmb.workload.spec import BatchRule, Row, Scales, Size, Workload
 
 H100 = Place(gpu_type="h100", rows="h100", gpus_per_node=8)
-SHAPE = ModelShape(
-    architecture="llama", layers=16, hidden=64, ffn=128, heads=16, kv_groups=8, vocab=100, seq_length=64
-)  # fmt: skip
+SHAPE = ModelShape(architecture="llama", layers=16, hidden=64, ffn=128, heads=16, kv_groups=8, vocab=100, seq_length=64)
 
 
 def row(**changes: Any) -> Row:
     fields: dict[str, Any] = {
-        "gpu": ("h100",), "dtype": ("bf16",), "scales": Scales((16, 32, 64)), "mbs": 1, "gbs": BatchRule.parse("4N"),
-    }  # fmt: skip
+        "gpu": ("h100",),
+        "dtype": ("bf16",),
+        "scales": Scales((16, 32, 64)),
+        "mbs": 1,
+        "gbs": BatchRule.parse("4N"),
+    }
     return Row(**{**fields, **changes})
 
 
@@ -35,13 +35,18 @@ def workload(*rows: Row, **changes: Any) -> Workload:
 
 
 def settle(
-    *rows: Row, scale: int = 16, params: dict[str, int] | None = None, force: bool = False, place: Place = H100,
-    strong: bool = False, dtype: str = "bf16", **size: Any,
-) -> tuple[Job, list[str]]:  # fmt: skip
+    *rows: Row,
+    scale: int = 16,
+    params: dict[str, int] | None = None,
+    force: bool = False,
+    place: Place = H100,
+    strong: bool = False,
+    dtype: str = "bf16",
+    **size: Any,
+) -> tuple[Job, list[str]]:
     wish = Wish(
-        workload=workload(*rows, **size), size="s", dtype=dtype, scale=scale, params=params or {},
-        strong_scaling=strong,
-    )  # fmt: skip
+        workload=workload(*rows, **size), size="s", dtype=dtype, scale=scale, params=params or {}, strong_scaling=strong
+    )
     return configure(wish, place, force=force)
 
 

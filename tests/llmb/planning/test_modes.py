@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what switches do to a job: its steps, limit, name and environment, and what does not go together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -121,8 +119,9 @@ def test_a_size_without_nemo_has_another_profiler_and_the_last_steps(workloads: 
 def test_added_profiles_alone_take_what_is_said_of_profiles(workloads: Workloads) -> None:
     plan = planned(workloads, add_profile=True, switches=Switches(profile_stop=20, gpu_metrics=True))
     assert [(one.profile, one.max_steps, one.switches.gpu_metrics) for one in plan.jobs] == [
-        (False, 50, None), (True, 20, True)
-    ]  # fmt: skip
+        (False, 50, None),
+        (True, 20, True),
+    ]
 
 
 def test_a_trace_is_5_steps_in_15_minutes_over_the_clusters_own_nccl_debug(workloads: Workloads) -> None:
@@ -176,21 +175,27 @@ def test_what_changes_the_run_is_in_its_name(said: dict[str, Any], word: str, wo
         ({"switches": Switches(profile_stop=8)}, "'profile_stop' is said of a profile, and nothing is profiled"),
         ({"switches": Switches(tokenizer="hub")}, "pretrain_nemotron4 15b has no tokenizer on the model hub"),
         ({"dtypes": ("bf16",), "switches": Switches(fp8="current")}, "15b bf16: 'fp8' says how dtype fp8 scales"),
-        ({"workload": "nemotron4_tiny", "dtypes": ("fp32",), "scales": (2,), "switches": Switches(tokenizer="hub")},
-         "tiny has no tokenizer on the model hub"),
+        (
+            {"workload": "nemotron4_tiny", "dtypes": ("fp32",), "scales": (2,), "switches": Switches(tokenizer="hub")},
+            "tiny has no tokenizer on the model hub",
+        ),
         ({"switches": Switches(strong_scaling=True)}, "has no strong scaling on h100 | leave strong scaling out"),
         ({"workload": "nemotron4_340b", "scales": (256,), "strong_scaling": True}, "it is for b200, gb200"),
         ({"workload": "nemotronh", "size": "56b", "dtypes": ("bf16",)}, "56b on h100 has no dtype 'bf16'"),
         ({"scales": (16,), "switches": Switches(load_checkpoint="/c")}, "tested from 64 GPUs on, this is 16 GPUs"),
-        ({"workload": "nemotron4_340b", "scales": (128,), "switches": Switches(save_checkpoint=True)},
-         "to save a checkpoint is tested from 256 GPUs on"),
-        ({"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(load_checkpoint="/c")},
-         "to load a checkpoint is tested from 512 GPUs on"),
+        (
+            {"workload": "nemotron4_340b", "scales": (128,), "switches": Switches(save_checkpoint=True)},
+            "to save a checkpoint is tested from 256 GPUs on",
+        ),
+        (
+            {"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(load_checkpoint="/c")},
+            "to load a checkpoint is tested from 512 GPUs on",
+        ),
         ({"workload": "nemotronh_56b", "switches": Switches(save_checkpoint=True)}, "checkpoint is not tested on h100"),
         ({"workload": "llama3.1_405b-proxy", "switches": Switches(load_checkpoint="/c")}, "is not tested on h100"),
         ({"switches": Switches(gpus_per_node=3)}, "64 GPUs do not fill whole nodes of 3"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_go_together_is_refused_with_a_cure(
     request_: dict[str, Any], message: str, workloads: Workloads
 ) -> None:
@@ -212,15 +217,23 @@ def test_force_takes_an_untested_checkpoint_with_a_warning(workloads: Workloads)
 
 # What the pages print: the least scale that saving and loading were tested at, by release.
 CHECKPOINTS: list[tuple[str, str, str, int]] = [
-    ("nemotron4_15b", "h100", "save", 16), ("nemotron4_15b", "h100", "load", 64),  # 25.04, 25.07
-    ("nemotron4_15b", "b200", "save", 8), ("nemotron4_15b", "b200", "load", 8),
-    ("nemotron4_15b", "gb200", "save", 8), ("nemotron4_15b", "gb200", "load", 8),
-    ("nemotron4_340b", "h100", "save", 256), ("nemotron4_340b", "h100", "load", 512),  # 25.04 saves at 256
-    ("nemotron4_340b", "b200", "save", 128), ("nemotron4_340b", "gb200", "load", 128),
-    ("llama3.1_8b", "h100", "save", 16), ("llama3.1_8b", "h100", "load", 16),
-    ("llama3.1_70b", "h100", "save", 128), ("llama3.1_70b", "h100", "load", 128),
-    ("llama3.1_405b", "h100", "save", 512), ("llama3.1_405b", "h100", "load", 1024),
-]  # fmt: skip
+    ("nemotron4_15b", "h100", "save", 16),
+    ("nemotron4_15b", "h100", "load", 64),  # 25.04, 25.07
+    ("nemotron4_15b", "b200", "save", 8),
+    ("nemotron4_15b", "b200", "load", 8),
+    ("nemotron4_15b", "gb200", "save", 8),
+    ("nemotron4_15b", "gb200", "load", 8),
+    ("nemotron4_340b", "h100", "save", 256),
+    ("nemotron4_340b", "h100", "load", 512),  # 25.04 saves at 256
+    ("nemotron4_340b", "b200", "save", 128),
+    ("nemotron4_340b", "gb200", "load", 128),
+    ("llama3.1_8b", "h100", "save", 16),
+    ("llama3.1_8b", "h100", "load", 16),
+    ("llama3.1_70b", "h100", "save", 128),
+    ("llama3.1_70b", "h100", "load", 128),
+    ("llama3.1_405b", "h100", "save", 512),
+    ("llama3.1_405b", "h100", "load", 1024),
+]
 
 
 @pytest.mark.parametrize(("workload", "gpu", "verb", "least"), CHECKPOINTS)
@@ -233,8 +246,9 @@ def test_a_checkpoint_needs_no_force_from_its_least_tested_scale_on(
     plan = make_plan([request], workloads, config)
     assert (plan.faults, plan.warnings) == ((), ())
     assert [one.scale for one in plan.jobs] == [least]
-    below = make_plan([JobRequest(workload=workload, dtypes=("fp8",), scales=(least // 2,), switches=switches)],
-                      workloads, config)  # fmt: skip
+    below = make_plan(
+        [JobRequest(workload=workload, dtypes=("fp8",), scales=(least // 2,), switches=switches)], workloads, config
+    )
     assert below.faults
 
 
@@ -251,8 +265,9 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
     by_switch = planned(workloads, config, **request, extra=Extra(switches=Switches(strong_scaling=True))).jobs
     assert by_request == by_switch
     assert [(one.gbs, one.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
-        (512, 128, 2100, True), (512, 64, 2100, True)
-    ]  # fmt: skip
+        (512, 128, 2100, True),
+        (512, 64, 2100, True),
+    ]
     off = planned(
         workloads, config, **request, strong_scaling=True, extra=Extra(switches=Switches(strong_scaling=False))
     )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the plan: names resolved, combinations expanded, layers of environment, every fault collected."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that printed figures are recomputed, and told when they do not follow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +29,25 @@ def right(workload: Workload) -> Figure:
     rate = tokens_per_second(model.seq_length, gbs, seconds)
     peak = known_types()["h100"].peak_tflops["bf16"]
     return Figure(
-        release="1", source="s", window=Window(11, 44), steps=50, workload=KEY, model_size=SIZE, dtype="bf16",
-        gpu_type="h100", scale=gpus, gbs=gbs, seq_length=model.seq_length, num_layers=model.layers,
-        step_time_s=seconds, tokens_per_second=round(rate), days_per_1t_tokens=round(days_to_train(1e12, rate), 2),
-        mfu=round(mfu(model_tflops_per_gpu(gbs, flops, seconds, gpus), peak), 4), model_flops=flops,
+        release="1",
+        source="s",
+        window=Window(11, 44),
+        steps=50,
+        workload=KEY,
+        model_size=SIZE,
+        dtype="bf16",
+        gpu_type="h100",
+        scale=gpus,
+        gbs=gbs,
+        seq_length=model.seq_length,
+        num_layers=model.layers,
+        step_time_s=seconds,
+        tokens_per_second=round(rate),
+        days_per_1t_tokens=round(days_to_train(1e12, rate), 2),
+        mfu=round(mfu(model_tflops_per_gpu(gbs, flops, seconds, gpus), peak), 4),
+        model_flops=flops,
         flops_convention="gqa",
-    )  # fmt: skip
+    )
 
 
 def quantities(figure: Figure, workload: Workload) -> list[str]:
@@ -59,11 +70,7 @@ def test_what_is_not_printed_is_not_checked(right: Figure, workload: Workload) -
 
 @pytest.mark.parametrize(
     ("field", "value", "quantity"),
-    [
-        ("tokens_per_second", 389373.0, TOKENS),
-        ("days_per_1t_tokens", 29.75, DAYS),
-        ("mfu", 0.5784, MFU),
-    ],
+    [("tokens_per_second", 389373.0, TOKENS), ("days_per_1t_tokens", 29.75, DAYS), ("mfu", 0.5784, MFU)],
 )
 def test_a_printed_value_that_is_off_by_more_than_a_digit(
     field: str, value: float, quantity: str, right: Figure, workload: Workload

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the choice of jobs: what is discovered at which scales, and how filters narrow a list."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -66,12 +64,29 @@ def test_scales_ascend_to_the_maximum_and_are_tested_or_powers_of_two(tested: li
 
 def test_every_installed_size_and_dtype_of_the_gpu_type_largest_first(workloads: Workloads) -> None:
     assert found(workloads, max_scale=64) == [
-        "8b fp8 64", "8b bf16 64", "70b fp8 64", "70b bf16 64", "405b-proxy fp8 64", "405b-proxy bf16 64",
-        "15b fp8 64", "15b bf16 64", "56b fp8 64",
-        "8b fp8 32", "8b bf16 32", "405b-proxy fp8 32", "405b-proxy bf16 32", "15b fp8 32", "15b bf16 32", "56b fp8 32",
-        "8b fp8 16", "8b bf16 16", "15b fp8 16", "15b bf16 16",
-        "8b fp8 8", "8b bf16 8",
-    ]  # fmt: skip
+        "8b fp8 64",
+        "8b bf16 64",
+        "70b fp8 64",
+        "70b bf16 64",
+        "405b-proxy fp8 64",
+        "405b-proxy bf16 64",
+        "15b fp8 64",
+        "15b bf16 64",
+        "56b fp8 64",
+        "8b fp8 32",
+        "8b bf16 32",
+        "405b-proxy fp8 32",
+        "405b-proxy bf16 32",
+        "15b fp8 32",
+        "15b bf16 32",
+        "56b fp8 32",
+        "8b fp8 16",
+        "8b bf16 16",
+        "15b fp8 16",
+        "15b bf16 16",
+        "8b fp8 8",
+        "8b bf16 8",
+    ]
 
 
 def test_what_begins_above_the_maximum_is_said(workloads: Workloads) -> None:
@@ -94,8 +109,14 @@ def test_above_the_largest_scale_but_not_where_scales_are_exact(workloads: Workl
 
 def test_the_smallest_scale_of_each(workloads: Workloads) -> None:
     assert found(workloads, min_scale=True, dtypes=("fp8",)) == [
-        "405b fp8 512", "340b fp8 128", "70b fp8 64", "405b-proxy fp8 32", "56b fp8 32", "15b fp8 16", "8b fp8 8",
-    ]  # fmt: skip
+        "405b fp8 512",
+        "340b fp8 128",
+        "70b fp8 64",
+        "405b-proxy fp8 32",
+        "56b fp8 32",
+        "15b fp8 16",
+        "8b fp8 8",
+    ]
 
 
 def test_the_smallest_scale_up_to_a_maximum(workloads: Workloads) -> None:
@@ -114,8 +135,9 @@ def test_tiny_is_found_on_cpus_alone(workloads: Workloads) -> None:
 
 def test_tiny_by_name_is_found_anywhere(workloads: Workloads) -> None:
     assert found(workloads, max_scale=2, workloads=("nemotron4_tiny",), dtypes=("bf16",)) == [
-        "tiny bf16 2", "tiny bf16 1"
-    ]  # fmt: skip
+        "tiny bf16 2",
+        "tiny bf16 1",
+    ]
 
 
 def test_another_gpu_type_finds_other_rows(workloads: Workloads) -> None:
@@ -178,9 +200,7 @@ def test_what_was_asked_for_and_is_not_there_is_said(workloads: Workloads) -> No
     selection = Selection(min_scale=True, workloads=("nemotron4", "llama3.1_8b"), dtypes=("bf16", "fp8"))
     requests, left_out = discover(workloads, config, selection, "a100")
     assert [(item.size, item.dtypes) for item in requests] == [("340b", ("bf16",))]
-    assert left_out == [
-        "nothing of pretrain_llama3.1 8b matches on a100: left out", "nothing on a100 has dtype fp8",
-    ]  # fmt: skip
+    assert left_out == ["nothing of pretrain_llama3.1 8b matches on a100: left out", "nothing on a100 has dtype fp8"]
 
 
 @pytest.mark.parametrize(("other", "name"), [({"max_scale": 64}, "--max-scale"), ({"min_scale": True}, "--min-scale")])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what overrides of a split are refused for, the same in a sweep as alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.config import ClusterConfig

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is added to every plugin's launch: mounts reach each program, or are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

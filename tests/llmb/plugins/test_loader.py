@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that plugins are found as installed distributions are, and that one that fails is named and harms nobody."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import textwrap
@@ -149,9 +147,16 @@ def job_of(workload: Workload) -> Job:
 
 def run_of(job: Job, launch: Launch) -> RunRecord:
     return RunRecord(
-        id="abc", created=0, llmb_version="0", cluster_type="local", directory=Path("/runs/abc"), job=job,
-        launch=launch, script_name="script", submitter=ProcessId.current(),
-    )  # fmt: skip
+        id="abc",
+        created=0,
+        llmb_version="0",
+        cluster_type="local",
+        directory=Path("/runs/abc"),
+        job=job,
+        launch=launch,
+        script_name="script",
+        submitter=ProcessId.current(),
+    )
 
 
 def test_what_llmb_brings_loads_without_a_problem(load: Load) -> None:
@@ -188,7 +193,7 @@ BROKEN = {
         HOOK + "import click\n@hookimpl\ndef llmb_commands(): return [click.Command('list')]",
         "llmb_commands: the name 'list' is taken",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -408,8 +413,12 @@ def test_a_plugin_may_be_an_object(install: Install, load: Load) -> None:
     code = METADATA_ONLY.replace(
         "@hookimpl\ndef llmb_workload():", "class Own:\n  @hookimpl\n  def llmb_workload(self):"
     )
-    install("thing", code.replace("    return", "      return") + "\nplugin = Own()\n", key="pretrain_thing",
-            target="fake_thing:plugin")  # fmt: skip
+    install(
+        "thing",
+        code.replace("    return", "      return") + "\nplugin = Own()\n",
+        key="pretrain_thing",
+        target="fake_thing:plugin",
+    )
     plugins = load()
     assert problems(plugins) == {}
     assert "pretrain_thing" in plugins.workloads()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the way of a plugin's author: write a new one, install it, check it, run it; and what the check finds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tomllib
@@ -42,8 +40,9 @@ def test_a_new_plugin_is_installed_checked_and_planned(
 ) -> None:
     done = llmb_run("plugins", "new", "Acme-2b")
     assert (done.returncode, done.stdout.split()) == (
-        0, ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
-    )  # fmt: skip
+        0,
+        ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
+    )
     assert "pip install -e ./acme-2b" in done.stderr
     assert "llmb-install add acme-2b --yes" in done.stderr
     source = installed(tmp_path / "acme-2b")
@@ -99,8 +98,11 @@ def test_names_that_can_be(name: str) -> None:
         ("gbs: 16N", "gbs: N/3", 12, "rows.0: pretrain_acme 1b at 16 GPUs: the global batch N/3 is", "mend the row"),
         ("gpu: h100", "gpu: h10", 12, "sizes.1b.rows.0.gpu: no GPU type is called 'h10'", "did you mean 'h100'?"),
         (
-            "default_dtype: bf16", "default_dtype: fp8", 5,
-            "default_dtype: the default size 1b has no row for 'fp8'", "one of bf16",
+            "default_dtype: bf16",
+            "default_dtype: fp8",
+            5,
+            "default_dtype: the default size 1b has no row for 'fp8'",
+            "one of bf16",
         ),
         ("default_size: 1b", "default_size: 2b", 4, "default_size: '2b' is not one of its sizes", "did you mean '1b'?"),
         ("image: nvcr.io/", "image: nvcr.io ", 6, "image: 'nvcr.io nvidia/nemo:25.04.01' is not an image", "until"),
@@ -113,11 +115,17 @@ def test_names_that_can_be(name: str) -> None:
         ("kv_groups: 8", "kv_group: 8", 9, "'kv_group' is not a key here", "did you mean 'kv_groups'?"),
         ("title: A", "file: x.yaml\ntitle: A", 3, "file: 'file' is not a key here", "until then plugin "),
     ],
-)  # fmt: skip
+)
 def test_the_check_finds_what_would_only_fail_later(
-    old: str, new: str, line: int, message: str, hint: str,
-    llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path,
-) -> None:  # fmt: skip
+    old: str,
+    new: str,
+    line: int,
+    message: str,
+    hint: str,
+    llmb_run: Command,
+    installed: Callable[[Path], str],
+    tmp_path: Path,
+) -> None:
     write_folder(tmp_path / "acme", scaffold("acme"))
     table = tmp_path / "acme/llmb_acme/workload.yaml"
     table.write_text(table.read_text("utf-8").replace(old, new, 1))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A made-up night on a Slurm cluster of H100s, records and logs as submissions leave them; and a real browser."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -58,8 +56,15 @@ def opening(nodes: int, network: str = "IB", clock: int = 1980) -> str:
     return "NCCL version 2.26.3+cuda12.9\n" + "".join(lines)
 
 
-def steps(seconds: float, seed: int, *, count: int = 50, slow: Mapping[int, float] | None = None, noise: float = 0.002,
-          drift: float = 0.0) -> str:  # fmt: skip
+def steps(
+    seconds: float,
+    seed: int,
+    *,
+    count: int = 50,
+    slow: Mapping[int, float] | None = None,
+    noise: float = 0.002,
+    drift: float = 0.0,
+) -> str:
     """NeMo 2's lines: a first step that compiles, noise, the ``slow`` ones so many times as long."""
     chance = random.Random(seed)
     lines = []
@@ -70,8 +75,9 @@ def steps(seconds: float, seed: int, *, count: int = 50, slow: Mapping[int, floa
         lines.append(
             f"0: Training epoch 0, iteration {i}/49 | lr: {7.5e-6 * i:.3e} | global_step: {i} | "
             f"peak_memory_usage: 70833405952 | reduced_train_loss: {loss:.4g} | train_step_timing in s: {time:.4g}"
-            + (f" | consumed_samples: {128 * (i + 1)}" if i else "") + "\n"
-        )  # fmt: skip
+            + (f" | consumed_samples: {128 * (i + 1)}" if i else "")
+            + "\n"
+        )
     ended = "`Trainer.fit` stopped: `max_steps=50` reached.\n" if count == 50 else ""
     return "".join(lines) + ended
 
@@ -85,8 +91,16 @@ class Night:
     workloads: Mapping[str, Workload]
     made: list[RunRecord] = field(default_factory=list)
 
-    def job(self, workload: str, dtype: str, scale: int, *, params: Mapping[str, int] | None = None,
-            profile: bool = False, **env: str) -> Job:  # fmt: skip
+    def job(
+        self,
+        workload: str,
+        dtype: str,
+        scale: int,
+        *,
+        params: Mapping[str, int] | None = None,
+        profile: bool = False,
+        **env: str,
+    ) -> Job:
         """The job that a submission would plan."""
         request = JobRequest(workload=workload, dtypes=(dtype,), scales=(scale,), profile=profile, env=env)
         plan = make_plan([request], self.workloads, self.config, extra=Extra(params=params or {}, force=True))
@@ -97,15 +111,26 @@ class Night:
         """One run on disk; without ``run_id`` it gets the next of its own."""
         number = len(self.made)
         launch = Launch(
-            name=job.experiment_name, nodes=job.nodes, ranks_per_node=job.gpus_per_node, time_limit=job.time_limit,
-            program=Program(module="m"), environment={"NCCL_DEBUG": "WARN", "HF_TOKEN": "never-shown", **job.env},
-        )  # fmt: skip
+            name=job.experiment_name,
+            nodes=job.nodes,
+            ranks_per_node=job.gpus_per_node,
+            time_limit=job.time_limit,
+            program=Program(module="m"),
+            environment={"NCCL_DEBUG": "WARN", "HF_TOKEN": "never-shown", **job.env},
+        )
         stamp = store.new_directory(self.config.experiments(job.workload), job.experiment_name, EVENING + 600 * number)
         run = RunRecord(
             id=run_id or f"{'kmnpqrstvwxz'[number // 12]}{'23456789acdf'[number % 12]}x{number:02}cde",
-            created=float(stamp.timestamp), llmb_version="0.1.0", cluster_type="slurm", directory=stamp.path, job=job,
-            launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id=str(48100 + number),
-        )  # fmt: skip
+            created=float(stamp.timestamp),
+            llmb_version="0.1.0",
+            cluster_type="slurm",
+            directory=stamp.path,
+            job=job,
+            launch=launch,
+            script_name="launch",
+            submitter=ProcessId.current(),
+            scheduler_id=str(48100 + number),
+        )
         record.save(run)
         run.work.mkdir(exist_ok=True)
         if log is not None:
@@ -116,9 +141,19 @@ class Night:
         return run
 
     def measured(
-        self, seconds: float, workload: str, dtype: str, scale: int, *, repeats: int = 1, network: str = "IB",
-        clock: int = 1980, jitter: float = 0.002, how: Mapping[str, Any] | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        seconds: float,
+        workload: str,
+        dtype: str,
+        scale: int,
+        *,
+        repeats: int = 1,
+        network: str = "IB",
+        clock: int = 1980,
+        jitter: float = 0.002,
+        how: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
         """Repeats that ended well, of about ``seconds`` for a step."""
         job = self.job(workload, dtype, scale, **(how or {}))
         for _ in range(repeats):
@@ -223,13 +258,24 @@ class Browser:
         to_browser, from_browser = os.pipe(), os.pipe()
         ends = to_browser[0], from_browser[1]
         argv = [
-            program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank",
-        ]  # fmt: skip
+            program,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            f"--user-data-dir={profile}",
+            "--remote-debugging-pipe",
+            "about:blank",
+        ]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", START, *map(str, ends), *argv], pass_fds=ends, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", START, *map(str, ends), *argv],
+            pass_fds=ends,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         os.close(to_browser[0])
         os.close(from_browser[1])
         self._out, self._in = os.fdopen(to_browser[1], "wb", 0), os.fdopen(from_browser[0], "rb")

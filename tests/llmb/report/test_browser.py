@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the page of HTML in a real browser: it fetches nothing, nothing overflows, all can be read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Protocol

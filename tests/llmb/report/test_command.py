@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of `llmb-run report` as a command: formats, files, exit codes, what goes where."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that what many runs come to is told in a few lines, however many they are."""
 
-from __future__ import annotations
-
 from llmb.failures import Cause
 from llmb.report.digest import LEAST, digest
 from llmb.results import CANCELLED, FAILED, RUNNING, SUCCESS, Result, legend

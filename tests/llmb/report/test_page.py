@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the page of HTML as a parser sees it: whole, closed, labelled, escaped, bounded, the same each time."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -105,8 +103,9 @@ def test_tables_and_pictures_say_what_they_are(source: str) -> None:
     assert len(pictures) > 40
     assert all("th" in parents or "p" in parents for parents in hidden)  # an axis' numbers, a legend's marks
     assert len(page.all("desc")) == len([own for own in pictures if "picture" in own.get("class", "")])
-    assert all(own.get("aria-label") and own.get("tabindex") == "0" for own in page.all("div")
-               if own.get("class") == "scroll")  # fmt: skip
+    assert all(
+        own.get("aria-label") and own.get("tabindex") == "0" for own in page.all("div") if own.get("class") == "scroll"
+    )
     assert [tag for tag, _, _ in page.elements if tag == "h1"] == ["h1"]
     assert page.all("html") == [{"lang": "en"}]
 
@@ -175,27 +174,54 @@ def hostile(report: Report) -> Report:
         assert own is not None
         job = replace(run.job, workload=bad, model_size=bad, image=bad, experiment_name=bad, env={bad: bad})
         result = replace(
-            result, experiment=bad, path=bad, reason=bad, run=f"{number}{bad}", verdict_reason=bad,
+            result,
+            experiment=bad,
+            path=bad,
+            reason=bad,
+            run=f"{number}{bad}",
+            verdict_reason=bad,
             configuration=replace(own, workload=bad, image=bad, env={bad: bad}),
             reference=result.reference and replace(result.reference, release=bad, source=bad),
-            log=result.log and replace(
-                result.log, networks=(bad,), nccl_version=bad, framework=bad, hosts=(bad,), drivers=(bad,),
+            log=result.log
+            and replace(
+                result.log,
+                networks=(bad,),
+                nccl_version=bad,
+                framework=bad,
+                hosts=(bad,),
+                drivers=(bad,),
                 gpu_models=(bad,),
             ),
-        )  # fmt: skip
+        )
         figure = run.figure and replace(run.figure, source=bad, flops_convention=bad)
         runs.append(
             replace(
-                run, job=job, result=result, directory=f"/{bad}", scheduler_id=bad, environment={bad: bad},
-                figure=figure, llmb_version=bad, cause=run.cause and replace(run.cause, kind=bad, line=bad),
+                run,
+                job=job,
+                result=result,
+                directory=f"/{bad}",
+                scheduler_id=bad,
+                environment={bad: bad},
+                figure=figure,
+                llmb_version=bad,
+                cause=run.cause and replace(run.cause, kind=bad, line=bad),
             )
-        )  # fmt: skip
+        )
     failures = [replace(group, cause=replace(group.cause, line=bad), runs=(bad,)) for group in report.failures]
     points = [replace(point, configuration=replace(point.configuration, workload=bad)) for point in report.points]
     return replace(
-        report, cluster_name=bad, cluster_type=bad, gpu_type=bad, llmb_version=bad, runs=tuple(runs),
-        failures=tuple(failures), points=tuple(points), digests={bad: bad}, faulty=(bad,), release=bad,
-    )  # fmt: skip
+        report,
+        cluster_name=bad,
+        cluster_type=bad,
+        gpu_type=bad,
+        llmb_version=bad,
+        runs=tuple(runs),
+        failures=tuple(failures),
+        points=tuple(points),
+        digests={bad: bad},
+        faulty=(bad,),
+        release=bad,
+    )
 
 
 def test_hostile_texts_are_only_texts(morning: Report, source: str) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a report says: its order, its headline, what differs, its conditions. No page is written."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -84,9 +82,11 @@ def test_the_headline_of_a_night(night: Night, gather: Gather) -> None:
     )
     assert told.details[0].startswith("On average a configuration reaches 0.94")
     assert told.details[1:] == (
-        "3 configurations need more repeats.", "1 configuration is faster than can be expected.",
-        "1 run was cancelled.", "1 run has not ended: this report is not final.",
-    )  # fmt: skip
+        "3 configurations need more repeats.",
+        "1 configuration is faster than can be expected.",
+        "1 run was cancelled.",
+        "1 run has not ended: this report is not final.",
+    )
     assert sum(number for _, number in told.tally) == 37
     assert [word for word, _ in told.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
 
@@ -246,8 +246,10 @@ def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: G
     assert entry.reason == "crash (2), GPU out of memory, not known"
     items = attention(gather(empty_night), [entry], [])
     assert {(item.word, item.what) for item in items} == {
-        ("Failed", "crash, 2 runs"), ("Failed", "GPU out of memory, 1 run"), ("Failed", "not known, 1 run"),
-    }  # fmt: skip
+        ("Failed", "crash, 2 runs"),
+        ("Failed", "GPU out of memory, 1 run"),
+        ("Failed", "not known, 1 run"),
+    }
     assert any("llmb-run jobs logs RUN" in item.why for item in items)
 
 

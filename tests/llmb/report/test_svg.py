@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the pictures of a report: where things are drawn, what is said of them, and that nothing escapes."""
 
-from __future__ import annotations
-
 import math
 from xml.etree import ElementTree
 
@@ -78,9 +76,7 @@ def test_noise_does_not_look_like_a_mountain() -> None:
 
 
 def test_labels_keep_their_distance() -> None:
-    assert spaced([(10, "11"), (90, "44"), (0, "0"), (100, "49"), (50, "x")], 20) == [
-        (10, "11"), (90, "44"), (50, "x"),
-    ]  # fmt: skip
+    assert spaced([(10, "11"), (90, "44"), (0, "0"), (100, "49"), (50, "x")], 20) == [(10, "11"), (90, "44"), (50, "x")]
 
 
 def test_the_window_is_shaded_and_the_mean_lies_in_it() -> None:

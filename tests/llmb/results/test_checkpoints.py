@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests what results say of checkpoints: the log's times, the files, and what is missing of either."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -158,15 +156,19 @@ def test_a_run_that_saved(install: HandMade, results: Results, llmb_here: Comman
     assert (row["status"], row["reason"], row["verdict"]) == ("Success", None, "PASS")
     assert row["checkpoints"] == {
         "saved": {
-            "folder": str(folder), "files": 2, "bytes": 4000, "seconds": 4.389, "rank0_seconds": 4.389, "iteration": 50
+            "folder": str(folder),
+            "files": 2,
+            "bytes": 4000,
+            "seconds": 4.389,
+            "rank0_seconds": 4.389,
+            "iteration": 50,
         },
-        "loaded": None, "problems": [],
-    }  # fmt: skip
+        "loaded": None,
+        "problems": [],
+    }
     shown = llmb_here("results", "--install", install.folder)
     assert "saved in 4.389 s: 2 files, 4 kB" in shown.stdout
-    (line,) = csv.DictReader(
-        io.StringIO(llmb_here("results", "--install", install.folder, "--format", "csv").stdout)
-    )  # fmt: skip
+    (line,) = csv.DictReader(io.StringIO(llmb_here("results", "--install", install.folder, "--format", "csv").stdout))
     assert (line["checkpoints_saved_seconds"], line["checkpoints_saved_files"], line["saves"]) == ("4.389", "2", "True")
     told = llmb_here("explain", "sav1", "--install", install.folder).stdout
     assert f"checkpoint saved in 4.389 s: 2 files, 4 kB\n           {folder}\n" in told
@@ -188,11 +190,15 @@ def test_a_run_that_loaded_is_compared_with_nothing(install: HandMade, results: 
     install.switched("cold", step_lines(1, 30.0), load_checkpoint="/lustre/there")
     rows = results()
     assert rows["load"]["checkpoints"]["loaded"] == {
-        "folder": "/lustre/there", "seconds": 9.712, "rank0_seconds": 9.712
-    }  # fmt: skip
+        "folder": "/lustre/there",
+        "seconds": 9.712,
+        "rank0_seconds": 9.712,
+    }
     assert (rows["load"]["status"], rows["load"]["reason"], rows["load"]["verdict"]) == (
-        "Success", None, "NO_REFERENCE",
-    )  # fmt: skip
+        "Success",
+        None,
+        "NO_REFERENCE",
+    )
     assert "one step" in rows["load"]["verdict_reason"]
     assert rows["cold"]["reason"] == "the log does not say that the checkpoint was loaded from /lustre/there"
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that logs which llmb did not make are known by their names, folders and lines, and get all their figures."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any
@@ -203,8 +201,12 @@ def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads) ->
     alone = result(tmp_path, workloads, "log-x.out", network.splitlines()[0] + "\n" + steps(gbs=8, time="1.5"))
     assert alone.invalid == ()
     one_of_many = network.splitlines()[0] + "\n" + steps(gbs=256, time="1.5")
-    for name, gpu_type, several in [("15b_bf16_64", "h100", True), ("15b_bf16_64", None, True),
-                                    ("15b_bf16_8", "h100", False), ("15b_bf16_8", "gb200", True)]:  # fmt: skip
+    for name, gpu_type, several in [
+        ("15b_bf16_64", "h100", True),
+        ("15b_bf16_64", None, True),
+        ("15b_bf16_8", "h100", False),
+        ("15b_bf16_8", "gb200", True),
+    ]:
         given = {} if gpu_type is None else {"gpu_type": gpu_type}
         silent = result(tmp_path, workloads, f"log-pretrain_nemotron4_{name}.out", one_of_many, **given)
         assert bool(silent.invalid) == several, (name, gpu_type)
@@ -232,12 +234,7 @@ def test_the_script_log_beside_it_tells_the_cause(tmp_path: Path, workloads: Wor
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ("_load", (True, None)),
-        ("_fp8current_load", (True, "current")),
-        ("_loader", (False, None)),
-        ("", (False, None)),
-    ],
+    [("_load", (True, None)), ("_fp8current_load", (True, "current")), ("_loader", (False, None)), ("", (False, None))],
 )
 def test_what_a_name_says_of_loading_and_scaling(
     words: str, expected: tuple[bool, str | None], workloads: Workloads

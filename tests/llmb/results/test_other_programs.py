@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the figures of logs that other programs than NeMo write, each in the numbers and words of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,13 @@ def megatron(n: int, seconds: float, loss: str = "1.25E+01", flops: str = "") ->
 
 
 def read(
-    folder: Path, log: str, name: str = "log-x.out", window: Window | None = None,
-    workloads: Workloads | None = None, **given: Any,
-) -> Result:  # fmt: skip
+    folder: Path,
+    log: str,
+    name: str = "log-x.out",
+    window: Window | None = None,
+    workloads: Workloads | None = None,
+    **given: Any,
+) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(log)
@@ -117,10 +119,20 @@ def read_nothing() -> Any:
 def test_current_scaling_is_not_the_fp8_of_the_published_figures(tmp_path: Path, workloads: Workloads) -> None:
     log = "\n".join(megatron(n, 2.0) for n in range(1, 51)) + "\n"
     figure = Figure(
-        workload="pretrain_llama3.1", model_size="70b", dtype="fp8", gpu_type="h100", scale=64, gbs=128,
-        seq_length=8192, num_layers=80, step_time_s=2.0, release="25.05", source="a table", window=Window(11, 44),
+        workload="pretrain_llama3.1",
+        model_size="70b",
+        dtype="fp8",
+        gpu_type="h100",
+        scale=64,
+        gbs=128,
+        seq_length=8192,
+        num_layers=80,
+        step_time_s=2.0,
+        release="25.05",
+        source="a table",
+        window=Window(11, 44),
         steps=50,
-    )  # fmt: skip
+    )
     scaled = read(tmp_path, log, f"log-{BRIDGE}.out", workloads=workloads, gpu_type="h100")
     assert scaled.mfu == pytest.approx(128 * 3.94e15 / 2 / 64 / 1979e12, rel=1e-2)  # the peak is that of fp8
     (judged,) = judge([scaled], [figure])

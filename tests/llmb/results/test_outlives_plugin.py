@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that what was measured stays measured when the plugin that read it is gone, fails or reads it no more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,9 +45,12 @@ def fail(*_: object) -> None:
 
 @pytest.mark.parametrize("answer", [OWN, ParseSpec(samples=WHOLE)], ids=["a spec", "samples"])
 def test_a_plugin_that_is_gone_or_broken_takes_no_figure_with_it(
-    answer: ParseSpec, done: RunRecord, run: Callable[..., Any], say: Callable[[Parse], None],
+    answer: ParseSpec,
+    done: RunRecord,
+    run: Callable[..., Any],
+    say: Callable[[Parse], None],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     say(lambda *_: answer)
     before = one(run)
     assert (before["status"], before["time_mean_seconds"]) == ("Success", pytest.approx(2.5))

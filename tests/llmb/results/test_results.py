@@ -42,22 +42,63 @@ from llmb.workload.model import ModelShape
 SPEC = ParseSpec()
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
 FIELDS = [
-    "experiment", "path", "status", "reason", "window", "max_iteration", "steps", "time_mean_seconds",
-    "time_std_dev_seconds", "tflops_per_gpu_mean", "tflops_per_gpu_std_dev", "tokens_per_second",
-    "tokens_per_second_per_gpu", "model_tflops_per_gpu", "mfu", "days_per_1t_tokens", "model_flops",
-    "flops_convention", "reference", "ratio", "verdict",
-]  # fmt: skip
+    "experiment",
+    "path",
+    "status",
+    "reason",
+    "window",
+    "max_iteration",
+    "steps",
+    "time_mean_seconds",
+    "time_std_dev_seconds",
+    "tflops_per_gpu_mean",
+    "tflops_per_gpu_std_dev",
+    "tokens_per_second",
+    "tokens_per_second_per_gpu",
+    "model_tflops_per_gpu",
+    "mfu",
+    "days_per_1t_tokens",
+    "model_flops",
+    "flops_convention",
+    "reference",
+    "ratio",
+    "verdict",
+]
 CSV_HEAD = (
     "filename,status,time_mean_seconds,time_std_dev_seconds,tflops_per_gpu_mean,tflops_per_gpu_std_dev,max_iteration,"
 )
 MODEL = ModelShape(
     architecture="nemotron", layers=32, hidden=6144, ffn=24576, heads=48, kv_groups=8, vocab=256000, seq_length=4096
-)  # fmt: skip
+)
 JOB = Job(
-    workload="pretrain_nemotron4", model_size="15b", dtype="bf16", gpu_type="h100", scale=64, repeat=1, profile=False,
-    env={}, tp=2, pp=1, cp=1, vp=None, ep=1, dp=32, mbs=2, gbs=256, ga=4, seq_length=4096, num_layers=32, max_steps=50,
-    nodes=8, gpus_per_node=8, time_limit=1200, image=None, experiment_name=NAME, model=MODEL, learning_rate=3e-4,
-)  # fmt: skip
+    workload="pretrain_nemotron4",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=64,
+    repeat=1,
+    profile=False,
+    env={},
+    tp=2,
+    pp=1,
+    cp=1,
+    vp=None,
+    ep=1,
+    dp=32,
+    mbs=2,
+    gbs=256,
+    ga=4,
+    seq_length=4096,
+    num_layers=32,
+    max_steps=50,
+    nodes=8,
+    gpus_per_node=8,
+    time_limit=1200,
+    image=None,
+    experiment_name=NAME,
+    model=MODEL,
+    learning_rate=3e-4,
+)
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\x1b[0m\x07"
 END_OF: dict[str, JobState] = {
     "COMPLETED": JobState(state="COMPLETED", exit_code=0),
@@ -80,9 +121,16 @@ def run(tmp_path: Path) -> RunRecord:
     directory = tmp_path / "experiments" / NAME / f"{NAME}_1744408121"
     launch = Launch(name=NAME, nodes=8, ranks_per_node=8, time_limit=1200, program=Program(module="m"))
     record = RunRecord(
-        id="abc", created=1744408121, llmb_version="0.1.0", cluster_type="slurm", directory=directory, job=JOB,
-        launch=launch, script_name="run.sh", submitter=ProcessId(host="h", pid=1, start=1.0, boot="b"),
-    )  # fmt: skip
+        id="abc",
+        created=1744408121,
+        llmb_version="0.1.0",
+        cluster_type="slurm",
+        directory=directory,
+        job=JOB,
+        launch=launch,
+        script_name="run.sh",
+        submitter=ProcessId(host="h", pid=1, start=1.0, boot="b"),
+    )
     records.save(record)
     record.work.mkdir()
     return record

@@ -4,8 +4,6 @@
 LLMB_TEST_FUZZ gives the full count of damaged files of each kind, 20000.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -34,9 +32,27 @@ pytestmark = pytest.mark.fault("own-files-commands")
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "300"))
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 JUNK: tuple[Any, ...] = (
-    None, True, -1, 10**30, 10**4000, 1e308, -1e308, float("nan"), float("inf"), "", "\0", "x" * 5000, "²", [], [[]],
-    {}, {"a": {}}, [1, "a", None], "1e400", "../../etc",
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    10**30,
+    10**4000,
+    1e308,
+    -1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "\0",
+    "x" * 5000,
+    "²",
+    [],
+    [[]],
+    {},
+    {"a": {}},
+    [1, "a", None],
+    "1e400",
+    "../../etc",
+)
 
 
 @pytest.fixture
@@ -52,15 +68,31 @@ def made(tmp_path: Path, workloads: Any) -> RunRecord:
     (job,) = make_plan([request], workloads, config).jobs
     stamp = store.new_directory(config.experiments(job.workload), job.experiment_name, 1000)
     launch = Launch(
-        name=job.experiment_name, nodes=2, ranks_per_node=8, time_limit=60, program=Program(module="m"),
-        wrappers=(Wrapper(name="numa", argv=("numactl",)),), files=(StagedFile(name="f", text="t"),),
-    )  # fmt: skip
+        name=job.experiment_name,
+        nodes=2,
+        ranks_per_node=8,
+        time_limit=60,
+        program=Program(module="m"),
+        wrappers=(Wrapper(name="numa", argv=("numactl",)),),
+        files=(StagedFile(name="f", text="t"),),
+    )
     end = JobState(state=FAILED, reason="why", exit_code=1, started=1.0, ended=2.0)
     run = RunRecord(
-        id="a1", created=1000.0, llmb_version="0", cluster_type="local", directory=stamp.path, job=job, launch=launch,
-        script_name="launch", submitter=ProcessId.current(), cluster="the queue", scheduler_id="7", attempt=2,
-        retried=1001.0, history=(Attempt(submitted=1000.0, scheduler_id="6", state=end),),
-    )  # fmt: skip
+        id="a1",
+        created=1000.0,
+        llmb_version="0",
+        cluster_type="local",
+        directory=stamp.path,
+        job=job,
+        launch=launch,
+        script_name="launch",
+        submitter=ProcessId.current(),
+        cluster="the queue",
+        scheduler_id="7",
+        attempt=2,
+        retried=1001.0,
+        history=(Attempt(submitted=1000.0, scheduler_id="6", state=end),),
+    )
     run.place.mkdir()
     record.save(run)
     store.save_state(run, replace(end, state=RUNNING))
@@ -105,13 +137,17 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
     lock = made.place / "submission.lock.3"
     lock.write_text(json.dumps({"host": "h", "pid": 1, "start": 1.5, "boot": "b"}))
     path = {
-        "record": made.directory / record.RECORD, "state": made.place / store.STATE,
-        "journal": made.place / journal.SCHEDULER, "lock": lock,
-    }[name]  # fmt: skip
+        "record": made.directory / record.RECORD,
+        "state": made.place / store.STATE,
+        "journal": made.place / journal.SCHEDULER,
+        "lock": lock,
+    }[name]
     read: dict[str, Callable[[], object]] = {
-        "record": lambda: record.load(made.directory), "state": lambda: store.seen_state(made),
-        "journal": lambda: journal.read(made.place), "lock": lambda: locks.holder(made.place, "submission"),
-    }  # fmt: skip
+        "record": lambda: record.load(made.directory),
+        "state": lambda: store.seen_state(made),
+        "journal": lambda: journal.read(made.place),
+        "lock": lambda: locks.holder(made.place, "submission"),
+    }
     text, dice = path.read_text(), random.Random(f"{name} 1")
     understood = nameless = tracebacks = 0
     for _ in range(COUNT):

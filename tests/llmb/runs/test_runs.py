@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of runs on disk: records that read back equal, how runs are found, and states that stay."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable
@@ -42,14 +40,30 @@ def make(config: ClusterConfig, workloads: dict[str, Workload]) -> Make:
         (job,) = make_plan([request], workloads, config).jobs
         stamp = store.new_directory(config.experiments(job.workload), job.experiment_name, now)
         launch = Launch(
-            name=job.experiment_name, nodes=4, ranks_per_node=8, time_limit=1500, args=("recipe.json",),
-            program=Program(module="m"), image="i:1", mounts=("/a:/b",), environment={"B": "2"}, secrets=("HF_TOKEN",),
-            wrappers=(Wrapper(name="numa", argv=("numactl", "--x")),), files=(StagedFile(name="f", text="é\n"),),
-        )  # fmt: skip
+            name=job.experiment_name,
+            nodes=4,
+            ranks_per_node=8,
+            time_limit=1500,
+            args=("recipe.json",),
+            program=Program(module="m"),
+            image="i:1",
+            mounts=("/a:/b",),
+            environment={"B": "2"},
+            secrets=("HF_TOKEN",),
+            wrappers=(Wrapper(name="numa", argv=("numactl", "--x")),),
+            files=(StagedFile(name="f", text="é\n"),),
+        )
         run = RunRecord(
-            id=run_id, created=now, llmb_version="0", cluster_type="slurm", directory=stamp.path, job=job,
-            launch=launch, script_name="launch", submitter=ProcessId.current(),
-        )  # fmt: skip
+            id=run_id,
+            created=now,
+            llmb_version="0",
+            cluster_type="slurm",
+            directory=stamp.path,
+            job=job,
+            launch=launch,
+            script_name="launch",
+            submitter=ProcessId.current(),
+        )
         run = replace(run, **changes)  # type: ignore[arg-type]
         record.save(run)
         return run

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the interval of a mean against tables of Student's t and a case worked by hand."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what the steps of a window say beyond their mean."""
 
-from __future__ import annotations
-
 import math
 import statistics
 
@@ -100,11 +98,12 @@ def test_the_frameworks_tflops_by_our_formula() -> None:
 def test_the_facts_of_a_log() -> None:
     found = facts_of(
         Samples(
-            framework="NeMo 2", peak_memory=7e10,
+            framework="NeMo 2",
+            peak_memory=7e10,
             environment=Environment(networks=("IB",), hosts=("a", "b"), nccl_version="2.26.3+cuda12.9", world_size=16),
             checkpoints=(Checkpoint(kind="save", ranks=(0, 1), max_seconds=4.5, rank0_seconds=4.4, iteration=50),),
         )
-    )  # fmt: skip
+    )
     assert (found.framework, found.nccl_version, found.networks) == ("NeMo 2", "2.26.3+cuda12.9", ("IB",))
     assert (found.nodes, found.peak_memory_bytes) == (2, 7e10)
     assert found.checkpoints == (

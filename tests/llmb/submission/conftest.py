@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fake cluster for the tests of submission: a scheduler in a folder, and a plugin that launches on it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

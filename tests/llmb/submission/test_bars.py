@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what `jobs wait` draws on a terminal: each run with its bar, its steps and its time."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the commands around submission, by llmb-run on a fake cluster: resume, retry, reconcile, refusals."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -50,11 +48,15 @@ def test_a_program_that_submits_is_told_of_its_runs(
     told = {row["id"]: row for row in json.loads(done.stdout)}
     assert told == {
         run.id: {
-            "id": run.id, "scheduler_id": run.scheduler_id, "attempt": 1, "experiment": run.job.experiment_name,
-            "repeat": run.job.repeat, "directory": str(run.directory),
+            "id": run.id,
+            "scheduler_id": run.scheduler_id,
+            "attempt": 1,
+            "experiment": run.job.experiment_name,
+            "repeat": run.job.repeat,
+            "directory": str(run.directory),
         }
         for run in runs()
-    }  # fmt: skip
+    }
     assert len(told) == 6
     assert llmb("submit-all", jobs).stdout == ""
     done = llmb("submit-all", jobs, "--resume", "--format", "csv")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of handing runs to a cluster: whose a record is, what a refusal and a lost answer leave, what Ctrl-C does."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable
@@ -121,9 +119,13 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
             os.kill(os.getpid(), signal.SIGINT)
 
     outcome = submit(
-        items(20), replace(fake, pace=Pace(parallel=parallel)), config, "1",
-        on_handed=interrupt, on_interrupt=lambda: told.append("interrupted"),
-    )  # fmt: skip
+        items(20),
+        replace(fake, pace=Pace(parallel=parallel)),
+        config,
+        "1",
+        on_handed=interrupt,
+        on_interrupt=lambda: told.append("interrupted"),
+    )
     assert outcome.interrupted
     assert told == ["interrupted"]
     assert 1 <= len(outcome.submitted) <= parallel

@@ -4,8 +4,6 @@
 LLMB_TEST_KILLS gives the full count, 50.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -65,12 +63,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 @pytest.mark.fault("submit-kills")
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
-    moment: int,
-    start: Start,
-    jobs: Path,
-    scheduler: Scheduler,
-    config: ClusterConfig,
-    seen: Callable[..., None],
+    moment: int, start: Start, jobs: Path, scheduler: Scheduler, config: ClusterConfig, seen: Callable[..., None]
 ) -> None:
     chance = random.Random(moment)
     process = start("submit-all", jobs)

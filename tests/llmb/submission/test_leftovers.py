@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what killed submissions leave: the next one removes it, and nothing that anybody needs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what `jobs wait` says where there is no terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of doing several things at a time: order, bounds, what stops it, and what Ctrl-C does."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

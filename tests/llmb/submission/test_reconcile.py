@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a killed submitter leaves: found again, submitted once, or left to whoever is at it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -187,10 +185,7 @@ def test_a_sender_that_is_seen_only_later_is_waited_for_too(
 
 
 def test_what_another_process_submits_is_left_to_it(
-    crashed: Callable[..., RunRecord],
-    holder: Callable[[RunRecord], None],
-    fake: FakeCluster,
-    scheduler: Scheduler,
+    crashed: Callable[..., RunRecord], holder: Callable[[RunRecord], None], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
     holder(run)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of runs that a scheduler refused: their cure wherever they are shown, further attempts, and what is left."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of further attempts: where their files are, what is kept of those before, and that none is made twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -50,8 +48,10 @@ def test_a_second_attempt_is_the_same_run_with_files_of_its_own(
     assert store.seen_state(failed) == before.state
     name = failed.launch.name
     assert sorted(path.name for path in (failed.directory / "attempt-2").iterdir()) == [
-        f"launch_{name}", f"log-{name}.out", "state.json",
-    ]  # fmt: skip
+        f"launch_{name}",
+        f"log-{name}.out",
+        "state.json",
+    ]
     assert again.script.read_text() == fake.render(again.launch, again.stamp)
     failed.log.write_text("of the first attempt\n")
     assert last_attempts([failed.log, again.log]) == [again.log]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that what does not come to an end is interrupted: patterns, loops, code that catches everything it may."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

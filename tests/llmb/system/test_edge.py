@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that both commands end with a message, and never with a traceback, whatever surrounds them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -110,11 +108,17 @@ main()
 @pytest.mark.parametrize(
     "words",
     [
-        "run parse log-x.out", "run results --install inst", "run list", "run jobs list --install inst",
-        "run single -w nemotron4_tiny --dtype fp32 --scale 1 -d --install inst", "run results",
-        "install status --install inst", "install doctor", "install --config a.yaml --dry-run",
+        "run parse log-x.out",
+        "run results --install inst",
+        "run list",
+        "run jobs list --install inst",
+        "run single -w nemotron4_tiny --dtype fp32 --scale 1 -d --install inst",
+        "run results",
+        "install status --install inst",
+        "install doctor",
+        "install --config a.yaml --dry-run",
     ],
-)  # fmt: skip
+)
 def test_no_home_and_a_user_that_the_machine_does_not_know(place: Path, words: str) -> None:
     """As in a container that runs under any user's number."""
     (place / "log-x.out").write_text(LOG)
@@ -131,11 +135,19 @@ ESCAPE = "a\\033[31mb"
 @pytest.mark.parametrize(
     "line",
     [
-        "@run list -w {}", "@run --{}", "@run {}", "@run submit-all {} --install inst", "@run results --install {}",
-        "@run parse {}", "@run jobs show {} --install inst", "@install status --install {}", "@install --{}",
-        "@install {}", "@run single -w nemotron4_tiny --dtype {} --scale 1 -d --install inst",
+        "@run list -w {}",
+        "@run --{}",
+        "@run {}",
+        "@run submit-all {} --install inst",
+        "@run results --install {}",
+        "@run parse {}",
+        "@run jobs show {} --install inst",
+        "@install status --install {}",
+        "@install --{}",
+        "@install {}",
+        "@run single -w nemotron4_tiny --dtype {} --scale 1 -d --install inst",
     ],
-)  # fmt: skip
+)
 def test_escape_sequences_of_a_command_line_come_back_as_text(place: Path, line: str) -> None:
     done = shell(place, line.format(f"\"$(printf '{ESCAPE}')\""))
     assert done.returncode == 2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the writing of files: whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

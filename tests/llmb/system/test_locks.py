@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the lock: one holder at a time, dead holders, other hosts, release."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

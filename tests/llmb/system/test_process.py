@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the identity of processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator

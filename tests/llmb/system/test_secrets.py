@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of secrets: which names are, and where their values come from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -51,8 +49,10 @@ def test_a_secret_is_kept_beside_the_others(kept: Path) -> None:
     text = kept.read_text()
     secrets.save({"HF_TOKEN": "new", "APP_SECRET": "a=b"})
     assert secrets.find(("HF_TOKEN", "APP_SECRET", "NGC_API_KEY"), {}) == {
-        "HF_TOKEN": "new", "APP_SECRET": "a=b", "NGC_API_KEY": "quoted"
-    }  # fmt: skip
+        "HF_TOKEN": "new",
+        "APP_SECRET": "a=b",
+        "NGC_API_KEY": "quoted",
+    }
     assert {line for line in text.splitlines() if "HF_TOKEN" not in line} <= {*kept.read_text().splitlines()}
     assert kept.stat().st_mode & 0o777 == 0o600
     assert {"HF_TOKEN", "APP_SECRET", "NGC_API_KEY"} <= {*secrets.names()}
@@ -79,9 +79,30 @@ def test_nothing_is_added_to_a_file_that_others_read(kept: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["'x'", '"x"', "it's", '"', "'", " x ", "a b", "a#b", "#x", "$HOME", "a\\b", "\\", "x\u2028y", "x\x0cy", "é", "=",
-     "x\r", "\t", "'a'b'", "`id`", "export x"],
-)  # fmt: skip
+    [
+        "'x'",
+        '"x"',
+        "it's",
+        '"',
+        "'",
+        " x ",
+        "a b",
+        "a#b",
+        "#x",
+        "$HOME",
+        "a\\b",
+        "\\",
+        "x\u2028y",
+        "x\x0cy",
+        "é",
+        "=",
+        "x\r",
+        "\t",
+        "'a'b'",
+        "`id`",
+        "export x",
+    ],
+)
 def test_a_secret_that_was_saved_reads_back_exactly(home: Path, value: str) -> None:
     secrets.save({"HF_TOKEN": value, "OTHER_KEY": "next"})
     assert secrets.find(("HF_TOKEN", "OTHER_KEY"), {}) == {"HF_TOKEN": value, "OTHER_KEY": "next"}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the starting of processes."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A port that is held is its program's alone, whenever that comes to listen on it."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

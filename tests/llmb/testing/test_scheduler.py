@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the fake scheduler: what the tests of submission take for granted."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 
@@ -67,9 +65,11 @@ def test_when_it_is_down_nothing_is_answered_and_nothing_lost(scheduler: Schedul
     number = scheduler.submit("a", tmp_path)
     scheduler.behave(Behaviour(down=True))
     for ask in (
-        lambda: scheduler.submit("b", tmp_path), lambda: scheduler.query([number]), lambda: scheduler.find("a"),
+        lambda: scheduler.submit("b", tmp_path),
+        lambda: scheduler.query([number]),
+        lambda: scheduler.find("a"),
         lambda: scheduler.cancel(number),
-    ):  # fmt: skip
+    ):
         with pytest.raises(DownError):
             ask()
     scheduler.behave(Behaviour())

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that two test clusters which start at a time never choose the same ports."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

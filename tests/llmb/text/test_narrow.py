@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a table gives way to a narrow terminal in order, says what it lost, and keeps what tells runs apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -12,9 +10,13 @@ from llmb.text.narrow import Level, fitted
 from llmb.text.tables import Column
 
 COLUMNS = [
-    Column(key="run"), Column(key="experiment"), Column(key="time", right=True), Column(key="rate", right=True),
-    Column(key="verdict"), Column(key="reason"),
-]  # fmt: skip
+    Column(key="run"),
+    Column(key="experiment"),
+    Column(key="time", right=True),
+    Column(key="rate", right=True),
+    Column(key="verdict"),
+    Column(key="reason"),
+]
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs{}_gbs256"
 WHY = "the loss is not a number, and this is said in so many words that no line of a terminal has room for them"
 
@@ -87,8 +89,10 @@ def test_full_names_are_kept() -> None:
 def test_names_lose_what_they_have_in_common() -> None:
     names = [NAME.format(1), NAME.format(2), NAME.format(2)]
     assert apart(names, 70) == names
-    assert apart(names, 60) == ["nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs1_gbs256", *[
-        "nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"] * 2]  # fmt: skip
+    assert apart(names, 60) == [
+        "nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs1_gbs256",
+        *["nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"] * 2,
+    ]
     assert apart(names, 33) == ["nemotron4_15b_bf16_gpus64..mbs1", *["nemotron4_15b_bf16_gpus64..mbs2"] * 2]
     assert apart(names, 30) is None
     assert apart(names[1:], 30) == ["nemotron4_15b_bf16_gpus64.."] * 2

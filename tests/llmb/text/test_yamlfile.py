@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that YAML is read with its lines, and that every way to write it wrong is told with its place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of comparisons of measured results, of scaling efficiency, and of estimates of GPU-hours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -20,18 +18,32 @@ from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure
 
 CONFIGURATION = Configuration(
-    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32,
-    tp=2, mbs=2,
-)  # fmt: skip
+    workload="w",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    gbs=64,
+    seq_length=4096,
+    num_layers=32,
+    tp=2,
+    mbs=2,
+)
 WINDOW = Window(11, 44)
 
 
 def result(run: str, seconds: float | None = 2.0, *, change: dict[str, Any] | None = None, **values: Any) -> Result:
     given: dict[str, Any] = {
-        "experiment": "e", "path": f"log-{run}.out", "status": SUCCESS, "window": WINDOW, "max_iteration": 49,
-        "steps": 50, "time_mean_seconds": seconds, "run": run,
+        "experiment": "e",
+        "path": f"log-{run}.out",
+        "status": SUCCESS,
+        "window": WINDOW,
+        "max_iteration": 49,
+        "steps": 50,
+        "time_mean_seconds": seconds,
+        "run": run,
         "configuration": replace(CONFIGURATION, **(change or {})),
-    }  # fmt: skip
+    }
     return Result(**{**given, **values})
 
 
@@ -154,14 +166,18 @@ def test_another_window_is_marked() -> None:
 
 def test_what_does_not_count_is_not_taken_on_either_side() -> None:
     bad = [
-        result("n", invalid=("the loss is not a number",)), result("p", change={"profile": True}),
-        result("f", None, status=FAILED, reason="broken"), result("r", None, status=RUNNING, reason="at step 3 of 50"),
-    ]  # fmt: skip
+        result("n", invalid=("the loss is not a number",)),
+        result("p", change={"profile": True}),
+        result("f", None, status=FAILED, reason="broken"),
+        result("r", None, status=RUNNING, reason="at step 3 of 50"),
+    ]
     rows = with_measured(bad, [result("b")], "B")
     assert [(row.verdict, row.status, row.verdict_reason) for row in rows] == [
-        (INVALID, SUCCESS, "the loss is not a number"), (INVALID, SUCCESS, "profiled: a profiler costs time"),
-        (None, FAILED, "broken"), (None, RUNNING, "at step 3 of 50"),
-    ]  # fmt: skip
+        (INVALID, SUCCESS, "the loss is not a number"),
+        (INVALID, SUCCESS, "profiled: a profiler costs time"),
+        (None, FAILED, "broken"),
+        (None, RUNNING, "at step 3 of 50"),
+    ]
     assert [is_bad(row) for row in rows] == [True, True, True, False]
     assert summary(rows) == {"Failed": 1, "INVALID": 2, "Running": 1}
     row = only([result("a")], bad)
@@ -177,9 +193,20 @@ def test_a_log_that_nobody_knows() -> None:
 
 
 FIGURE = Figure(
-    release="25.05", source="a table", window=WINDOW, steps=50, workload="w", model_size="15b", dtype="bf16",
-    gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32, step_time_s=2.0,
-)  # fmt: skip
+    release="25.05",
+    source="a table",
+    window=WINDOW,
+    steps=50,
+    workload="w",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    gbs=64,
+    seq_length=4096,
+    num_layers=32,
+    step_time_s=2.0,
+)
 
 
 def test_rows_against_what_was_published() -> None:
@@ -193,16 +220,23 @@ def test_rows_against_what_was_published() -> None:
 
 def test_weak_and_strong_scaling() -> None:
     ours = [
-        result("a", 2.0), result("a2", 2.2), result("b", 2.4, change={"scale": 32, "gbs": 128}),
-        result("c", 1.2, change={"scale": 32}), result("d", 0.7, change={"scale": 64}),
-        result("x", 9.0, change={"scale": 128, "profile": True}), result("y", None, status=FAILED),
+        result("a", 2.0),
+        result("a2", 2.2),
+        result("b", 2.4, change={"scale": 32, "gbs": 128}),
+        result("c", 1.2, change={"scale": 32}),
+        result("d", 0.7, change={"scale": 64}),
+        result("x", 9.0, change={"scale": 128, "profile": True}),
+        result("y", None, status=FAILED),
         result("z", change={"dtype": "fp8"}),
-    ]  # fmt: skip
+    ]
     points = efficiencies(ours)
     assert [(p.kind, p.configuration.scale, p.n, round(p.efficiency, 4)) for p in points] == [
-        (STRONG, 16, 2, 1.0), (STRONG, 32, 1, round(2.1 / 1.2 / 2, 4)), (STRONG, 64, 1, round(2.1 / 0.7 / 4, 4)),
-        (WEAK, 16, 2, 1.0), (WEAK, 32, 1, round(2.1 / 2.4, 4)),
-    ]  # fmt: skip
+        (STRONG, 16, 2, 1.0),
+        (STRONG, 32, 1, round(2.1 / 1.2 / 2, 4)),
+        (STRONG, 64, 1, round(2.1 / 0.7 / 4, 4)),
+        (WEAK, 16, 2, 1.0),
+        (WEAK, 32, 1, round(2.1 / 2.4, 4)),
+    ]
     assert points[0].tokens_per_second_per_gpu == pytest.approx(4096 * 64 / 2.1 / 16)
     assert efficiencies(ours[::-1]) == points
 
@@ -210,15 +244,19 @@ def test_weak_and_strong_scaling() -> None:
 def test_scales_of_other_settings_are_no_series() -> None:
     other = {"tp": 4, "env": {"NCCL_ALGO": "Ring"}}
     ours = [
-        result("a", 2.0), result("b", 2.4, change={"scale": 32, "gbs": 128}),
-        result("c", 3.0, change=other), result("d", 3.3, change={"scale": 32, "gbs": 128, **other}),
+        result("a", 2.0),
+        result("b", 2.4, change={"scale": 32, "gbs": 128}),
+        result("c", 3.0, change=other),
+        result("d", 3.3, change={"scale": 32, "gbs": 128, **other}),
         result("e", 9.0, change={"scale": 64, "gbs": 256, "image": "mine"}),
-    ]  # fmt: skip
+    ]
     points = efficiencies(ours)
     assert [(p.configuration.scale, p.n, p.settings, round(p.efficiency, 4)) for p in points] == [
-        (16, 1, "tp 2", 1.0), (32, 1, "tp 2", round(2.0 / 2.4, 4)),
-        (16, 1, "tp 4, NCCL_ALGO=Ring", 1.0), (32, 1, "tp 4, NCCL_ALGO=Ring", round(3.0 / 3.3, 4)),
-    ]  # fmt: skip
+        (16, 1, "tp 2", 1.0),
+        (32, 1, "tp 2", round(2.0 / 2.4, 4)),
+        (16, 1, "tp 4, NCCL_ALGO=Ring", 1.0),
+        (32, 1, "tp 4, NCCL_ALGO=Ring", round(3.0 / 3.3, 4)),
+    ]
     assert [column.key for column in columns(points, "table")][-1] == "settings"
     assert [column.key for column in columns(points[:0], "table")][-1] == "efficiency"
 
@@ -230,9 +268,12 @@ def test_one_node_goes_with_nodes_of_every_width() -> None:
     points = efficiencies([on("a", 4, 4, 2.0), on("b", 8, 8, 2.1), on("c", 16, 8, 2.2), on("d", 16, 4, 2.5)])
     found = [(p.configuration.scale, p.settings, p.step_time_s) for p in points if p.kind == WEAK]
     assert found == [
-        (4, "4 GPUs per node", 2.0), (16, "4 GPUs per node", 2.5),
-        (4, "8 GPUs per node", 2.0), (8, "8 GPUs per node", 2.1), (16, "8 GPUs per node", 2.2),
-    ]  # fmt: skip
+        (4, "4 GPUs per node", 2.0),
+        (16, "4 GPUs per node", 2.5),
+        (4, "8 GPUs per node", 2.0),
+        (8, "8 GPUs per node", 2.1),
+        (16, "8 GPUs per node", 2.2),
+    ]
     points = efficiencies([on("a", 1, 1, 2.0), on("b", 2, 2, 2.1)])
     assert [p.configuration.scale for p in points] == [1, 2]
 
@@ -241,14 +282,36 @@ def test_one_scale_has_no_efficiency() -> None:
     assert efficiencies([result("a"), result("b")]) == []
 
 
-MODEL = ModelShape(
-    architecture="nemotron", layers=32, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=4096
-)  # fmt: skip
+MODEL = ModelShape(architecture="nemotron", layers=32, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=4096)
 JOB = Job(
-    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, repeat=1, profile=False, env={}, tp=2,
-    pp=1, cp=1, vp=None, ep=1, dp=8, mbs=2, gbs=64, ga=4, seq_length=4096, num_layers=32, max_steps=50, nodes=2,
-    gpus_per_node=8, time_limit=1200, image=None, experiment_name="e", model=MODEL, learning_rate=3e-4,
-)  # fmt: skip
+    workload="w",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    repeat=1,
+    profile=False,
+    env={},
+    tp=2,
+    pp=1,
+    cp=1,
+    vp=None,
+    ep=1,
+    dp=8,
+    mbs=2,
+    gbs=64,
+    ga=4,
+    seq_length=4096,
+    num_layers=32,
+    max_steps=50,
+    nodes=2,
+    gpus_per_node=8,
+    time_limit=1200,
+    image=None,
+    experiment_name="e",
+    model=MODEL,
+    learning_rate=3e-4,
+)
 
 
 def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of verdicts: each rule with its neighbours, what is comparable, pooling, and that order changes nothing."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace
@@ -33,20 +31,45 @@ from llmb.verdict.pooling import published, throughput_ratio
 from llmb.workload.published import Figure
 
 CONFIGURATION = Configuration(
-    workload="w", model_size="15b", dtype="bf16", gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32,
-    tp=2, mbs=2,
-)  # fmt: skip
+    workload="w",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    gbs=64,
+    seq_length=4096,
+    num_layers=32,
+    tp=2,
+    mbs=2,
+)
 FIGURE = Figure(
-    release="25.05", source="a table", window=Window(11, 44), steps=50, workload="w", model_size="15b", dtype="bf16",
-    gpu_type="h100", scale=16, gbs=64, seq_length=4096, num_layers=32, step_time_s=2.0,
-)  # fmt: skip
+    release="25.05",
+    source="a table",
+    window=Window(11, 44),
+    steps=50,
+    workload="w",
+    model_size="15b",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    gbs=64,
+    seq_length=4096,
+    num_layers=32,
+    step_time_s=2.0,
+)
 
 
 def result(seconds: float | None = 2.0, **values: Any) -> Result:
     given: dict[str, Any] = {
-        "experiment": "e", "path": "log-e.out", "status": SUCCESS, "window": Window(11, 44), "max_iteration": 49,
-        "steps": 50, "time_mean_seconds": seconds, "configuration": CONFIGURATION,
-    }  # fmt: skip
+        "experiment": "e",
+        "path": "log-e.out",
+        "status": SUCCESS,
+        "window": Window(11, 44),
+        "max_iteration": 49,
+        "steps": 50,
+        "time_mean_seconds": seconds,
+        "configuration": CONFIGURATION,
+    }
     return Result(**{**given, **values})
 
 
@@ -63,10 +86,18 @@ def judge_ratios(ratios: list[float], reference: Spread | None = None) -> Judgem
 @pytest.mark.parametrize(
     ("ratio", "verdict"),
     [
-        (0.90, FAIL), (0.9499, FAIL), (0.95, WARN), (0.96, WARN), (0.9799, WARN), (0.98, PASS), (1.0, PASS),
-        (1.05, PASS), (1.0501, SUSPICIOUS), (1.2, SUSPICIOUS),
+        (0.90, FAIL),
+        (0.9499, FAIL),
+        (0.95, WARN),
+        (0.96, WARN),
+        (0.9799, WARN),
+        (0.98, PASS),
+        (1.0, PASS),
+        (1.05, PASS),
+        (1.0501, SUSPICIOUS),
+        (1.2, SUSPICIOUS),
     ],
-)  # fmt: skip
+)
 def test_the_rules_and_their_borders(ratio: float, verdict: str) -> None:
     found = judge_ratios([ratio])
     assert (found.verdict, found.repeats, found.interval) == (verdict, 1, None)
@@ -271,7 +302,7 @@ CASES = st.builds(
     configuration=st.sampled_from(
         [CONFIGURATION, *(replace(CONFIGURATION, **own) for own in ({"tp": 4}, {"scale": 32}, {"env": {"A": "1"}}))]
     ),
-)  # fmt: skip
+)
 FIGURES = (FIGURE, replace(FIGURE, release="25.04", step_time_s=1.9), replace(FIGURE, scale=32, step_time_s=2.1))
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the FLOPs formulas against the published sums, and the worked throughput and MFU examples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -22,16 +20,29 @@ from llmb.workload.model import (
 
 def nemotron(layers: int, hidden: int, heads: int) -> ModelShape:
     return ModelShape(
-        architecture="nemotron", layers=layers, hidden=hidden, ffn=4 * hidden, heads=heads, kv_groups=8, vocab=256000,
+        architecture="nemotron",
+        layers=layers,
+        hidden=hidden,
+        ffn=4 * hidden,
+        heads=heads,
+        kv_groups=8,
+        vocab=256000,
         seq_length=4096,
-    )  # fmt: skip
+    )
 
 
 def llama(layers: int, hidden: int, ffn: int, heads: int) -> ModelShape:
     return ModelShape(
-        architecture="llama", layers=layers, hidden=hidden, ffn=ffn, heads=heads, kv_groups=8, gated=True,
-        vocab=128256, seq_length=8192,
-    )  # fmt: skip
+        architecture="llama",
+        layers=layers,
+        hidden=hidden,
+        ffn=ffn,
+        heads=heads,
+        kv_groups=8,
+        gated=True,
+        vocab=128256,
+        seq_length=8192,
+    )
 
 
 N15B = nemotron(32, 6144, 48)
@@ -40,10 +51,18 @@ L8B = llama(32, 4096, 14336, 32)
 L70B = llama(80, 8192, 28672, 64)
 L405B = llama(126, 16384, 53248, 128)
 H56B = ModelShape(
-    architecture="nemotronh", layers=118, hidden=8192, ffn=32768, heads=64, head_dim=128, kv_groups=8, vocab=131072,
-    seq_length=8192, pattern="M-" * 54 + "*" * 10,
+    architecture="nemotronh",
+    layers=118,
+    hidden=8192,
+    ffn=32768,
+    heads=64,
+    head_dim=128,
+    kv_groups=8,
+    vocab=131072,
+    seq_length=8192,
+    pattern="M-" * 54 + "*" * 10,
     mamba=MambaShape(heads=256, head_dim=64, expand=2, chunk=256, state=256, groups=8),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("shape", "count"), [(L8B, 8_030_261_248), (L70B, 70_553_706_496), (L405B, 405_853_388_800)])
@@ -61,9 +80,17 @@ def test_parameters_of_nemotron_as_its_papers_have_them(shape: ModelShape, embed
 def test_parameters_of_a_hybrid() -> None:
     # A model small enough to be counted by hand: one layer of each kind.
     shape = ModelShape(
-        architecture="nemotronh", layers=3, hidden=4, ffn=8, heads=2, kv_groups=1, vocab=10, seq_length=8,
-        pattern="M-*", mamba=MambaShape(heads=4, head_dim=2, expand=2, chunk=4, state=3, groups=2),
-    )  # fmt: skip
+        architecture="nemotronh",
+        layers=3,
+        hidden=4,
+        ffn=8,
+        heads=2,
+        kv_groups=1,
+        vocab=10,
+        seq_length=8,
+        pattern="M-*",
+        mamba=MambaShape(heads=4, head_dim=2, expand=2, chunk=4, state=3, groups=2),
+    )
     mamba = 4 + 4 * (8 + 8 + 6 + 6 + 4) + (8 + 6 + 6) * 5 + 3 * 4 + 8 + 8 * 4
     mlp, attention = 4 + 2 * 4 * 8, 4 + 4 * (4 + 2 + 2) + 4 * 4
     assert parameters(shape) == 2 * 10 * 4 + mamba + mlp + attention + 4
@@ -86,12 +113,16 @@ def test_8b_exactly() -> None:
 @pytest.mark.parametrize(
     ("shape", "printed"),
     [
-        (N15B, "3.85e+14"), (N340B, "8.62124e+15"), (L8B, "4.74e+14"), (L70B, "3.94e+15"), (L405B, "2.15e+16"),
+        (N15B, "3.85e+14"),
+        (N340B, "8.62124e+15"),
+        (L8B, "4.74e+14"),
+        (L70B, "3.94e+15"),
+        (L405B, "2.15e+16"),
         (replace(L405B, kv_groups=16), "2.17e+16"),  # as published: the model has 8 groups, its figure was made with 16
         (H56B, "2.816e+15"),
     ],
     ids=["15b", "340b", "8b", "70b", "405b", "405b-as-published", "56b"],
-)  # fmt: skip
+)
 def test_published_figures(shape: ModelShape, printed: str) -> None:
     digits = len(printed.partition("e")[0]) - 1
     assert f"{model_flops(shape):.{digits}g}" == printed
@@ -167,9 +198,10 @@ def test_worked_mfu_on_h100(flops: str, batch: int, seconds: float, gpus: int, d
 
 @pytest.mark.parametrize("name", ["layers", "hidden", "heads", "kv_groups", "seq_length"])
 def test_a_shape_of_nothing_is_refused(name: str) -> None:
+    sizes = dict.fromkeys(("hidden", "ffn", "vocab", "seq_length"), 8)
+    shape = {"architecture": "llama", "layers": 1, "heads": 2, "kv_groups": 2, **sizes}
     with pytest.raises(ValueError, match=f"'{name}' must be 1 or more, not 0"):
-        ModelShape(**({"architecture": "llama", "layers": 1, "hidden": 8, "ffn": 8, "heads": 2, "kv_groups": 2,
-                       "vocab": 8, "seq_length": 8} | {name: 0}))  # type: ignore[arg-type]  # fmt: skip
+        ModelShape(**(shape | {name: 0}))  # type: ignore[arg-type]
 
 
 def test_groups_divide_heads() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of files of published figures: what they may say, and that every fault is told with its place."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

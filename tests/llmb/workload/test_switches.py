@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of switches as values: layers, ranks, clocks, mounts; and that each can be said everywhere."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 
@@ -19,8 +17,11 @@ def test_a_layer_comes_over_those_before_it_only_in_what_it_says() -> None:
     low = Switches(nccl_trace=True, image="a", time_limit=60)
     high = Switches(nccl_trace=False, tokenizer="hub")
     assert said_of(merged((low, NOTHING, high))) == {
-        "nccl_trace": False, "image": "a", "time_limit": 60, "tokenizer": "hub"
-    }  # fmt: skip
+        "nccl_trace": False,
+        "image": "a",
+        "time_limit": 60,
+        "tokenizer": "hub",
+    }
 
 
 def test_layers_that_say_nothing_are_nothing() -> None:
@@ -31,12 +32,7 @@ def test_layers_that_say_nothing_are_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "ranges"),
-    [
-        ("0-7", [(0, 7)]),
-        ("3", [(3, 3)]),
-        ("0, 8,16 - 23", [(0, 0), (8, 8), (16, 23)]),
-        ("all", [(0, None)]),
-    ],
+    [("0-7", [(0, 7)]), ("3", [(3, 3)]), ("0, 8,16 - 23", [(0, 0), (8, 8), (16, 23)]), ("all", [(0, None)])],
 )
 def test_ranks(text: str, ranges: list[tuple[int, int | None]]) -> None:
     assert rank_ranges(text) == ranges

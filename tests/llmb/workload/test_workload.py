@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests batches as rules, scales as ranges, and what a workload's sizes answer."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path
@@ -118,8 +116,16 @@ def test_scales_are_ascending_once_each_and_survive_writing(values: list[int]) -
     assert Scales.parse(scales.unparse()) == scales
 
 
-MODEL = {"architecture": "llama", "layers": 2, "hidden": 8, "ffn": 8, "heads": 2, "kv_groups": 1, "vocab": 8,
-         "seq_length": 8}  # fmt: skip
+MODEL = {
+    "architecture": "llama",
+    "layers": 2,
+    "hidden": 8,
+    "ffn": 8,
+    "heads": 2,
+    "kv_groups": 1,
+    "vocab": 8,
+    "seq_length": 8,
+}
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -208,15 +214,23 @@ def test_a_row_says_what_nemo_is_told_and_what_a_gpu_must_have() -> None:
 
 def test_a_row_follows_a_release_at_each_of_its_scales() -> None:
     nemo = {
-        "recipe": "x", "flops_name": "x", "vocab": 8, "environment": {"A": "1", "B": "1"},
+        "recipe": "x",
+        "flops_name": "x",
+        "vocab": 8,
+        "environment": {"A": "1", "B": "1"},
         "releases": {"25.04": {"cross_entropy": "native", "environment": {"A": None, "C": "2"}}},
-    }  # fmt: skip
+    }
     found = read_size(rows=[row(scales="16..64", releases={"25.05": 32, "25.04": [16, 64]})], nemo=nemo)
     (own,) = found.rows
     # A scale between takes the settings of the nearest one below, one below all those of the first.
     assert {scale: own.release(scale) for scale in (8, 16, 32, 48, 64, 128)} == {
-        8: "25.04", 16: "25.04", 32: "25.05", 48: "25.05", 64: "25.04", 128: "25.04",
-    }  # fmt: skip
+        8: "25.04",
+        16: "25.04",
+        32: "25.05",
+        48: "25.05",
+        64: "25.04",
+        128: "25.04",
+    }
     assert found.nemo is not None
     assert found.nemo.of("25.05") == found.nemo.of(None) == found.nemo
     older = found.nemo.of("25.04")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NeMo program as it is started, where there is no NeMo: it refuses in one line, and in time."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -35,9 +33,18 @@ def start(*arguments: object, **variables: str) -> tuple[int, str, str]:
 @pytest.fixture
 def recipe_file(nemo_recipe: Make, tmp_path: Path) -> Path:
     file = tmp_path / "recipe.json"
-    file.write_text(json.dumps(nemo_recipe(nodes=1, gpus_per_node=2, global_batch=4, parallelism={
-        "tp": 2, "pp": 1, "cp": 1, "vp": None,
-    }, comm_overlap={"wgrad_deferral_limit": None})), encoding="utf-8")  # fmt: skip
+    file.write_text(
+        json.dumps(
+            nemo_recipe(
+                nodes=1,
+                gpus_per_node=2,
+                global_batch=4,
+                parallelism={"tp": 2, "pp": 1, "cp": 1, "vp": None},
+                comm_overlap={"wgrad_deferral_limit": None},
+            )
+        ),
+        encoding="utf-8",
+    )
     return file
 
 
@@ -54,10 +61,13 @@ def test_a_fault_in_the_file_is_one_line(tmp_path: Path) -> None:
 
 def test_too_few_processes_are_refused_before_nemo_is_imported(recipe_file: Path) -> None:
     code, _, err = start(recipe_file)
-    assert (code, err) == (2, (
-        "error: environment: ranks started: 1, the recipe is for 1 × 2 GPUs; "
-        "start 2 processes, one for each GPU, with srun or torchrun\n"
-    ))  # fmt: skip
+    assert (code, err) == (
+        2,
+        (
+            "error: environment: ranks started: 1, the recipe is for 1 × 2 GPUs; "
+            "start 2 processes, one for each GPU, with srun or torchrun\n"
+        ),
+    )
 
 
 @pytest.mark.parametrize("names", [LAUNCHED[:3], LAUNCHED[3:]], ids=["torchrun", "srun"])
@@ -116,6 +126,10 @@ def test_a_configuration_is_shown_with_its_defaults() -> None:
     assert plain({"a": [nested, Point(1), print, 1.5, None, {7}]}) == {
         "a": [
             {"_target_": f"{__name__}.Thing", "size": 1, "others": {"_target_": f"{__name__}.Thing", "size": 3}},
-            {"_target_": f"{__name__}.Point", "x": 1}, "builtins.print", 1.5, None, "{7}",
-        ],
-    }  # fmt: skip
+            {"_target_": f"{__name__}.Point", "x": 1},
+            "builtins.print",
+            1.5,
+            None,
+            "{7}",
+        ]
+    }

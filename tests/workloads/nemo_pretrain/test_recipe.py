@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NeMo recipe is read whole, or refused with file, key and cure."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable
@@ -53,10 +51,7 @@ def test_every_key_must_be_there(nemo_recipe: Make, key: str) -> None:
         ({"parallelism": {"tp": 0}}, "recipe.parallelism.tp: is 0; write 1 or more"),
         ({"parallelism": {"vp": 0}}, "recipe.parallelism.vp: is 0; write 1 or more"),
         ({"parallelism": {"tp": 3}}, "recipe.parallelism: tp·pp·cp = 48 does not divide 512 GPUs; choose other sizes"),
-        (
-            {"parallelism": {"pp": 1}},
-            "recipe.parallelism.vp: is 8 without a pipeline; write null, or a pp above 1",
-        ),
+        ({"parallelism": {"pp": 1}}, "recipe.parallelism.vp: is 8 without a pipeline; write null, or a pp above 1"),
         (
             {"parallelism": {"tp": 1}},
             "recipe.parallelism.sequence_parallel: is true without tensor parallelism; write false, or a tp above 1",

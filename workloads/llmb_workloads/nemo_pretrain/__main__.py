@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]: a NeMo 2 training run from a frozen recipe."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

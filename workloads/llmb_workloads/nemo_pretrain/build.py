@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the recipe value to NeMo's: pretrain_recipe in performance mode, and every setting of the recipe on top."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb_workloads.nemo_pretrain.callbacks import set_callbacks

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The callbacks of a run: the recipe's own, less what saves unasked, and ours behind them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llmb_workloads.errors import RefusedError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the gradient norm into the line of each step; imported where Lightning is installed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning.pytorch.callbacks import Callback

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reaches into the installed NeMo, and says by name what it lacks."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import importlib.metadata

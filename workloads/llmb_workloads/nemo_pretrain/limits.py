@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a NeMo recipe's values may be together: what NeMo would refuse only after every process has loaded it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import fields

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the recipe of a NeMo run and checks it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmb_workloads.fields import read_json, read_object

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NeMo configuration as plain data, for --print and for whoever compares two of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of results, compare, baseline, explain and report through the real command, on installs made by hand."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -33,8 +31,9 @@ class HandMade(Protocol):
 
     def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
     def run(self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any) -> RunRecord: ...
-    def measured(self, run_id: str, seconds: float, workload: str = ..., dtype: str = ..., scale: int = ...,
-                 **how: Any) -> RunRecord: ...  # fmt: skip
+    def measured(
+        self, run_id: str, seconds: float, workload: str = ..., dtype: str = ..., scale: int = ..., **how: Any
+    ) -> RunRecord: ...
 
 
 class Run(Protocol):
@@ -60,9 +59,11 @@ def test_results_have_reference_ratio_and_verdict(install: HandMade, run: Run, r
     install.measured("a1", 2.746 / 0.97)
     row = rows()["a1"]
     assert row["reference"] == {
-        "release": "25.05", "window": "11-44", "step_time_s": 2.746,
+        "release": "25.05",
+        "window": "11-44",
+        "step_time_s": 2.746,
         "source": "release 25.05, figures of Nemotron4 15b on H100",
-    }  # fmt: skip
+    }
     assert row["ratio"] == pytest.approx(0.97, abs=1e-4)
     assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == ("WARN", 1, None, True)
     table = run("results")
@@ -173,8 +174,16 @@ def test_a_tiny_run_has_no_reference_and_its_table_no_empty_column(make_install:
     assert done.returncode == 0
     assert done.stderr.startswith("no verdicts: nothing is published for these configurations")
     assert done.stdout.splitlines()[0].split() == [
-        "run", "experiment", "status", "step", "time", "(s)", "tokens/s", "tokens/s/GPU", "TFLOPS/GPU",
-    ]  # fmt: skip
+        "run",
+        "experiment",
+        "status",
+        "step",
+        "time",
+        "(s)",
+        "tokens/s",
+        "tokens/s/GPU",
+        "TFLOPS/GPU",
+    ]
     (row,) = json.loads(llmb_here("results", "--install", install.folder, "--format", "json").stdout)["results"]
     assert (row["verdict"], row["ratio"], row["reference"]) == ("NO_REFERENCE", None, None)
 
@@ -402,8 +411,9 @@ def test_scaling(install: HandMade, run: Run) -> None:
     install.measured("b1", 2.85, scale=32)
     rows = json.loads(run("compare", "--scaling", "--format", "json").stdout)
     assert [(row["scaling"], row["scale"], round(row["efficiency"], 4)) for row in rows] == [
-        ("weak", 16, 1.0), ("weak", 32, round(2.75 / 2.85, 4)),
-    ]  # fmt: skip
+        ("weak", 16, 1.0),
+        ("weak", 32, round(2.75 / 2.85, 4)),
+    ]
     assert "96.5" in run("compare", "--scaling").stdout
     assert "no model was measured at two scales" in run("compare", "a1", "--scaling").stderr
 
@@ -445,9 +455,13 @@ def test_a_report(install: HandMade, run: Run, tmp_path: Path) -> None:
     assert "4 runs: 2 succeeded, 2 failed.\nVerdicts: 1 FAIL, 1 PASS." in text
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert headings == [
-        "# Benchmarks on cluster", "## Results", "## Scaling", "## Failures", "### GPU out of memory: 2 runs",
+        "# Benchmarks on cluster",
+        "## Results",
+        "## Scaling",
+        "## Failures",
+        "### GPU out of memory: 2 runs",
         "## Conditions",
-    ]  # fmt: skip
+    ]
     assert "f1 pretrain_llama3.1_8b" in text
     assert "\n    torch.OutOfMemoryError: CUDA out of memory" in text
     assert "| weak " in text
@@ -474,8 +488,9 @@ def test_parse_judges_logs_of_runs_and_of_strangers(install: HandMade, run: Run,
     (folder / ours.log.name).write_text(ours.log.read_text())
     (one,) = json.loads(llmb_here("parse", folder, "--format", "json").stdout)["results"]
     assert (one["verdict"], one["verdict_reason"]) == (
-        "NO_REFERENCE", "nothing is published for a GPU type that is not known",
-    )  # fmt: skip
+        "NO_REFERENCE",
+        "nothing is published for a GPU type that is not known",
+    )
     assert "--gpu-type" in llmb_here("parse", folder).stderr
     (folder / ours.log.name).rename(folder / "train.log")
     said = llmb_here("parse", folder / "train.log").stderr

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of llmb-run explain: every term, what differs from the published run, where it ran, why it failed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that the list of runs folds no row of a terminal with 80 columns, whatever its runs are and wait for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -36,9 +34,17 @@ REASONS = (
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
     return {
-        "id": f"deb3ue{number % 100:02}", "scheduler_id": str(number), "attempt": 1, "experiment": NAMES[0],
-        "repeat": 1, "state": PENDING, "submitted": "2025-11-21 19:03:58", "ran": None, "reason": None, **changes,
-    }  # fmt: skip
+        "id": f"deb3ue{number % 100:02}",
+        "scheduler_id": str(number),
+        "attempt": 1,
+        "experiment": NAMES[0],
+        "repeat": 1,
+        "state": PENDING,
+        "submitted": "2025-11-21 19:03:58",
+        "ran": None,
+        "reason": None,
+        **changes,
+    }
 
 
 def drawn(rows: list[dict[str, Any]], width: int = WIDTH) -> tuple[list[str], tuple[str, ...]]:
@@ -47,13 +53,19 @@ def drawn(rows: list[dict[str, Any]], width: int = WIDTH) -> tuple[list[str], tu
 
 
 runs = st.lists(
-    st.fixed_dictionaries({
-        "attempt": st.integers(1, 120), "experiment": st.sampled_from(NAMES), "repeat": st.integers(1, 200),
-        "state": st.sampled_from([PENDING, RUNNING, "CONFIGURING", "NOT_SUBMITTED", *sorted(ENDS)]),
-        "ran": st.sampled_from([None, "00:01:12", "123:00:59"]), "reason": st.sampled_from(REASONS),
-    }),
-    min_size=1, max_size=40,
-)  # fmt: skip
+    st.fixed_dictionaries(
+        {
+            "attempt": st.integers(1, 120),
+            "experiment": st.sampled_from(NAMES),
+            "repeat": st.integers(1, 200),
+            "state": st.sampled_from([PENDING, RUNNING, "CONFIGURING", "NOT_SUBMITTED", *sorted(ENDS)]),
+            "ran": st.sampled_from([None, "00:01:12", "123:00:59"]),
+            "reason": st.sampled_from(REASONS),
+        }
+    ),
+    min_size=1,
+    max_size=40,
+)
 
 
 @given(runs)

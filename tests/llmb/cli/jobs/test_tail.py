@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a log is printed as it is, but for what would move a terminal's cursor or colour it."""
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of parse on a log of any name, folders, a pipe; of results and cures where a plugin fails, or is gone."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import json

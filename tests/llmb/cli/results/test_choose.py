@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that every command that gathers runs takes the same choice of them, through the real commands."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is said while a submission that was cut off is waited for."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.cli.submit.announce import _tell_settle

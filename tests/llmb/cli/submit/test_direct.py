@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the direct method: `llmb-run single` told by the variables of the older launch scripts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -59,9 +57,18 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
         ({"GPUS_PER_NODE": "4"}, {"nodes": 16, "gpus_per_node": 4}),
         ({"DTYPE": "BF16", "GPU_TYPE": "H100"}, {"dtype": "bf16", "gpu_type": "h100"}),
         ({"ENABLE_PROFILE": "true"}, {"profile": True, "max_steps": 50}),
-        ({"ENABLE_PROFILE": "1", "PROFILE_START_STEP": "46", "PROFILE_STOP_STEP": "60", "ENABLE_GPU_METRICS": "true"},
-         {"max_steps": 60, "switches": {
-             "profile_start": 46, "profile_stop": 60, "profile_ranks": "0-7", "gpu_metrics": True}}),
+        (
+            {
+                "ENABLE_PROFILE": "1",
+                "PROFILE_START_STEP": "46",
+                "PROFILE_STOP_STEP": "60",
+                "ENABLE_GPU_METRICS": "true",
+            },
+            {
+                "max_steps": 60,
+                "switches": {"profile_start": 46, "profile_stop": 60, "profile_ranks": "0-7", "gpu_metrics": True},
+            },
+        ),
         ({"ENABLE_NCCLTRACE": "true"}, {"max_steps": 5, "time_limit": "00:15:00", "switches": {"nccl_trace": True}}),
         ({"ENABLE_CHECKPOINT": "true"}, {"switches": {"save_checkpoint": True}}),
         ({"LOAD_CHECKPOINT_PATH": "/c"}, {"max_steps": 1, "switches": {"load_checkpoint": "/c"}}),
@@ -69,11 +76,13 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
         ({"ENABLE_VBOOST": "1"}, {"switches": {"vboost": True}}),
         ({"RUN_CONF_IMAGE": "/images/own.sqsh"}, {"image": "/images/own.sqsh"}),
         ({"RUN_CONF_MOUNTS": "/a:/b,/c"}, {"switches": {"mounts": ["/a:/b", "/c:/c"]}}),
-        ({"STRONG_SCALING": "false", "ENABLE_PROFILE": "false", "ENABLE_CHECKPOINT": "", "GBS": " "},
-         {"gbs": 256, "profile": False}),
+        (
+            {"STRONG_SCALING": "false", "ENABLE_PROFILE": "false", "ENABLE_CHECKPOINT": "", "GBS": " "},
+            {"gbs": 256, "profile": False},
+        ),
         ({"CLUSTER_TYPE": "slurm"}, {"scale": 64}),
     ],
-)  # fmt: skip
+)
 def test_each_variable(variables: dict[str, str], expected: dict[str, Any], direct: Direct) -> None:
     job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", **variables))
     assert {name: job[name] for name in expected} == expected
@@ -132,13 +141,24 @@ def test_the_option_of_sbatch_for_nodes_names_what_to_write(llmb_here: Command, 
 
 # Variables of the launch scripts that no option stands for, or that have another way: with what is to be said of each.
 UNREAD = {
-    "TP": "--set tp=3", "PP": "--set pp=3", "CP": "--set cp=3", "VP": "--set vp=3", "MBS": "--set mbs=3",
-    "NUM_LAYERS": "--set num_layers=3", "RUN_CONF_MAX_STEPS": "--max-steps 3", "FP8_RECIPE": "--set fp8=current",
-    "SBATCH_RESERVATION": "--slurm-arg reservation=3", "SBATCH_QOS": "--slurm-arg qos=3",
-    "ADDITIONAL_SLURM_PARAMS": "--slurm-arg KEY=VALUE", "CHECKPOINT_INTERVAL": "--save-checkpoint",
-    "HIDDEN_SIZE": "leave it out", "FSDP": "leave it out", "CPU_PER_TASK_PINNING": "leave it out",
-    "CONFIG_VARIANT": "leave it out", "OPTIMIZATION_NAME": "leave it out",
-}  # fmt: skip
+    "TP": "--set tp=3",
+    "PP": "--set pp=3",
+    "CP": "--set cp=3",
+    "VP": "--set vp=3",
+    "MBS": "--set mbs=3",
+    "NUM_LAYERS": "--set num_layers=3",
+    "RUN_CONF_MAX_STEPS": "--max-steps 3",
+    "FP8_RECIPE": "--set fp8=current",
+    "SBATCH_RESERVATION": "--slurm-arg reservation=3",
+    "SBATCH_QOS": "--slurm-arg qos=3",
+    "ADDITIONAL_SLURM_PARAMS": "--slurm-arg KEY=VALUE",
+    "CHECKPOINT_INTERVAL": "--save-checkpoint",
+    "HIDDEN_SIZE": "leave it out",
+    "FSDP": "leave it out",
+    "CPU_PER_TASK_PINNING": "leave it out",
+    "CONFIG_VARIANT": "leave it out",
+    "OPTIMIZATION_NAME": "leave it out",
+}
 
 
 @pytest.mark.parametrize(("name", "said"), UNREAD.items(), ids=list(UNREAD))
@@ -166,10 +186,13 @@ def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_t
     done = llmb_here("submit-all", path, "--install", cluster(), "-d")
     assert done.returncode == 2
     for name, key in (
-        ("MAX_STEPS", "max_steps: 100"), ("GBS", "gbs: 128"), ("ENABLE_CHECKPOINT", "save_checkpoint: true"),
-        ("RUN_CONF_IMAGE", "image: own"), ("TIME_LIMIT", "time_limit: '01:00:00'"),
+        ("MAX_STEPS", "max_steps: 100"),
+        ("GBS", "gbs: 128"),
+        ("ENABLE_CHECKPOINT", "save_checkpoint: true"),
+        ("RUN_CONF_IMAGE", "image: own"),
+        ("TIME_LIMIT", "time_limit: '01:00:00'"),
         ("TP", "overrides: {params: {tp: 4}}"),
-    ):  # fmt: skip
+    ):
         assert f"{name}: write {key}" in done.stderr
     assert done.stderr.startswith(f"error: {path}:4: ")
     assert "NOTE" not in done.stderr
@@ -177,9 +200,18 @@ def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_t
 
 def test_a_flag_beats_a_variable_and_that_is_said(direct: Direct) -> None:
     done = direct(
-        "nemotron4", "--scale", 64, "--set", "gbs=512", "--dtype", "fp8",
-        JOB_TOTAL_GPUS="128", GBS="1024", DTYPE="bf16", MAX_STEPS="7",
-    )  # fmt: skip
+        "nemotron4",
+        "--scale",
+        64,
+        "--set",
+        "gbs=512",
+        "--dtype",
+        "fp8",
+        JOB_TOTAL_GPUS="128",
+        GBS="1024",
+        DTYPE="bf16",
+        MAX_STEPS="7",
+    )
     job = job_of(done)
     assert (job["scale"], job["gbs"], job["dtype"], job["max_steps"]) == (64, 512, "fp8", 7)
     assert "note: from the environment: MAX_STEPS=7\n" in done.stderr
@@ -231,8 +263,9 @@ def test_all_wrong_values_at_once(direct: Direct) -> None:
 def test_no_gpu_count_at_all(direct: Direct) -> None:
     done = direct("nemotron4")
     assert (done.returncode, done.stderr) == (
-        2, "error: the GPU count is missing\nhint: --scale N, or JOB_TOTAL_GPUS=N before the command\n"
-    )  # fmt: skip
+        2,
+        "error: the GPU count is missing\nhint: --scale N, or JOB_TOTAL_GPUS=N before the command\n",
+    )
 
 
 def test_the_variables_are_for_single_alone(
@@ -274,14 +307,20 @@ def test_stage_path_beside_llmb_install_is_an_error(
         (("--set", "tp=3"), {}, "--set tp=3: pretrain_nemotron4 340b at 128 GPUs: the scale is not a multiple"),
         (("--set", "gbs=33"), {}, "--set gbs=33: pretrain_nemotron4 340b at 128 GPUs: the global batch 33 is not"),
         (("--set", "num_layers=97"), {}, "--set num_layers=97: pretrain_nemotron4 340b: "),
-        (("-w", "llama3.1", "-s", "405b", "--scale", "512", "--set", "num_layers=120"), {},
-         "--set num_layers=120: pretrain_llama3.1 405b: 120 layers (122 with embedding and loss) is not a multiple"),
-        ((), {"ENABLE_PROFILE": "TRUE", "PROFILE_START_STEP": "50", "PROFILE_STOP_STEP": "45"},
-         "PROFILE_START_STEP=50 PROFILE_STOP_STEP=45: pretrain_nemotron4 340b at 128 GPUs: a profile from step 50"),
+        (
+            ("-w", "llama3.1", "-s", "405b", "--scale", "512", "--set", "num_layers=120"),
+            {},
+            "--set num_layers=120: pretrain_llama3.1 405b: 120 layers (122 with embedding and loss) is not a multiple",
+        ),
+        (
+            (),
+            {"ENABLE_PROFILE": "TRUE", "PROFILE_START_STEP": "50", "PROFILE_STOP_STEP": "45"},
+            "PROFILE_START_STEP=50 PROFILE_STOP_STEP=45: pretrain_nemotron4 340b at 128 GPUs: a profile from step 50",
+        ),
         ((), {"GPUS_PER_NODE": "16"}, "GPUS_PER_NODE=16: pretrain_nemotron4 340b: gpus_per_node: 16 ranks"),
         ((), {"RUN_CONF_IMAGE": "3"}, "RUN_CONF_IMAGE=3: '3' is not an image"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_stands_at_what_caused_it(
     arguments: tuple[str, ...], variables: dict[str, str], message: str, direct: Direct
 ) -> None:
@@ -296,7 +335,9 @@ def test_independent_faults_are_told_at_once(direct: Direct) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert [line.partition(": ")[0] for line in errors] == [
-        "GPU_TYPE=h1000", "DTYPE=bf17", "ENABLE_PROFILE=1 ENABLE_NCCLTRACE=1"
-    ]  # fmt: skip
+        "GPU_TYPE=h1000",
+        "DTYPE=bf17",
+        "ENABLE_PROFILE=1 ENABLE_NCCLTRACE=1",
+    ]
     done = direct("nemotron4", "--env", "RANK=1", "--set", "tp=0", "--set", "x=1", "--image", "3", JOB_TOTAL_GPUS="x")
     assert done.stderr.count("error: ") == 5

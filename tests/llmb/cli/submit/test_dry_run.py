@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the dry run: the jobs with every number on any cluster type, and lists that are checked whole."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -18,10 +16,33 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
 
 FIELDS = [
-    "workload", "model_size", "dtype", "gpu_type", "scale", "repeat", "profile", "env", "tp", "pp", "cp", "vp", "ep",
-    "dp", "mbs", "gbs", "ga", "seq_length", "num_layers", "max_steps", "nodes", "gpus_per_node", "time_limit", "image",
-    "experiment_name", "script",
-]  # fmt: skip
+    "workload",
+    "model_size",
+    "dtype",
+    "gpu_type",
+    "scale",
+    "repeat",
+    "profile",
+    "env",
+    "tp",
+    "pp",
+    "cp",
+    "vp",
+    "ep",
+    "dp",
+    "mbs",
+    "gbs",
+    "ga",
+    "seq_length",
+    "num_layers",
+    "max_steps",
+    "nodes",
+    "gpus_per_node",
+    "time_limit",
+    "image",
+    "experiment_name",
+    "script",
+]
 
 IMAGE = "nvcr.io/nvidia/nemo:25.04.01"
 RUNAI = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
@@ -29,36 +50,114 @@ RUNAI = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w",
 # For each workload: a size, dtype and scale, and what must come of it on H100s.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "pretrain_nemotron4 15b fp8 16": {
-        "tp": 2, "pp": 1, "cp": 1, "vp": None, "ep": 1, "dp": 8, "mbs": 2, "gbs": 64, "ga": 4, "seq_length": 4096,
-        "num_layers": 32, "max_steps": 50, "nodes": 2, "gpus_per_node": 8, "time_limit": "00:20:00",
+        "tp": 2,
+        "pp": 1,
+        "cp": 1,
+        "vp": None,
+        "ep": 1,
+        "dp": 8,
+        "mbs": 2,
+        "gbs": 64,
+        "ga": 4,
+        "seq_length": 4096,
+        "num_layers": 32,
+        "max_steps": 50,
+        "nodes": 2,
+        "gpus_per_node": 8,
+        "time_limit": "00:20:00",
         "experiment_name": "pretrain_nemotron4_15b_fp8_gpus16_tp2_pp1_cp1_vpNone_mbs2_gbs64",
     },
     "pretrain_nemotron4 340b bf16 512": {
-        "tp": 8, "pp": 8, "cp": 1, "vp": 12, "ep": 1, "dp": 8, "mbs": 1, "gbs": 128, "ga": 16, "seq_length": 4096,
-        "num_layers": 96, "max_steps": 50, "nodes": 64, "gpus_per_node": 8, "time_limit": "00:20:00",
+        "tp": 8,
+        "pp": 8,
+        "cp": 1,
+        "vp": 12,
+        "ep": 1,
+        "dp": 8,
+        "mbs": 1,
+        "gbs": 128,
+        "ga": 16,
+        "seq_length": 4096,
+        "num_layers": 96,
+        "max_steps": 50,
+        "nodes": 64,
+        "gpus_per_node": 8,
+        "time_limit": "00:20:00",
         "experiment_name": "pretrain_nemotron4_340b_bf16_gpus512_tp8_pp8_cp1_vp12_mbs1_gbs128",
     },
     "pretrain_llama3.1 70b fp8 64": {
-        "tp": 4, "pp": 8, "cp": 1, "vp": 5, "ep": 1, "dp": 2, "mbs": 1, "gbs": 128, "ga": 64, "seq_length": 8192,
-        "num_layers": 80, "max_steps": 50, "nodes": 8, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "tp": 4,
+        "pp": 8,
+        "cp": 1,
+        "vp": 5,
+        "ep": 1,
+        "dp": 2,
+        "mbs": 1,
+        "gbs": 128,
+        "ga": 64,
+        "seq_length": 8192,
+        "num_layers": 80,
+        "max_steps": 50,
+        "nodes": 8,
+        "gpus_per_node": 8,
+        "time_limit": "00:30:00",
         "experiment_name": "pretrain_llama3.1_70b_fp8_gpus64_tp4_pp8_cp1_vp5_mbs1_gbs128",
     },
     "pretrain_llama3.1 70b bf16 64": {
-        "tp": 4, "pp": 4, "cp": 2, "vp": 5, "ep": 1, "dp": 2, "mbs": 1, "gbs": 128, "ga": 64, "seq_length": 8192,
-        "num_layers": 80, "max_steps": 50, "nodes": 8, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "tp": 4,
+        "pp": 4,
+        "cp": 2,
+        "vp": 5,
+        "ep": 1,
+        "dp": 2,
+        "mbs": 1,
+        "gbs": 128,
+        "ga": 64,
+        "seq_length": 8192,
+        "num_layers": 80,
+        "max_steps": 50,
+        "nodes": 8,
+        "gpus_per_node": 8,
+        "time_limit": "00:30:00",
         "experiment_name": "pretrain_llama3.1_70b_bf16_gpus64_tp4_pp4_cp2_vp5_mbs1_gbs128",
     },
     "pretrain_llama3.1 405b-proxy bf16 32": {
-        "tp": 8, "pp": 1, "cp": 2, "vp": None, "ep": 1, "dp": 2, "mbs": 1, "gbs": 64, "ga": 32, "seq_length": 8192,
-        "num_layers": 8, "max_steps": 50, "nodes": 4, "gpus_per_node": 8, "time_limit": "00:30:00",
+        "tp": 8,
+        "pp": 1,
+        "cp": 2,
+        "vp": None,
+        "ep": 1,
+        "dp": 2,
+        "mbs": 1,
+        "gbs": 64,
+        "ga": 32,
+        "seq_length": 8192,
+        "num_layers": 8,
+        "max_steps": 50,
+        "nodes": 4,
+        "gpus_per_node": 8,
+        "time_limit": "00:30:00",
         "experiment_name": "pretrain_llama3.1_405b-proxy_bf16_gpus32_tp8_pp1_cp2_vpNone_mbs1_gbs64",
     },
     "pretrain_nemotronh 56b fp8 2048": {
-        "tp": 8, "pp": 1, "cp": 1, "vp": None, "ep": 1, "dp": 256, "mbs": 1, "gbs": 6144, "ga": 24, "seq_length": 8192,
-        "num_layers": 118, "max_steps": 50, "nodes": 256, "gpus_per_node": 8, "time_limit": "00:25:00",
+        "tp": 8,
+        "pp": 1,
+        "cp": 1,
+        "vp": None,
+        "ep": 1,
+        "dp": 256,
+        "mbs": 1,
+        "gbs": 6144,
+        "ga": 24,
+        "seq_length": 8192,
+        "num_layers": 118,
+        "max_steps": 50,
+        "nodes": 256,
+        "gpus_per_node": 8,
+        "time_limit": "00:25:00",
         "experiment_name": "pretrain_nemotronh_56b_fp8_gpus2048_tp8_pp1_cp1_vpNone_mbs1_gbs6144",
     },
-}  # fmt: skip
+}
 
 
 def tree(folder: Path) -> dict[str, int]:
@@ -86,11 +185,7 @@ Dry = Callable[..., list[dict[str, Any]]]
 @pytest.mark.parametrize("row", PUBLISHED)
 @pytest.mark.parametrize(
     ("cluster_type", "keys", "image"),
-    [
-        ("slurm", {}, IMAGE),
-        ("slurm", {"slurm": {"container": "none"}}, None),
-        ("runai", {"runai": RUNAI}, IMAGE),
-    ],
+    [("slurm", {}, IMAGE), ("slurm", {"slurm": {"container": "none"}}, None), ("runai", {"runai": RUNAI}, IMAGE)],
 )
 def test_a_job_of_each_workload_on_h100(
     row: str, cluster_type: str, keys: dict[str, Any], image: str | None, cluster: Cluster, dry: Dry
@@ -101,9 +196,17 @@ def test_a_job_of_each_workload_on_h100(
     assert list(job) == FIELDS
     assert job.pop("script") is None or isinstance(job, dict)
     assert job == {
-        "workload": workload, "model_size": size, "dtype": dtype, "gpu_type": "h100", "scale": int(scale), "repeat": 1,
-        "profile": False, "env": {}, "image": image, **PUBLISHED[row],
-    }  # fmt: skip
+        "workload": workload,
+        "model_size": size,
+        "dtype": dtype,
+        "gpu_type": "h100",
+        "scale": int(scale),
+        "repeat": 1,
+        "profile": False,
+        "env": {},
+        "image": image,
+        **PUBLISHED[row],
+    }
 
 
 @pytest.mark.parametrize("workload", ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"])
@@ -121,9 +224,7 @@ def test_a_tiny_job_of_each_workload_on_this_machine(workload: str, cluster: Clu
     assert str(install) in script
 
 
-def test_a_dry_run_writes_nothing_and_needs_nothing_installed(
-    cluster: Cluster, llmb_run: Command, home: Path
-) -> None:  # fmt: skip
+def test_a_dry_run_writes_nothing_and_needs_nothing_installed(cluster: Cluster, llmb_run: Command, home: Path) -> None:
     install = cluster("local", "cpu")
     before = tree(install), tree(home)
     done = llmb_run("submit-all", "--max-scale", 4, "--install", install, "--dry-run", PATH="/nonexistent")
@@ -160,9 +261,7 @@ def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command) ->
 
 
 def test_a_table_in_markdown(cluster: Cluster, llmb_here: Command) -> None:
-    done = llmb_here(
-        "single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", "--format", "md"
-    )  # fmt: skip
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", "--format", "md")
     assert done.stdout.startswith("| Workload")
     assert len(done.stdout.splitlines()) == 3
 
@@ -193,15 +292,32 @@ pretrain_nemotron4_15b:
     )
     (job,) = dry("submit-all", jobs, "--env", "E=command line", "--env", "F=a=b", "--env", "G=", "--install", install)
     assert job["env"] == {
-        "A": "cluster", "B": "workload", "C": "list", "D": "task", "E": "command line", "F": "a=b", "G": ""
-    }  # fmt: skip
+        "A": "cluster",
+        "B": "workload",
+        "C": "list",
+        "D": "task",
+        "E": "command line",
+        "F": "a=b",
+        "G": "",
+    }
 
 
 def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
     (job,) = dry(
-        "single", "-w", "nemotron4", "--scale", 16, "--set", "tp=4", "--set", "gbs=128", "--set", "max_steps=10",
-        "--install", cluster(),
-    )  # fmt: skip
+        "single",
+        "-w",
+        "nemotron4",
+        "--scale",
+        16,
+        "--set",
+        "tp=4",
+        "--set",
+        "gbs=128",
+        "--set",
+        "max_steps=10",
+        "--install",
+        cluster(),
+    )
     assert (job["tp"], job["dp"], job["gbs"], job["ga"], job["max_steps"]) == (4, 4, 128, 16, 10)
     assert job["experiment_name"] == "pretrain_nemotron4_15b_fp8_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs128_steps10"
 
@@ -261,9 +377,7 @@ def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
     assert (job["gpu_type"], job["tp"], job["nodes"], job["gpus_per_node"]) == ("h200", 2, 4, 4)
 
 
-def test_the_shells_partition_is_said(
-    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_the_shells_partition_is_said(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_GPUS_PER_NODE", "4")
     install = cluster(slurm={"gpu": {"gres": 8}})
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json")
@@ -329,9 +443,16 @@ IN_YAML = [
 )
 @pytest.mark.parametrize("command", ["submit-all", "bulk"])
 def test_five_faults_are_five_located_errors_and_nothing_is_submitted(
-    command: str, name: str, text: str, faults: list[tuple[str, str, str | None]], extra: tuple[str, ...],
-    cluster: Cluster, llmb_here: Command, tmp_path: Path, home: Path,
-) -> None:  # fmt: skip
+    command: str,
+    name: str,
+    text: str,
+    faults: list[tuple[str, str, str | None]],
+    extra: tuple[str, ...],
+    cluster: Cluster,
+    llmb_here: Command,
+    tmp_path: Path,
+    home: Path,
+) -> None:
     if command == "bulk" and "--dtype" in extra:
         extra = ()
     if name == "jobs.txt" and "--force" in extra:
@@ -360,8 +481,10 @@ def test_keep_going_shows_what_is_right_and_ends_1(cluster: Cluster, llmb_here: 
     done = llmb_here("submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json")
     assert done.returncode == 1
     assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [
-        ("fp8", 16), ("fp8", 16), ("bf16", 16),
-    ]  # fmt: skip
+        ("fp8", 16),
+        ("fp8", 16),
+        ("bf16", 16),
+    ]
     assert done.stderr.count("error: ") == 5
 
 
@@ -375,7 +498,7 @@ def test_keep_going_leaves_a_faulty_line_out(cluster: Cluster, llmb_here: Comman
 
 def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
     cluster: Cluster, llmb_here: Command, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text("nemotron4_tiny:\n('bf16', [1], 1)\nnemotron4_15b:\n('bf16', [16], 2)\n")
     done = llmb_here("submit-all", jobs, "--install", cluster("local", "h100"), "-d")
@@ -406,11 +529,13 @@ def test_filters_and_changes_given_with_a_list(cluster: Cluster, dry: Dry, tmp_p
     assert kept("--dtype", "fp8", "--max-scale", 16) == [("15b", "fp8", 16, 1, False)]
     assert kept("--workloads", "llama-3.1", "--repeats", 1, "-p") == [("8b", "bf16", 8, 1, True)]
     assert kept("--min-scale", "--workloads", "nemotron4_15b") == [
-        ("15b", "fp8", 16, 1, False), ("15b", "bf16", 16, 1, False)
-    ]  # fmt: skip
+        ("15b", "fp8", 16, 1, False),
+        ("15b", "bf16", 16, 1, False),
+    ]
     assert kept("--scale", "32,8", "--dtype", "bf16", "--repeats", 1) == [
-        ("15b", "bf16", 32, 1, False), ("8b", "bf16", 8, 1, False)
-    ]  # fmt: skip
+        ("15b", "bf16", 32, 1, False),
+        ("8b", "bf16", 8, 1, False),
+    ]
 
 
 def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
@@ -430,8 +555,11 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
     install = cluster(workloads={"installed": ["pretrain_nemotronh"]})
     found = dry("submit-all", "--max-scale", 64, "--repeats", 2, "--install", install)
     assert [(job["model_size"], job["scale"], job["repeat"]) for job in found] == [
-        ("56b", 64, 1), ("56b", 64, 2), ("56b", 32, 1), ("56b", 32, 2),
-    ]  # fmt: skip
+        ("56b", 64, 1),
+        ("56b", 64, 2),
+        ("56b", 32, 1),
+        ("56b", 32, 2),
+    ]
 
 
 def test_a_job_that_nothing_launches_is_said(cluster: Cluster, llmb_here: Command) -> None:
@@ -497,17 +625,24 @@ def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(cluster:
 @pytest.mark.parametrize(
     "wrong",
     [
-        ("--set", "foo=1"), ("--time-limit", "5"), ("--env", "NOVALUE"), ("--gpu-type", "b200"), ("--dtype", "fp9"),
-        ("broken.yaml",), ("missing.yaml",),
+        ("--set", "foo=1"),
+        ("--time-limit", "5"),
+        ("--env", "NOVALUE"),
+        ("--gpu-type", "b200"),
+        ("--dtype", "fp9"),
+        ("broken.yaml",),
+        ("missing.yaml",),
     ],
-)  # fmt: skip
+)
 def test_every_refusal_says_that_nothing_was_submitted(
     wrong: tuple[str, ...], dry_run: bool, cluster: Cluster, llmb_here: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.yaml").write_text("a: [\n")
-    what = ("submit-all", tmp_path / wrong[0]) if wrong[0].endswith("yaml") else (
-        "single", "-w", "nemotron4", "--scale", 16, *wrong
-    )  # fmt: skip
+    what = (
+        ("submit-all", tmp_path / wrong[0])
+        if wrong[0].endswith("yaml")
+        else ("single", "-w", "nemotron4", "--scale", 16, *wrong)
+    )
     done = llmb_here(*what, "--install", cluster(), *["-d"] * dry_run)
     assert done.returncode == 2
     assert done.stderr.endswith("hint: nothing was submitted\n") is not dry_run
@@ -555,9 +690,7 @@ def test_what_all_jobs_of_a_size_share_is_said_once(cluster: Cluster, llmb_here:
     assert [line.split()[-1] for line in rows if "=" in line] == ["C=3", "D=4"]
 
 
-def test_a_table_fits_a_narrow_terminal(
-    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_a_table_fits_a_narrow_terminal(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d")
     head, _, line = done.stdout.splitlines()

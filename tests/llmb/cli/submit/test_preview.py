@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests how a dry run words the variables of a job."""
 
-from __future__ import annotations
-
 from llmb.cli.submit.preview import _env_in_words
 
 

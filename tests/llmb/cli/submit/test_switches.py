@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the switches as options and as a list's keys, and of what a dry run and a submission say of them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -35,18 +33,46 @@ Jobs = Callable[..., list[dict[str, Any]]]
 
 def test_all_of_them_at_once(jobs: Jobs, cluster: Cluster) -> None:
     (job,) = jobs(
-        *LLAMA, "--install", cluster(), "--max-steps", 30, "--gbs", 1024, "--time-limit", "02:00:00", "-p",
-        "--profile-start", 20, "--profile-stop", 30, "--profile-ranks", "0,8", "--gpu-metrics", "--save-checkpoint",
-        "--image", "nvcr.io/nvidia/nemo:25.09", "--mount", "/a:/b", "--mount", "/c", "--set", "tokenizer=hub",
-    )  # fmt: skip
+        *LLAMA,
+        "--install",
+        cluster(),
+        "--max-steps",
+        30,
+        "--gbs",
+        1024,
+        "--time-limit",
+        "02:00:00",
+        "-p",
+        "--profile-start",
+        20,
+        "--profile-stop",
+        30,
+        "--profile-ranks",
+        "0,8",
+        "--gpu-metrics",
+        "--save-checkpoint",
+        "--image",
+        "nvcr.io/nvidia/nemo:25.09",
+        "--mount",
+        "/a:/b",
+        "--mount",
+        "/c",
+        "--set",
+        "tokenizer=hub",
+    )
     name = "pretrain_llama3.1_405b_bf16_gpus1024_tp8_pp8_cp2_vp8_mbs1_gbs1024_steps30_hub_nsys"
     assert (job["experiment_name"], job["max_steps"], job["gbs"], job["time_limit"]) == (name, 30, 1024, "02:00:00")
     assert job["image"] == "nvcr.io/nvidia/nemo:25.09"
     assert list(job)[-2:] == ["script", "switches"]
     assert job["switches"] == {
-        "tokenizer": "hub", "profile_start": 20, "profile_stop": 30, "profile_ranks": "0,8", "gpu_metrics": True,
-        "save_checkpoint": True, "mounts": ["/a:/b", "/c:/c"],
-    }  # fmt: skip
+        "tokenizer": "hub",
+        "profile_start": 20,
+        "profile_stop": 30,
+        "profile_ranks": "0,8",
+        "gpu_metrics": True,
+        "save_checkpoint": True,
+        "mounts": ["/a:/b", "/c:/c"],
+    }
     assert ",/a:/b,/c:/c'" in job["script"]
     assert "images/nvidia+nemo+25.09.sqsh" in job["script"]
     assert "--no-container-mount-home --container-writable" in job["script"]
@@ -166,7 +192,7 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
         ("local", "h100", ("--scale", 8), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
         ("local", "cpu", ("-s", "tiny", "--scale", 2), "by torch: steps 45-50, every rank, into <name>/torch_profile/"),
     ],
-)  # fmt: skip
+)
 def test_a_dry_run_says_what_profiles(
     kind: str, gpu: str, words: tuple[str | int, ...], said: str, llmb_here: Command, cluster: Cluster
 ) -> None:
@@ -207,8 +233,9 @@ def test_discovery_with_strong_scaling_takes_what_has_it(jobs: Jobs, cluster: Cl
     assert len(found) == 4
     done = llmb_here("submit-all", "--max-scale", 512, "--strong-scaling", "--install", cluster(name="h"), "-d")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
-        2, "error: nothing to run: no installed workload with strong scaling matches on h100"
-    )  # fmt: skip
+        2,
+        "error: nothing to run: no installed workload with strong scaling matches on h100",
+    )
 
 
 @pytest.mark.parametrize(

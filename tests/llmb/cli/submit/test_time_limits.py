@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of which time limit a job has, where several places say one, and that the place that counts is said."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

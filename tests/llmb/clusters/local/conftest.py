@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine for the tests: real supervisors, runners and ranks in a state folder of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -36,10 +34,34 @@ PATIENCE = 180.0  # seconds until a test gives up
 LIMIT = 1200  # seconds that a run may take: no test may meet it on a machine that does other things too
 MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
 JOB = Job(
-    workload="w", model_size="tiny", dtype="fp32", gpu_type="cpu", scale=1, repeat=1, profile=False, env={}, tp=1, pp=1,
-    cp=1, vp=None, ep=1, dp=1, mbs=1, gbs=1, ga=1, seq_length=8, num_layers=2, max_steps=1, nodes=1, gpus_per_node=1,
-    time_limit=60, image=None, experiment_name="x", model=MODEL, learning_rate=1e-3,
-)  # fmt: skip
+    workload="w",
+    model_size="tiny",
+    dtype="fp32",
+    gpu_type="cpu",
+    scale=1,
+    repeat=1,
+    profile=False,
+    env={},
+    tp=1,
+    pp=1,
+    cp=1,
+    vp=None,
+    ep=1,
+    dp=1,
+    mbs=1,
+    gbs=1,
+    ga=1,
+    seq_length=8,
+    num_layers=2,
+    max_steps=1,
+    nodes=1,
+    gpus_per_node=1,
+    time_limit=60,
+    image=None,
+    experiment_name="x",
+    model=MODEL,
+    learning_rate=1e-3,
+)
 
 
 def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
@@ -77,9 +99,13 @@ class Machine:
     def cluster(self, install: str = "install", **changes: Any) -> LocalCluster:
         config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=self.root / install)
         made = LocalCluster(
-            config=config, environ=self.environ, found=Found(cpus=4, gpus=None), digest=programs.digest(),
-            idle=0.3, grace=0.5,
-        )  # fmt: skip
+            config=config,
+            environ=self.environ,
+            found=Found(cpus=4, gpus=None),
+            digest=programs.digest(),
+            idle=0.3,
+            grace=0.5,
+        )
         return replace(made, **changes)
 
     def launch(self, program: str, *, ranks: int = 1, limit: int = LIMIT, **changes: Any) -> Launch:
@@ -87,9 +113,14 @@ class Machine:
         script = self.root / f"program{next(self.numbers)}.py"
         script.write_text(program)
         made = Launch(
-            name="job", nodes=1, ranks_per_node=ranks, time_limit=limit, program=Program(script=str(script)),
-            venv=str(self.root / "venv"), workload="pretrain_x",
-        )  # fmt: skip
+            name="job",
+            nodes=1,
+            ranks_per_node=ranks,
+            time_limit=limit,
+            program=Program(script=str(script)),
+            venv=str(self.root / "venv"),
+            workload="pretrain_x",
+        )
         return replace(made, **changes)
 
     def record(self, launch: Launch, *, cluster: LocalCluster | None = None, **changes: Any) -> RunRecord:
@@ -97,13 +128,21 @@ class Machine:
         cluster = cluster or self.cluster()
         number = next(self.numbers)
         stamp = Stamp(
-            id=store.new_id(), timestamp=str(number),
+            id=store.new_id(),
+            timestamp=str(number),
             directory=str(cluster.config.experiments("w") / launch.name / f"{launch.name}_{number}"),
-        )  # fmt: skip
+        )
         run = RunRecord(
-            id=stamp.id, created=number, llmb_version="0", cluster_type="local", directory=Path(stamp.directory),
-            job=JOB, launch=launch, script_name="launch.json", submitter=ProcessId.current(),
-        )  # fmt: skip
+            id=stamp.id,
+            created=number,
+            llmb_version="0",
+            cluster_type="local",
+            directory=Path(stamp.directory),
+            job=JOB,
+            launch=launch,
+            script_name="launch.json",
+            submitter=ProcessId.current(),
+        )
         run = replace(run, **changes)
         (run.directory / launch.name).mkdir(parents=True)
         record.save(run)

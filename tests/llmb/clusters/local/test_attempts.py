@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what this machine does with cut-off submissions and with further attempts: real supervisors and runners."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +42,12 @@ def test_a_second_attempt_runs_with_files_of_its_own(machine: Machine) -> None:
     assert poll(cluster, [again])[run.id].state == COMPLETED
     folder = run.directory / "attempt-2"
     assert {path.name for path in folder.iterdir()} == {
-        "launch.json", "log-job.out", "sbatch_job.out", "scheduler.json", "state.json",
-    }  # fmt: skip
+        "launch.json",
+        "log-job.out",
+        "sbatch_job.out",
+        "scheduler.json",
+        "state.json",
+    }
     assert again.log.read_text() == f"in {folder} {run.id}-2\n"
     assert run.log.read_text() == f"in {run.work} {run.id}\n"
     assert log_of(record.load(run.directory)) == again.log

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test of a disk that fills while runs wait: a real one, small, in a mount namespace that nobody else sees."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

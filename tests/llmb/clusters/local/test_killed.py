@@ -4,8 +4,6 @@
 LLMB_TEST_KILLS gives the full count, 20.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the supervisor and its queue: order, exactly once, replacement, and what must not stop it."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what happens before a submission: the script, preflight, the staged programs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

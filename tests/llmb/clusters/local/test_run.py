@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of one local run from submission to end: its environment, its logs, and how it can fail."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -39,9 +37,20 @@ time.sleep(600)
 """
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
 GIVEN = {
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LLMB_RANK",
-    "LLMB_NODE_RANK", "LLMB_LOCAL_RANK", "LLMB_RUN_ID", "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "PYTHONPATH",
-}  # fmt: skip
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "LLMB_RANK",
+    "LLMB_NODE_RANK",
+    "LLMB_LOCAL_RANK",
+    "LLMB_RUN_ID",
+    "OMP_NUM_THREADS",
+    "PYTHONUNBUFFERED",
+    "PYTHONPATH",
+}
 LEAKS = {"PYTHONPATH": "/nowhere", "SLURM_JOB_ID": "7", "SBATCH_QOS": "x", "LLMB_INSTALL": "/x", "RANK": "9", "X": "1"}
 
 

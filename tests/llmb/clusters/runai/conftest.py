@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control plane on loopback for the tests, and install directories on its volume."""
 
-from __future__ import annotations
-
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -73,9 +71,12 @@ class Site:
     def cluster(self, **environ: str) -> RunaiCluster:
         """The cluster as llmb-run would make it, but in more of a hurry."""
         return RunaiCluster(
-            config=self.config, environ={**self.environ, **environ}, digest=programs.digest(), pace=QUICK,
+            config=self.config,
+            environ={**self.environ, **environ},
+            digest=programs.digest(),
+            pace=QUICK,
             first_pause=0.001,
-        )  # fmt: skip
+        )
 
     def api(self) -> Api:
         """The API of the control plane, signed in to."""
@@ -88,9 +89,14 @@ class Site:
         script = self.install / f"program{len(list(self.install.glob('program*')))}.py"
         script.write_text(program)
         made = Launch(
-            name="job", nodes=1, ranks_per_node=1, time_limit=900, program=Program(script=str(script)), gpu_type="h100",
+            name="job",
+            nodes=1,
+            ranks_per_node=1,
+            time_limit=900,
+            program=Program(script=str(script)),
+            gpu_type="h100",
             image="registry.example/torch:1",
-        )  # fmt: skip
+        )
         return replace(made, **changes)
 
     def record(self, launch: Launch) -> RunRecord:
@@ -98,9 +104,16 @@ class Site:
         now = time.time()
         stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
         run = RunRecord(
-            id=stamp.id, created=now, llmb_version="0", cluster_type="runai", directory=stamp.path, job=SMALLEST_JOB,
-            launch=launch, script_name=f"launch_{launch.name}", submitter=ProcessId.current(),
-        )  # fmt: skip
+            id=stamp.id,
+            created=now,
+            llmb_version="0",
+            cluster_type="runai",
+            directory=stamp.path,
+            job=SMALLEST_JOB,
+            launch=launch,
+            script_name=f"launch_{launch.name}",
+            submitter=ProcessId.current(),
+        )
         record.save(run)
         files.write_text(run.script, self.cluster().render(launch, run.stamp))
         return run
@@ -129,15 +142,22 @@ def site_at(tmp_path: Path, llmb_run: Callable[..., Any]) -> Callable[..., Site]
         install = volume / "llmb"
         install.mkdir(parents=True)
         own = {
-            "base_url": plane.url, "project": "benchmarks",
-            "pvc": {"name": "work", "path": str(volume), "claim": "work-claim"}, **(runai or {}),
-        }  # fmt: skip
+            "base_url": plane.url,
+            "project": "benchmarks",
+            "pvc": {"name": "work", "path": str(volume), "claim": "work-claim"},
+            **(runai or {}),
+        }
         venvs = {"venvs": {"torch": str(venv)}} if venv is not None else {}
         config = {
-            "schema_version": 2, "cluster_type": "runai", "cluster_name": "kit", "gpu_type": "h100",
-            "gpu_types": {"h100": {"gpus_per_node": 1}}, "runai": own,
-            "workloads": {"installed": [*NAMES], "config": {name: dict(venvs) for name in NAMES}}, **keys,
-        }  # fmt: skip
+            "schema_version": 2,
+            "cluster_type": "runai",
+            "cluster_name": "kit",
+            "gpu_type": "h100",
+            "gpu_types": {"h100": {"gpus_per_node": 1}},
+            "runai": own,
+            "workloads": {"installed": [*NAMES], "config": {name: dict(venvs) for name in NAMES}},
+            **keys,
+        }
         (install / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
         return Site(plane=plane, install=install, command=llmb_run)
 

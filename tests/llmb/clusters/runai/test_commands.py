@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole commands against a control plane on loopback, as a user of Run:ai types them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@
 LLMB_TEST_KILLS gives the full count, 50.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

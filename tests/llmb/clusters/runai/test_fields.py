@@ -4,8 +4,6 @@
 LLMB_TEST_ACCEPT=1 writes it.
 """
 
-from __future__ import annotations
-
 import difflib
 import enum
 import importlib
@@ -110,8 +108,10 @@ def test_the_table_of_fields_is_the_official_client_s(models: Any) -> None:
     [
         ({"ports": [{"container": "8080"}]}, "spec.ports[0].container must be a whole number"),
         ({"ports": [{"container": 70000}]}, "spec.ports[0].container must be at most 65535"),
-        ({"probes": {"readiness": {"handler": {"httpGet": {"prt": 1}}}}},
-         "spec.probes.readiness.handler.httpGet.prt is not a field of Run:ai's API"),
+        (
+            {"probes": {"readiness": {"handler": {"httpGet": {"prt": 1}}}}},
+            "spec.probes.readiness.handler.httpGet.prt is not a field of Run:ai's API",
+        ),
         ({"tty": "yes"}, "spec.tty must be true or false"),
         ({"tty": 1}, "spec.tty must be true or false"),
         ({"backoffLimit": True}, "spec.backoffLimit must be a whole number"),
@@ -119,14 +119,16 @@ def test_the_table_of_fields_is_the_official_client_s(models: Any) -> None:
         ({"labels": [{"name": "x" * 64}]}, "spec.labels[0].name must have at most 63 characters"),
         ({"labels": {"name": "x"}}, "spec.labels must be a list"),
         ({"security": {"capabilities": ["NICE"]}}, "spec.security.capabilities[0] must be one of AUDIT_CONTROL"),
-        ({"nodeAffinityRequired": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]}},
-         "spec.nodeAffinityRequired.nodeSelectorTerms[0].matchExpressions[0].operator is missing"),
+        (
+            {"nodeAffinityRequired": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]}},
+            "spec.nodeAffinityRequired.nodeSelectorTerms[0].matchExpressions[0].operator is missing",
+        ),
         ({"compute": {"cpuMemoryRequest": "lots"}}, "spec.compute.cpuMemoryRequest 'lots' must match "),
         ({"compute": {"cpuCoreRequest": -1}}, "spec.compute.cpuCoreRequest must be at least 0"),
         ({"imagePullSecrets": [{"name": "My_Key"}]}, "spec.imagePullSecrets[0].name 'My_Key' must match "),
         ({"compute": "all"}, "spec.compute must be an object"),
     ],
-)  # fmt: skip
+)
 def test_the_table_finds_what_the_models_find(models: Any, change: dict[str, Any], fault: str) -> None:
     body = {"name": "a", "projectId": "1", "clusterId": "c", "spec": change}
     (found,) = faults_of("trainings", body)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole script of each workload, its request to Run:ai at the head, as golden/ has it. No control plane."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Mapping
@@ -32,39 +30,49 @@ STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/mnt/pvc/llmb/ru
 ELSEWHERE = RunaiPvc(name="work", path="/workspace", claim="work-claim", local=Path("/mnt/pvc"))
 SAME = RunaiPvc(name="work", path="/mnt/pvc", claim="work-claim")
 MORE: Mapping[str, Any] = {
-    "secrets": {"HF_TOKEN": RunaiSecret(name="hub", key="token")}, "node_pools": ("h100", "spare"), "keep_days": 2,
+    "secrets": {"HF_TOKEN": RunaiSecret(name="hub", key="token")},
+    "node_pools": ("h100", "spare"),
+    "keep_days": 2,
     "spec": {"priorityClass": "high", "compute": {"cpuMemoryRequest": "1T"}},
-    "extended_resources": {"rdma/ib": 8}, "annotations": {"k8s.v1.cni.cncf.io/networks": "ib0,ib1"},
-}  # fmt: skip
+    "extended_resources": {"rdma/ib": 8},
+    "annotations": {"k8s.v1.cni.cncf.io/networks": "ib0,ib1"},
+}
 SWITCHED = Switches(tokenizer="hub", save_checkpoint=True, gpu_metrics=True, profile_ranks="0-7", time_limit=3600)
 # What each script is of: the volume, further keys of the section, and the request.
 CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobRequest]] = {
     "pretrain_nemotron4": (
-        SAME, {}, JobRequest(workload="pretrain_nemotron4", size="15b", dtypes=("bf16",), scales=(64,))
+        SAME,
+        {},
+        JobRequest(workload="pretrain_nemotron4", size="15b", dtypes=("bf16",), scales=(64,)),
     ),
     "pretrain_llama3.1": (
-        SAME, MORE,
+        SAME,
+        MORE,
         JobRequest(
             workload="pretrain_llama3.1", size="405b", dtypes=("fp8",), scales=(512,), profile=True, switches=SWITCHED
         ),
     ),
     "pretrain_nemotronh": (
-        ELSEWHERE, {}, JobRequest(workload="pretrain_nemotronh", size="56b", dtypes=("fp8",), scales=(32,))
+        ELSEWHERE,
+        {},
+        JobRequest(workload="pretrain_nemotronh", size="56b", dtypes=("fp8",), scales=(32,)),
     ),
     "tiny": (ELSEWHERE, {}, JobRequest(workload="pretrain_llama3.1", size="tiny", dtypes=("fp32",), scales=(4,))),
-}  # fmt: skip
+}
 
 
 def script(name: str) -> str:
     pvc, more, request = CASES[name]
     own = WorkloadConfig(venvs={"torch": pvc.here / "venvs/torch"})
     place = ClusterConfig(
-        cluster_type="runai", gpu_type="h100", llmb_install=pvc.here / "llmb",
+        cluster_type="runai",
+        gpu_type="h100",
+        llmb_install=pvc.here / "llmb",
         environment={"NCCL_DEBUG": "WARN", "NOTE": "it's 5 o'clock", "DATA": f"{pvc.here}/data:{pvc.here}2"},
         pass_environment=("SITE_PROXY",),
         runai=RunaiConfig(base_url="https://host/api/v1", project="benchmarks", pvc=pvc, **more),
         workloads=WorkloadsConfig(config={"pretrain_llama3.1": own}),
-    )  # fmt: skip
+    )
     workloads = PLUGINS.workloads()
     plan = make_plan([request], workloads, place)
     assert not plan.faults

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What llmb-install writes for Run:ai is what the cluster reads: one name for one thing on both sides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,9 +55,12 @@ def test_the_variables_of_run_ai_s_users_are_enough(
     """From the variables alone, without a terminal, to a run in Run:ai."""
     volume = tmp_path / "volume"
     named = {
-        "BASE_URL": paper.url, "PROJECT_NAME": "benchmarks", "APP_ID": "me", "PVC_DIR": str(volume),
+        "BASE_URL": paper.url,
+        "PROJECT_NAME": "benchmarks",
+        "APP_ID": "me",
+        "PVC_DIR": str(volume),
         "CUSTOM_MOUNT": f"work:{volume}:work-claim",
-    }  # fmt: skip
+    }
     document, _ = with_variables(Document(name="a.yaml", data={"cluster_type": "runai", "gpu_type": "h100"}), named)
     pvc = {"name": "work", "path": str(volume), "claim": "work-claim"}
     section = {"base_url": paper.url, "project": "benchmarks", "app_id": "me", "pvc": pvc}

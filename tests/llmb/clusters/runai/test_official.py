@@ -4,8 +4,6 @@
 The models ignore fields that they do not know: ``strange`` looks for those.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -72,9 +70,11 @@ def strange(model: Any, data: Any, path: str = "") -> list[str]:
     known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
     found = [f"{path}.{name}" for name in data if name not in known]
     return found + [
-        fault for name, value in data.items() if name in known
+        fault
+        for name, value in data.items()
+        if name in known
         for fault in strange(model_in(known[name]), value, f"{path}.{name}")
-    ]  # fmt: skip
+    ]
 
 
 def model_in(annotation: Any) -> Any:
@@ -204,9 +204,18 @@ def test_the_fields_that_users_want_arrive(
 def test_every_field_of_a_spec_is_tried(models: Any) -> None:
     """What the last test wants and what llmb sets itself are all that the API documents for one node."""
     ours = {
-        "args", "backoffLimit", "command", "image", "imagePullPolicy", "nodePools", "restartPolicy", "completions",
-        "parallelism", "terminateAfterPreemption", "autoDeletionTimeAfterCompletionSeconds",
-    }  # fmt: skip
+        "args",
+        "backoffLimit",
+        "command",
+        "image",
+        "imagePullPolicy",
+        "nodePools",
+        "restartPolicy",
+        "completions",
+        "parallelism",
+        "terminateAfterPreemption",
+        "autoDeletionTimeAfterCompletionSeconds",
+    }
     fields = {field.alias or name for name, field in models.TrainingSpecSpec.model_fields.items()}
     assert fields == {*ours, *yaml.safe_load(WANTED)}
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane of the tests is itself as the API's documentation has it."""
 
-from __future__ import annotations
-
 import sys
 import time
 import weakref
@@ -65,8 +63,10 @@ def api(plane: ControlPlane) -> Caller:
 
 
 def test_a_workload_goes_through_its_phases_and_its_pod_runs(api: Caller, plane: ControlPlane) -> None:
-    answer = api.create(args="-c 'import os; print(os.environ[\"TOKEN\"])'", environmentVariables=[
-        {"name": "TOKEN", "secret": {"name": "hub", "key": "t"}}])  # fmt: skip
+    answer = api.create(
+        args="-c 'import os; print(os.environ[\"TOKEN\"])'",
+        environmentVariables=[{"name": "TOKEN", "secret": {"name": "hub", "key": "t"}}],
+    )
     assert (answer.status_code, answer.json()["actualPhase"]) == (202, "Creating")
     plane.secrets = {"hub": {"t": "from Kubernetes"}}
     workload = answer.json()["workloadId"]

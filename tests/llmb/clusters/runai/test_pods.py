@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the script does in pods that really run, torchrun and all: ends, limits, secrets, pods that start twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -73,9 +71,11 @@ def test_ranks_know_their_place_in_pods_of_two(site: Site, train: Callable[..., 
     ends(site, run, "COMPLETED")
     said = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
     assert said == [
-        ["0", "4", "0", "0", "0", "0", run.id], ["1", "4", "1", "1", "0", "1", run.id],
-        ["2", "4", "0", "2", "1", "0", run.id], ["3", "4", "1", "3", "1", "1", run.id],
-    ]  # fmt: skip
+        ["0", "4", "0", "0", "0", "0", run.id],
+        ["1", "4", "1", "1", "0", "1", run.id],
+        ["2", "4", "0", "2", "1", "0", run.id],
+        ["3", "4", "1", "3", "1", "1", run.id],
+    ]
 
 
 def test_the_exit_code_is_that_of_the_rank(site: Site, train: Callable[..., RunRecord]) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that Kubernetes takes, paths as pods see them, and what the configuration asks for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -33,8 +31,13 @@ def config(runai: str = "", more: str = "") -> ClusterConfig:
 
 def launch(**changes: Any) -> Launch:
     made: dict[str, Any] = {
-        "name": "job", "nodes": 1, "ranks_per_node": 8, "time_limit": 60, "program": Program(module="m"), "image": "i",
-    }  # fmt: skip
+        "name": "job",
+        "nodes": 1,
+        "ranks_per_node": 8,
+        "time_limit": 60,
+        "program": Program(module="m"),
+        "image": "i",
+    }
     return Launch(**{**made, **changes})
 
 
@@ -74,12 +77,14 @@ def test_a_launch_as_pods_see_it() -> None:
     found = launch_in_pod(
         PVC,
         launch(
-            program=Program(script="/mnt/pvc/p.py"), args=("--data=/mnt/pvc/d", "/x/mnt/pvc/d"), venv="/mnt/pvc/v",
+            program=Program(script="/mnt/pvc/p.py"),
+            args=("--data=/mnt/pvc/d", "/x/mnt/pvc/d"),
+            venv="/mnt/pvc/v",
             environment={"PATHS": "/mnt/pvc/a:/mnt/pvc:/mnt/pvc2", "OTHER": "/opt"},
             files=(StagedFile(name="recipe.json", text='{"tokenizer": "/mnt/pvc/t"}'),),
             wrappers=(Wrapper(name="w", argv=("bash", "/mnt/pvc/v")),),
         ),
-    )  # fmt: skip
+    )
     assert (found.program.script, found.venv) == ("/workspace/p.py", "/workspace/v")
     assert found.args == ("--data=/workspace/d", "/x/mnt/pvc/d")
     assert found.environment == {"PATHS": "/workspace/a:/workspace:/mnt/pvc2", "OTHER": "/opt"}
@@ -212,6 +217,5 @@ def test_faults_of_the_configuration(runai: str, said: str) -> None:
 def test_addresses_and_paths_are_checked(text: str, said: str) -> None:
     with pytest.raises(InputFaults, match=said):
         typed.read(
-            ClusterConfig,
-            yamlfile.parse(f"cluster_type: runai\ngpu_type: h100\nrunai: {{{text}}}\n", name="c.yaml"),
+            ClusterConfig, yamlfile.parse(f"cluster_type: runai\ngpu_type: h100\nrunai: {{{text}}}\n", name="c.yaml")
         )

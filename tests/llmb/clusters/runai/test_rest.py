@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The caller of the API: tokens, troubles that pass, those that do not, and what it says of them."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
@@ -18,9 +16,7 @@ from llmb.errors import LlmbError
 from llmb.testing.ports import hold_port, number_of
 from llmb.testing.runai import ControlPlane, Trouble
 
-BODY = {
-    "name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image": "i", "command": "true"},
-}  # fmt: skip
+BODY = {"name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image": "i", "command": "true"}}
 
 
 class Clock:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster's own methods on a control plane without pods: submit, find, poll, cancel, and what stands in the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -171,14 +169,16 @@ def test_nothing_stands_in_the_way(paper_site: Site) -> None:
 def test_everything_that_stands_in_the_way_is_told_at_once(
     paper: ControlPlane, site_at: Callable[..., Site], tmp_path: Path
 ) -> None:
-    site = site_at(paper, runai={"project": "mine"}, experiments_root=str(tmp_path / "elsewhere"),
-                   pass_environment=["OTHER_TOKEN"])  # fmt: skip
+    site = site_at(
+        paper, runai={"project": "mine"}, experiments_root=str(tmp_path / "elsewhere"), pass_environment=["OTHER_TOKEN"]
+    )
     launch = site.launch(
         image=None, secrets=("HF_TOKEN",), inputs=("/nowhere/*.bin",), mounts=("/data:/data",), venv="/opt/venv"
     )
     found = faults(site, launch)
     for said in (
-        "job has no image", "job reads /nowhere/*.bin, and no such file is there",
+        "job has no image",
+        "job reads /nowhere/*.bin, and no such file is there",
         "job needs HF_TOKEN, and runai.secrets does not say where pods get it",
         "pass_environment needs OTHER_TOKEN, and runai.secrets does not say where pods get it",
         "/data:/data cannot be mounted: pods see the volume work alone, at " + str(tmp_path / "volume"),
@@ -186,7 +186,7 @@ def test_everything_that_stands_in_the_way_is_told_at_once(
         f"experiments_root {tmp_path / 'elsewhere'} is not on the volume {tmp_path / 'volume'}, "
         "and pods see nothing else",
         "this access key sees no project 'mine' in Run:ai",
-    ):  # fmt: skip
+    ):
         assert said in found
     assert "secrets: {HF_TOKEN: {name: NAME, key: KEY}}" in next(h for m, h in found.items() if "HF_TOKEN" in m)
 
@@ -225,8 +225,9 @@ def test_a_project_on_several_clusters_must_be_chosen(paper: ControlPlane, site_
     paper.clusters.append(Cluster(uuid="c2", name="cluster-two"))
     paper.projects = [
         *(Project(id=str(number), name=f"benchmarks{number}", cluster="c1") for number in range(60)),
-        Project(id="4500001", name="benchmarks", cluster="c1"), Project(id="4500002", name="benchmarks", cluster="c2"),
-    ]  # fmt: skip
+        Project(id="4500001", name="benchmarks", cluster="c1"),
+        Project(id="4500002", name="benchmarks", cluster="c2"),
+    ]
     site = site_at(paper)
     (message,), (hint,) = zip(*faults(site).items(), strict=True)
     assert message == "project 'benchmarks' of Run:ai is on several clusters: cluster-one, cluster-two"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pod does at the end of its script, by a real bash: the codes of pods that fail together."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

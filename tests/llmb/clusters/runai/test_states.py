@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a run by the phase of its workload and by its own files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,16 @@ NOW = 1.7e9
 def run(tmp_path: Path) -> RunRecord:
     launch = Launch(name="job", nodes=4, ranks_per_node=1, time_limit=60, program=Program(module="m"))
     return RunRecord(
-        id="k3x9ab2c", created=NOW, llmb_version="0", cluster_type="runai", directory=tmp_path, job=SMALLEST_JOB,
-        launch=launch, script_name="launch_job", submitter=ProcessId.current(),
-    )  # fmt: skip
+        id="k3x9ab2c",
+        created=NOW,
+        llmb_version="0",
+        cluster_type="runai",
+        directory=tmp_path,
+        job=SMALLEST_JOB,
+        launch=launch,
+        script_name="launch_job",
+        submitter=ProcessId.current(),
+    )
 
 
 def ended(run: RunRecord, code: int, when: float = NOW) -> None:
@@ -38,13 +43,23 @@ def state(run: RunRecord, phase: str, **data: Any) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("phase", "word", "is_end"),
     [
-        ("Creating", "PENDING", False), ("Pending", "PENDING", False), ("Initializing", "CONFIGURING", False),
-        ("Resuming", "PENDING", False), ("Running", "RUNNING", False), ("Updating", "RUNNING", False),
-        ("Degraded", "RUNNING", False), ("Stopping", "COMPLETING", False), ("Terminating", "COMPLETING", False),
-        ("Deleting", "COMPLETING", False), ("Unknown", "UNKNOWN", False), ("Brand New", "BRAND NEW", False),
-        ("Completed", "COMPLETED", True), ("Failed", "FAILED", True), ("Stopped", "CANCELLED", True),
+        ("Creating", "PENDING", False),
+        ("Pending", "PENDING", False),
+        ("Initializing", "CONFIGURING", False),
+        ("Resuming", "PENDING", False),
+        ("Running", "RUNNING", False),
+        ("Updating", "RUNNING", False),
+        ("Degraded", "RUNNING", False),
+        ("Stopping", "COMPLETING", False),
+        ("Terminating", "COMPLETING", False),
+        ("Deleting", "COMPLETING", False),
+        ("Unknown", "UNKNOWN", False),
+        ("Brand New", "BRAND NEW", False),
+        ("Completed", "COMPLETED", True),
+        ("Failed", "FAILED", True),
+        ("Stopped", "CANCELLED", True),
     ],
-)  # fmt: skip
+)
 def test_every_phase_and_those_that_nobody_knows(run: RunRecord, phase: str, word: str, is_end: bool) -> None:
     found = of_workload(run, {"phase": phase}, NOW)
     assert (found.state, found.is_end) == (word, is_end)
@@ -56,8 +71,9 @@ def test_reasons(run: RunRecord) -> None:
     assert state(run, "Degraded") == ("RUNNING", "Degraded")
     assert state(run, "Running", requestedPods={"number": 4}) == ("RUNNING", "")
     assert state(run, "Running", requestedPods={"number": 3}) == (
-        "RUNNING", "Run:ai asks for 3 pods, and this run has 4",
-    )  # fmt: skip
+        "RUNNING",
+        "Run:ai asks for 3 pods, and this run has 4",
+    )
     assert state(run, "Failed", phaseMessage="pod was Evicted") == ("PREEMPTED", "pod was Evicted")
     assert state(run, "Failed", phaseMessage="image") == ("FAILED", "image")
 

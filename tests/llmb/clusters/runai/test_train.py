@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job on Run:ai's API: a list, trained by torch one rank alone, and four in two pods."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a rank sets inside its image, run by bash, and of what srun is told of the container."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import replace
@@ -56,8 +54,10 @@ def test_home_and_caches_are_in_a_folder_of_the_node(node: Path) -> None:
     found = in_rank(node)
     local = f"{node}/tmp/llmb-7.1"
     assert {name: found[name] for name in ("HOME", "TRITON_CACHE_DIR", "TMPDIR")} == {
-        "HOME": f"{local}/home", "TRITON_CACHE_DIR": f"{local}/triton", "TMPDIR": f"{local}/tmp"
-    }  # fmt: skip
+        "HOME": f"{local}/home",
+        "TRITON_CACHE_DIR": f"{local}/triton",
+        "TMPDIR": f"{local}/tmp",
+    }
     named = {"TORCHINDUCTOR_CACHE_DIR", "HF_HOME", "NEMO_HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME"}
     assert all(Path(found[name]).is_dir() and found[name].startswith(local) for name in named)
     assert found["said"] == ""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is held against a partition: what sbatch will be asked for, wherever that was said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test of Ctrl-C while sbatch hangs: the first one waits for it, the second one does not, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

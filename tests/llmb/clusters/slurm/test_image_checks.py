@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is looked at of images and mounts before a submission, by their files alone."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a job removes from its nodes, run by bash with stand-ins of enroot, squeue and srun."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -42,9 +40,12 @@ def node(tmp_path: Path) -> Path:
 
 def run(node: Path, lines: str, job: str = "20") -> str:
     environ = {
-        "PATH": f"{node}/bin:{os.environ['PATH']}", "NODE": str(node), "SLURM_JOB_ID": job, "TMPDIR": f"{node}/tmp",
+        "PATH": f"{node}/bin:{os.environ['PATH']}",
+        "NODE": str(node),
+        "SLURM_JOB_ID": job,
+        "TMPDIR": f"{node}/tmp",
         "SLURMD_NODENAME": "n3",
-    }  # fmt: skip
+    }
     return subprocess.run(["bash", "-c", lines], env=environ, capture_output=True, check=True, text=True).stdout
 
 

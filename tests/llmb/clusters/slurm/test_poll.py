@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of polling where no test cluster can make it so: Slurm's commands are stand-ins that say recorded things."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace
@@ -69,9 +67,17 @@ def run(tmp_path: Path) -> RunRecord:
     (directory / "job").mkdir(parents=True)
     launch = Launch(name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m"))
     return RunRecord(
-        id="r1", created=time.time() - 600, llmb_version="0", cluster_type="slurm", directory=directory,
-        job=SMALLEST_JOB, launch=launch, script_name="launch", submitter=ProcessId.current(), scheduler_id="7",
-    )  # fmt: skip
+        id="r1",
+        created=time.time() - 600,
+        llmb_version="0",
+        cluster_type="slurm",
+        directory=directory,
+        job=SMALLEST_JOB,
+        launch=launch,
+        script_name="launch",
+        submitter=ProcessId.current(),
+        scheduler_id="7",
+    )
 
 
 def ended(run: RunRecord, code: int) -> None:
@@ -225,9 +231,7 @@ def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(sl
     """The queue has forgotten it, as it does minutes after an end."""
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
     (seen,) = slurm.poll(run)
-    assert (seen.state, seen.reason) == (
-        "UNKNOWN", "Slurm no longer knows job 7, and its accounting does not answer",
-    )  # fmt: skip
+    assert (seen.state, seen.reason) == ("UNKNOWN", "Slurm no longer knows job 7, and its accounting does not answer")
     slurm.memory.rest_until = 0.0
     slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None|job.r1\n")
     assert slurm.poll(run)[0].state == "NODE_FAIL"
@@ -304,12 +308,12 @@ def test_words_are_joined_into_few_arguments() -> None:
         ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", True),
         ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", True),
         ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", True),
-        ("sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file", True),
+        ('sbatch: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file', True),
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", False),
         ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", False),
         ("sbatch: unrecognized option '--no-such'\nTry \"sbatch --help\" for more information\n", False),
     ],
-)  # fmt: skip
+)
 def test_silence_is_not_refusal(text: str, silent: bool) -> None:
     assert is_silence(text) == silent
     assert not last_line(text).startswith(("sbatch", "Try"))
@@ -320,8 +324,10 @@ def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:
     got = Client(environ=environ, passed=("X",)).environment()
     assert {"HOME", "USER", "LANG"} <= set(got)
     assert {name: got[name] for name in got if name not in ("HOME", "USER", "LANG")} == {
-        "PATH": "/bin", "SLURM_CONF": "/c", "X": "x",
-    }  # fmt: skip
+        "PATH": "/bin",
+        "SLURM_CONF": "/c",
+        "X": "x",
+    }
 
 
 def test_the_type_is_light_to_import() -> None:
@@ -337,14 +343,18 @@ def test_the_type_is_light_to_import() -> None:
         (
             "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
             "sbatch: error: Batch job submission failed: Resource temporarily unavailable\n",
-            UnclearError, "Slurm takes no more jobs at the moment: its queue is full", "once jobs have ended",
+            UnclearError,
+            "Slurm takes no more jobs at the moment: its queue is full",
+            "once jobs have ended",
         ),
         (
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
-            LlmbError, "Slurm refused it: Invalid account", "sacctmgr show assoc",
+            LlmbError,
+            "Slurm refused it: Invalid account",
+            "sacctmgr show assoc",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_sbatch_says_when_it_takes_no_job(
     slurm: Slurm, run: RunRecord, tmp_path: Path, err: str, kind: type[LlmbError], said: str, hint: str
 ) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of quoting: bash itself reads every word back."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is said about Slurm's reasons: why a job was refused, and why one waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.clusters.slurm.refused import hint_for

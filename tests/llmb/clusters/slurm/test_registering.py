@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of waiting for nodes of unknown state, with rows as sinfo has printed them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what sbatch is asked for: options from the configuration, the GPU type, the command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +26,12 @@ LAUNCH = Launch(
 
 def config(**slurm: Any) -> ClusterConfig:
     data = {
-        "cluster_type": "slurm", "gpu_type": "h100", "llmb_install": "/i",
-        "gpu_types": {
-            "h200": {"like": "h100", "partition": "batch2", "gres": 4},
-            "gb200": {},
-        },
+        "cluster_type": "slurm",
+        "gpu_type": "h100",
+        "llmb_install": "/i",
+        "gpu_types": {"h200": {"like": "h100", "partition": "batch2", "gres": 4}, "gb200": {}},
         "slurm": {"account": "a", "gpu": {"partition": "batch", "gres": 8}, "cpu": {"partition": "cpu"}, **slurm},
-    }  # fmt: skip
+    }
     return typed.read(ClusterConfig, yamlfile.Document(name="c.yaml", data=data))
 
 
@@ -44,10 +41,21 @@ def options(place: ClusterConfig, launch: Launch = LAUNCH, *, knows_segment: boo
 
 def test_all_of_them_in_order() -> None:
     assert options(config()) == {
-        "job-name": "x.abc", "nodes": "2", "ntasks-per-node": "8", "time": "01:30:00", "chdir": "/i/100%/x_17/x",
-        "output": "/i/100%%/x_17/x/sbatch_x.out", "open-mode": "append", "export": "ALL", "no-requeue": None,
-        "exclusive": None, "mem": "0", "account": "a", "partition": "batch", "gres": "gpu:8",
-    }  # fmt: skip
+        "job-name": "x.abc",
+        "nodes": "2",
+        "ntasks-per-node": "8",
+        "time": "01:30:00",
+        "chdir": "/i/100%/x_17/x",
+        "output": "/i/100%%/x_17/x/sbatch_x.out",
+        "open-mode": "append",
+        "export": "ALL",
+        "no-requeue": None,
+        "exclusive": None,
+        "mem": "0",
+        "account": "a",
+        "partition": "batch",
+        "gres": "gpu:8",
+    }
 
 
 def test_a_later_attempt_has_a_folder_of_its_own() -> None:
@@ -67,11 +75,15 @@ def test_each_gpu_type_has_its_own(gpu_type: str, partition: str, gres: str | No
 @pytest.mark.parametrize(
     ("given", "asked", "wanted"),
     [
-        (8, "gpu:8", (None, 8)), ("8", "gpu:8", (None, 8)), ("h100:8", "gpu:h100:8", ("h100", 8)),
-        ("gpu:h100:8", "gpu:h100:8", ("h100", 8)), ("gpu:8,nvme:1", "gpu:8,nvme:1", (None, 8)),
-        ("nvme:1,gpu:b200:4", "nvme:1,gpu:b200:4", ("b200", 4)), ("gpu", "gpu", (None, 1)),
+        (8, "gpu:8", (None, 8)),
+        ("8", "gpu:8", (None, 8)),
+        ("h100:8", "gpu:h100:8", ("h100", 8)),
+        ("gpu:h100:8", "gpu:h100:8", ("h100", 8)),
+        ("gpu:8,nvme:1", "gpu:8,nvme:1", (None, 8)),
+        ("nvme:1,gpu:b200:4", "nvme:1,gpu:b200:4", ("b200", 4)),
+        ("gpu", "gpu", (None, 1)),
     ],
-)  # fmt: skip
+)
 def test_gres_in_every_spelling(given: object, asked: str, wanted: tuple[str | None, int]) -> None:
     assert options(config(gpu={"gres": given}))["gres"] == asked
     assert gpu_request(asked) == wanted

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of reading sacct, squeue and sinfo, from what the real commands have printed."""
 
-from __future__ import annotations
-
 import pytest
 
 from llmb.clusters.slurm import states
@@ -13,11 +11,36 @@ from llmb.runs.state import ACTIVE, ENDS, KNOWN, LOST, WAITING, JobState
 
 # Slurm's documentation of squeue and sacct, releases 20.11 to 24.11.
 DOCUMENTED = [
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "CONFIGURING", "DEADLINE", "EXPEDITING", "FAILED",
-    "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PENDING", "POWER_UP_NODE", "PREEMPTED", "RECONFIG_FAIL", "REQUEUED",
-    "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "REVOKED", "RUNNING", "SIGNALING", "SPECIAL_EXIT",
-    "STAGE_OUT", "STOPPED", "SUSPENDED", "TIMEOUT", "UPDATE_DB",
-]  # fmt: skip
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "COMPLETING",
+    "CONFIGURING",
+    "DEADLINE",
+    "EXPEDITING",
+    "FAILED",
+    "LAUNCH_FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PENDING",
+    "POWER_UP_NODE",
+    "PREEMPTED",
+    "RECONFIG_FAIL",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "RESIZING",
+    "RESV_DEL_HOLD",
+    "REVOKED",
+    "RUNNING",
+    "SIGNALING",
+    "SPECIAL_EXIT",
+    "STAGE_OUT",
+    "STOPPED",
+    "SUSPENDED",
+    "TIMEOUT",
+    "UPDATE_DB",
+]
 
 
 def test_every_documented_state_is_known_and_of_one_kind() -> None:
@@ -37,10 +60,15 @@ def test_a_state_is_read_whole_and_cut_short(state: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("CANCELLED by 1000", "CANCELLED"), ("CANCELLED+", "CANCELLED"), ("OUT_OF_ME+", "OUT_OF_MEMORY"),
-        ("NODE_FAIL,REQUEUED", "NODE_FAIL"), ("completed", "COMPLETED"), ("RE+", "RE+"), ("NEW_STATE", "NEW_STATE"),
+        ("CANCELLED by 1000", "CANCELLED"),
+        ("CANCELLED+", "CANCELLED"),
+        ("OUT_OF_ME+", "OUT_OF_MEMORY"),
+        ("NODE_FAIL,REQUEUED", "NODE_FAIL"),
+        ("completed", "COMPLETED"),
+        ("RE+", "RE+"),
+        ("NEW_STATE", "NEW_STATE"),
     ],
-)  # fmt: skip
+)
 def test_words_as_slurm_writes_them(text: str, word: str) -> None:
     assert states.word(text) == word
 
@@ -103,12 +131,16 @@ def test_what_the_queue_says() -> None:
 @pytest.mark.parametrize(
     ("state", "told", "reason"),
     [
-        ("COMPLETED", "ReqNodeNotAvail", ""), ("FAILED", "Resources", ""), ("CANCELLED", "Priority", ""),
-        ("TIMEOUT", "AssocGrpGRES", ""), ("CANCELLED", "DependencyNeverSatisfied", "DependencyNeverSatisfied"),
-        ("NODE_FAIL", "NodeDown", "NodeDown"), ("PENDING", "ReqNodeNotAvail", "ReqNodeNotAvail"),
+        ("COMPLETED", "ReqNodeNotAvail", ""),
+        ("FAILED", "Resources", ""),
+        ("CANCELLED", "Priority", ""),
+        ("TIMEOUT", "AssocGrpGRES", ""),
+        ("CANCELLED", "DependencyNeverSatisfied", "DependencyNeverSatisfied"),
+        ("NODE_FAIL", "NodeDown", "NodeDown"),
+        ("PENDING", "ReqNodeNotAvail", "ReqNodeNotAvail"),
         ("RUNNING", "BeginTime", ""),
     ],
-)  # fmt: skip
+)
 def test_why_a_job_waited_is_told_while_it_waits(state: str, told: str, reason: str) -> None:
     """Accounting keeps it beyond that."""
     assert states.reason(state, told) == reason
@@ -149,11 +181,16 @@ cpu|inact|30:00|1-infinite|3|unknown|(null)|p[3-5]|none
 def test_partitions_nodes_and_gpus() -> None:
     found = read(PARTITIONS)
     assert [(one.name, one.is_default, one.available, one.time_limit, one.max_nodes) for one in found.values()] == [
-        ("gpu", True, "up", None, None), ("mixed", False, "up", 86400, 16), ("cpu", False, "inact", 1800, None),
-    ]  # fmt: skip
+        ("gpu", True, "up", None, None),
+        ("mixed", False, "up", 86400, 16),
+        ("cpu", False, "inact", 1800, None),
+    ]
     assert [(nodes.count, nodes.in_service) for nodes in found["gpu"].nodes] == [
-        (3, False), (5, True), (1, False), (2, True),
-    ]  # fmt: skip
+        (3, False),
+        (5, True),
+        (1, False),
+        (2, True),
+    ]
     assert [nodes.in_service for nodes in found["cpu"].nodes] == [True, True]  # the controller has just started
     (nodes,) = found["mixed"].nodes
     assert (nodes.gpus_of(None), nodes.gpus_of("a100"), nodes.gpus_of("b200")) == (6, 4, 0)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by the tests of how llmb's own workloads are launched: the launch and the recipe of a request."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -39,15 +37,24 @@ def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]
     """
 
     def run(
-        workload: str, *, gpu: str = "h100", kind: str = "slurm", container: str = "pyxis",
-        installed: Mapping[str, Any] = NOTHING, **request: Any,
-    ) -> list[tuple[Job, Launch | None]]:  # fmt: skip
+        workload: str,
+        *,
+        gpu: str = "h100",
+        kind: str = "slurm",
+        container: str = "pyxis",
+        installed: Mapping[str, Any] = NOTHING,
+        **request: Any,
+    ) -> list[tuple[Job, Launch | None]]:
         venv = WorkloadsConfig(config={key: WorkloadConfig(venv_path=Path("/venvs/nemo")) for key in KEYS})
         slurm = SlurmConfig(container=container) if kind == "slurm" else None  # type: ignore[arg-type]
         config = ClusterConfig(
-            cluster_type=kind, gpu_type=gpu, llmb_install=Path("/llmb"), slurm=slurm, workloads=venv,
+            cluster_type=kind,
+            gpu_type=gpu,
+            llmb_install=Path("/llmb"),
+            slurm=slurm,
+            workloads=venv,
             environment={"NCCL_DEBUG": "WARN"},
-        )  # fmt: skip
+        )
         workloads = plugins.workloads()
         plan = make_plan([JobRequest(workload=workload, **request)], workloads, config)
         assert not plan.faults

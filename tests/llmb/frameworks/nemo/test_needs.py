@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests what a workload needs installed on each kind of cluster, and that workloads share it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,13 @@ TORCH = Venv(name="torch", requirements=("torch==2.13.0", "transformers==5.23.0"
 
 def site(cluster_type: str = "slurm", *, container: bool = False, **settings: str) -> Site:
     return Site(
-        cluster_type=cluster_type, gpu_type="h100", gpus_per_node=8, install=Path("/install"), container=container,
+        cluster_type=cluster_type,
+        gpu_type="h100",
+        gpus_per_node=8,
+        install=Path("/install"),
+        container=container,
         settings=SETTINGS | settings,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +67,12 @@ def test_bare_metal_has_one_environment_for_all(plugins: Plugins, workloads: dic
     assert torch == TORCH, "for the tiny sizes"
     assert (venv.name, venv.python) == ("nemo", "3.12")
     assert set(venv.requirements) >= {
-        "nemo_toolkit[nlp]==2.3.1", "megatron-core==0.12.1", "nemo_run==0.4.0", "torch==2.7.0",
+        "nemo_toolkit[nlp]==2.3.1",
+        "megatron-core==0.12.1",
+        "nemo_run==0.4.0",
+        "torch==2.7.0",
         "transformer-engine==2.2.0",
-    }  # fmt: skip
+    }
     assert venv.from_source == ("transformer-engine-torch==2.2.0", "mamba-ssm==2.2.4", "causal-conv1d==1.5.0.post8")
     assert {"leptonai<0.47", "numpy==1.26.4", "pyarrow==20.0.0", "transformers==4.51.3"} <= set(venv.constraints)
 

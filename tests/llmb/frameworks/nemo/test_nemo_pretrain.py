@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of NeMo's launch: variables, image or environment, mounts, secrets, what is looked at before."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +18,17 @@ One = Callable[..., Launch]
 Launched = Callable[..., list[tuple[Job, "Launch | None"]]]
 FP8: dict[str, Any] = {"dtypes": ("fp8",), "scales": (512,)}
 ALWAYS = {
-    "TORCH_NCCL_AVOID_RECORD_STREAMS": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "False",
-    "NCCL_NVLS_ENABLE": "0", "NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "NEMO_LOG_MEMORY_USAGE": "1",
-    "NVTE_FWD_LAYERNORM_SM_MARGIN": "16", "NVTE_BWD_LAYERNORM_SM_MARGIN": "16", "NCCL_DEBUG": "WARN",
-}  # fmt: skip
+    "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "False",
+    "NCCL_NVLS_ENABLE": "0",
+    "NVTE_FLASH_ATTN": "1",
+    "NVTE_FUSED_ATTN": "1",
+    "NEMO_LOG_MEMORY_USAGE": "1",
+    "NVTE_FWD_LAYERNORM_SM_MARGIN": "16",
+    "NVTE_BWD_LAYERNORM_SM_MARGIN": "16",
+    "NCCL_DEBUG": "WARN",
+}
 CHUNKS = {"NCCL_P2P_NET_CHUNKSIZE": "2097152"}
 NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
 
@@ -36,14 +41,17 @@ NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
         ("nemotron4_15b", "gb200", {"NCCL_NET_GDR_LEVEL": "PHB"}),
         ("nemotron4_340b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS}),
         ("nemotron4_340b", "b200", {"CUDA_DEVICE_MAX_CONNECTIONS": "32", **CHUNKS, **NORMS}),
-        ("nemotron4_340b", "gb200",
-         {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NCCL_NET_GDR_LEVEL": "PHB", **CHUNKS, **NORMS}),
+        (
+            "nemotron4_340b",
+            "gb200",
+            {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NCCL_NET_GDR_LEVEL": "PHB", **CHUNKS, **NORMS},
+        ),
         ("llama3.1_70b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS}),
         ("llama3.1_405b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **CHUNKS, **NORMS}),
         ("nemotronh_56b", "h100", {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVTE_FUSED_ATTN": "0"}),
         ("nemotronh_56b", "b200", {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
     ],
-)  # fmt: skip
+)
 def test_the_variables(workload: str, gpu: str, more: dict[str, str], one: One) -> None:
     assert one(workload, gpu=gpu, **FP8).environment == {**ALWAYS, **more}
 
@@ -97,8 +105,10 @@ def test_in_a_container(one: One) -> None:
     found = one("llama3.1_405b", **FP8, switches=Switches(mounts=("/data:/data",)))
     assert (found.image, found.venv, found.packages) == ("nvcr.io/nvidia/nemo:25.04.01", None, ())
     assert (found.mounts, found.program.module, found.args) == (
-        ("/data:/data",), "llmb_workloads.nemo_pretrain", ("recipe.json",)
-    )  # fmt: skip
+        ("/data:/data",),
+        "llmb_workloads.nemo_pretrain",
+        ("recipe.json",),
+    )
     assert (found.nodes, found.ranks_per_node, found.gpu_type, found.gpu_memory_gb) == (64, 8, "h100", 80)
     assert [wrapper.name for wrapper in found.wrappers] == ["numa"]
 

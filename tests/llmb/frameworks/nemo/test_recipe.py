@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of recipe.json: every published configuration as its reader takes it, and what switches change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +20,7 @@ ON_B200: dict[str, Any] = {**PIPELINED, "gpu": "b200"}
 
 
 def test_every_published_configuration_is_read_by_the_program(
-    rows: list[tuple[str, str, str, str, int, bool]],
-    launched: Callable[..., list[tuple[Job, Launch | None]]],
+    rows: list[tuple[str, str, str, str, int, bool]], launched: Callable[..., list[tuple[Job, Launch | None]]]
 ) -> None:
     assert len(rows) > 100
     for key, size, gpu, dtype, scale, strong in rows:
@@ -41,30 +38,54 @@ def test_every_published_configuration_is_read_by_the_program(
 
 def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
     assert recipe("llama3.1_405b", dtypes=("fp8",), scales=(512,)) == {
-        "program": "nemo_pretrain", "schema": 1,
+        "program": "nemo_pretrain",
+        "schema": 1,
         "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256",
-        "release": "25.05", "recipe": "llama31_405b", "model_recipe": None, "flops_model_name": "llama3",
-        "nodes": 64, "gpus_per_node": 8,
+        "release": "25.05",
+        "recipe": "llama31_405b",
+        "model_recipe": None,
+        "flops_model_name": "llama3",
+        "nodes": 64,
+        "gpus_per_node": 8,
         "model": {
-            "num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128,
-            "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te",
-            "attention_backend": None, "hybrid_override_pattern": None,
+            "num_layers": 126,
+            "hidden_size": 16384,
+            "ffn_hidden_size": 53248,
+            "num_attention_heads": 128,
+            "num_query_groups": 8,
+            "seq_length": 8192,
+            "cross_entropy_fusion_impl": "te",
+            "attention_backend": None,
+            "hybrid_override_pattern": None,
         },
         "parallelism": {
-            "tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": True,
-            "embedding_in_pipeline_split": True, "loss_in_pipeline_split": True,
+            "tp": 8,
+            "pp": 8,
+            "cp": 2,
+            "vp": 8,
+            "ep": 1,
+            "sequence_parallel": True,
+            "embedding_in_pipeline_split": True,
+            "loss_in_pipeline_split": True,
         },
-        "micro_batch": 1, "global_batch": 256, "max_steps": 50,
+        "micro_batch": 1,
+        "global_batch": 256,
+        "max_steps": 50,
         "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": False},
-        "optimizer": {"use_precision_aware_optimizer": None}, "cuda_graphs": False,
+        "optimizer": {"use_precision_aware_optimizer": None},
+        "cuda_graphs": False,
         "comm_overlap": {
             "overlap_param_gather_with_optimizer_step": True,
-            "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50,
+            "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192",
+            "wgrad_deferral_limit": 50,
             "tp_comm_bootstrap_backend": None,
         },
         "tokenizer": {"kind": "null", "vocab_size": 128255},
-        "profile": None, "checkpoint": None, "load_checkpoint": None, "model_flops": 2.15074782314496e16,
-    }  # fmt: skip
+        "profile": None,
+        "checkpoint": None,
+        "load_checkpoint": None,
+        "model_flops": 2.15074782314496e16,
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,8 +97,11 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
         # Release 25.04 had neither; of 25.05 is this row's figure at 16 GPUs.
         ({"workload": "nemotron4_15b", **SMALL, "dtypes": ("bf16",)}, "optimizer.use_precision_aware_optimizer", None),
         ({"workload": "nemotron4_15b", **SMALL}, "model.cross_entropy_fusion_impl", "native"),
-        ({"workload": "nemotron4_15b", "dtypes": ("bf16",), "scales": (16,)},
-         "optimizer.use_precision_aware_optimizer", True),
+        (
+            {"workload": "nemotron4_15b", "dtypes": ("bf16",), "scales": (16,)},
+            "optimizer.use_precision_aware_optimizer",
+            True,
+        ),
         ({"workload": "nemotron4_15b", "dtypes": ("bf16",), "scales": (16,)}, "model.cross_entropy_fusion_impl", "te"),
         ({"workload": "nemotron4_15b", "dtypes": ("bf16",), "scales": (16,)}, "release", "25.05"),
         ({"workload": "nemotron4_15b", **SMALL, "gpu": "b200"}, "release", None),
@@ -97,22 +121,34 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
         ({"workload": "llama3.1_70b", **SMALL}, "comm_overlap.wgrad_deferral_limit", 22),
         (PIPELINED, "comm_overlap.wgrad_deferral_limit", 22),
         ({**PIPELINED, "params": {"pp": (1,), "vp": (1,)}}, "comm_overlap.wgrad_deferral_limit", None),
-        ({"workload": "llama3.1_70b", **SMALL, "params": {"pp": (1,), "vp": (1,)}},
-         "comm_overlap.wgrad_deferral_limit", None),
-        ({"workload": "llama3.1_405b-proxy", "dtypes": ("bf16",), "scales": (32,)},
-         "comm_overlap.wgrad_deferral_limit", None),
+        (
+            {"workload": "llama3.1_70b", **SMALL, "params": {"pp": (1,), "vp": (1,)}},
+            "comm_overlap.wgrad_deferral_limit",
+            None,
+        ),
+        (
+            {"workload": "llama3.1_405b-proxy", "dtypes": ("bf16",), "scales": (32,)},
+            "comm_overlap.wgrad_deferral_limit",
+            None,
+        ),
         ({"workload": "llama3.1_405b-proxy", **SMALL}, "comm_overlap.wgrad_deferral_limit", 50),
         ({"workload": "llama3.1_405b-proxy", **SMALL}, "model.num_layers", 30),
         ({"workload": "llama3.1_405b-proxy", **SMALL}, "recipe", "llama31_405b"),
         (PIPELINED, "comm_overlap.overlap_param_gather_with_optimizer_step", True),
         ({**PIPELINED, "params": {"vp": (1,)}}, "comm_overlap.overlap_param_gather_with_optimizer_step", False),
         ({**PIPELINED, "params": {"vp": (1,)}}, "parallelism.vp", None),
-        ({"workload": "llama3.1_405b", "dtypes": ("fp8",), "scales": (512,), "params": {"tp": (4,)}},
-         "comm_overlap.userbuffers", None),
-        ({"workload": "nemotronh_56b", **SMALL, "params": {"num_layers": (11,)}},
-         "model.hybrid_override_pattern", "M-M-M-M*-M-"),
+        (
+            {"workload": "llama3.1_405b", "dtypes": ("fp8",), "scales": (512,), "params": {"tp": (4,)}},
+            "comm_overlap.userbuffers",
+            None,
+        ),
+        (
+            {"workload": "nemotronh_56b", **SMALL, "params": {"num_layers": (11,)}},
+            "model.hybrid_override_pattern",
+            "M-M-M-M*-M-",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_follows_from_size_dtype_and_overrides(
     request_: dict[str, Any], path: str, value: object, recipe: Recipe
 ) -> None:
@@ -126,19 +162,30 @@ def test_what_follows_from_size_dtype_and_overrides(
 @pytest.mark.parametrize(
     ("said", "more", "expected"),
     [
-        ({"save_checkpoint": True}, {},
-         {"checkpoint": {"save_at_step": 50}, "load_checkpoint": None, "max_steps": 50}),
-        ({"load_checkpoint": "/c/default--x"}, {},
-         {"checkpoint": None, "load_checkpoint": "/c/default--x", "max_steps": 1}),
+        ({"save_checkpoint": True}, {}, {"checkpoint": {"save_at_step": 50}, "load_checkpoint": None, "max_steps": 50}),
+        (
+            {"load_checkpoint": "/c/default--x"},
+            {},
+            {"checkpoint": None, "load_checkpoint": "/c/default--x", "max_steps": 1},
+        ),
         ({"nccl_trace": True}, {}, {"max_steps": 5, "profile": None}),
-        ({"profile_ranks": "0,8-9"}, {"profile": True},
-         {"profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 8, 9]}, "max_steps": 50}),
-        ({"profile_stop": 20}, {"profile": True},
-         {"profile": {"start_step": 15, "stop_step": 20, "ranks": list(range(8))}, "max_steps": 20}),
-        ({"profile_ranks": "all"}, {"profile": True},
-         {"profile": {"start_step": 45, "stop_step": 50, "ranks": list(range(512))}}),
+        (
+            {"profile_ranks": "0,8-9"},
+            {"profile": True},
+            {"profile": {"start_step": 45, "stop_step": 50, "ranks": [0, 8, 9]}, "max_steps": 50},
+        ),
+        (
+            {"profile_stop": 20},
+            {"profile": True},
+            {"profile": {"start_step": 15, "stop_step": 20, "ranks": list(range(8))}, "max_steps": 20},
+        ),
+        (
+            {"profile_ranks": "all"},
+            {"profile": True},
+            {"profile": {"start_step": 45, "stop_step": 50, "ranks": list(range(512))}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_switches(said: dict[str, Any], more: dict[str, Any], expected: dict[str, Any], recipe: Recipe) -> None:
     found = recipe(**PIPELINED, **more, switches=Switches(**said))
     parse_recipe(found)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the wrappers of a rank, run by a real bash with stand-ins for numactl and nsys."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -43,9 +41,13 @@ def run(wrapper: Wrapper, folder: Path, *, rank: int, ranks_per_node: int = 8) -
     place = {"LLMB_RANK": str(rank), "LLMB_LOCAL_RANK": str(rank % ranks_per_node)}
     environment = {**os.environ, **place, "PATH": f"{folder}:/usr/bin:/bin"}
     return subprocess.run(
-        [*wrapper.argv, "printenv", "BOUND", "LLMB_RANK"], env=environment, cwd=folder.parent, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [*wrapper.argv, "printenv", "BOUND", "LLMB_RANK"],
+        env=environment,
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,8 +71,11 @@ def test_where_a_rank_cannot_be_bound_it_runs_and_the_log_says_so_once_for_a_nod
     said = [run(numa("h100"), programs, rank=rank) for rank in range(4, 8)]
     assert [done.stdout for done in said] == [f"{rank}\n" for rank in range(4, 8)]
     assert [done.stderr for done in said] == [
-        "llmb: the ranks from 4 on are not bound: numactl cannot bind to NUMA node 1 here\n", "", "", ""
-    ]  # fmt: skip
+        "llmb: the ranks from 4 on are not bound: numactl cannot bind to NUMA node 1 here\n",
+        "",
+        "",
+        "",
+    ]
 
 
 def test_the_command_line_of_nsight() -> None:

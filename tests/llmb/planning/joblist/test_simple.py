@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the simple job list: what works, and that whatever does not is told with file and line."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 
@@ -44,13 +42,22 @@ def test_the_documented_example() -> None:
         """
     )
     assert first == JobRequest(
-        workload="pretrain_nemotron4_340b", dtypes=("bf16",), scales=(128, 256, 512), repeats=3,
-        place="jobs.txt:2", header="jobs.txt:1",
-    )  # fmt: skip
+        workload="pretrain_nemotron4_340b",
+        dtypes=("bf16",),
+        scales=(128, 256, 512),
+        repeats=3,
+        place="jobs.txt:2",
+        header="jobs.txt:1",
+    )
     assert second == JobRequest(
-        workload="pretrain_nemotron4_340b", dtypes=("fp8", "bf16"), scales=(128,), repeats=1, profile=True,
-        place="jobs.txt:3", header="jobs.txt:1",
-    )  # fmt: skip
+        workload="pretrain_nemotron4_340b",
+        dtypes=("fp8", "bf16"),
+        scales=(128,),
+        repeats=1,
+        profile=True,
+        place="jobs.txt:3",
+        header="jobs.txt:1",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the YAML job list: its defaults, overrides and sweeps, and that every fault is told with its line."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -73,15 +71,27 @@ def test_the_documented_example() -> None:
     common: dict[str | int, str] = dict.fromkeys(("fp8", "bf16"), "jobs.yaml:3")
     common |= dict.fromkeys((512, 1024), "jobs.yaml:4")
     assert first == JobRequest(
-        workload="pretrain_llama3.1_405b", dtypes=("fp8",), scales=(512,), repeats=1, profile=True,
-        env={"NCCL_IB_QPS_PER_CONNECTION": "1", "NCCL_DEBUG": "WARN"}, params={"tp": (8, 4)},
-        place="jobs.yaml:8", header="jobs.yaml:1", places={**common, "fp8": "jobs.yaml:8", 512: "jobs.yaml:9"},
-    )  # fmt: skip
+        workload="pretrain_llama3.1_405b",
+        dtypes=("fp8",),
+        scales=(512,),
+        repeats=1,
+        profile=True,
+        env={"NCCL_IB_QPS_PER_CONNECTION": "1", "NCCL_DEBUG": "WARN"},
+        params={"tp": (8, 4)},
+        place="jobs.yaml:8",
+        header="jobs.yaml:1",
+        places={**common, "fp8": "jobs.yaml:8", 512: "jobs.yaml:9"},
+    )
     assert second == JobRequest(
-        workload="pretrain_llama3.1_405b", dtypes=("fp8", "bf16"), scales=(512, 1024), repeats=3,
-        env={"NCCL_IB_QPS_PER_CONNECTION": "1"}, place="jobs.yaml:16", header="jobs.yaml:1",
+        workload="pretrain_llama3.1_405b",
+        dtypes=("fp8", "bf16"),
+        scales=(512, 1024),
+        repeats=3,
+        env={"NCCL_IB_QPS_PER_CONNECTION": "1"},
+        place="jobs.yaml:16",
+        header="jobs.yaml:1",
         places=common,
-    )  # fmt: skip
+    )
 
 
 def test_repeats_profile_and_a_sweep_multiply(workloads: dict[str, Workload]) -> None:
@@ -94,9 +104,13 @@ def test_repeats_profile_and_a_sweep_multiply(workloads: dict[str, Workload]) ->
         workloads,
     )
     assert [(job.tp, job.repeat, job.profile) for job in jobs] == [
-        (2, 1, False), (2, 2, False), (2, 1, True),
-        (4, 1, False), (4, 2, False), (4, 1, True),
-    ]  # fmt: skip
+        (2, 1, False),
+        (2, 2, False),
+        (2, 1, True),
+        (4, 1, False),
+        (4, 2, False),
+        (4, 1, True),
+    ]
     names = {job.experiment_name for job in jobs}
     assert len(names) == 4
     assert len({name.removesuffix("_nsys") for name in names}) == 2
@@ -120,9 +134,7 @@ def test_a_sweep_has_every_combination(workloads: dict[str, Workload]) -> None:
 def test_params_change_name_and_plan(workloads: dict[str, Workload]) -> None:
     text = "nemotron4_15b: {dtypes: bf16, scales: 16, overrides: {params: {tp: 4, max_steps: 10, num_layers: 16}}}"
     (job,) = jobs_of(text, workloads)
-    assert job.experiment_name == (
-        "pretrain_nemotron4_15b_bf16_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs64_steps10_layers16"
-    )  # fmt: skip
+    assert job.experiment_name == ("pretrain_nemotron4_15b_bf16_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs64_steps10_layers16")
     assert (job.tp, job.dp, job.ga, job.max_steps, job.num_layers, job.model.layers) == (4, 4, 8, 10, 16, 16)
 
 
@@ -341,9 +353,14 @@ def test_every_wrong_variable_has_its_line() -> None:
         """
     )
     assert [(fault.place, fault.message.split()[1]) for fault in listed.faults] == [
-        ("jobs.yaml:6", "'1X'"), ("jobs.yaml:7", "WORLD_SIZE"), ("jobs.yaml:8", "SLURM_NTASKS"),
-        ("jobs.yaml:9", "LLMB_RUN_ID"), ("jobs.yaml:10", "PATH"), ("jobs.yaml:4", "'tpp'"), ("jobs.yaml:4", "'mb'"),
-    ]  # fmt: skip
+        ("jobs.yaml:6", "'1X'"),
+        ("jobs.yaml:7", "WORLD_SIZE"),
+        ("jobs.yaml:8", "SLURM_NTASKS"),
+        ("jobs.yaml:9", "LLMB_RUN_ID"),
+        ("jobs.yaml:10", "PATH"),
+        ("jobs.yaml:4", "'tpp'"),
+        ("jobs.yaml:4", "'mb'"),
+    ]
     assert all(fault.hint for fault in listed.faults[:5])
 
 
@@ -374,9 +391,16 @@ def test_what_is_no_image(image: str) -> None:
 
 @pytest.mark.parametrize(
     "image",
-    ["nvcr.io/nvidia/nemo:25.09", "nvcr.io#nvidia/nemo:25.09", "docker://a:5000/b/c@sha256:ab12", "ubuntu:24.04",
-     "/images/nvidia+nemo+25.09.sqsh", "~/own.sqsh", "nvidia/nemo"],
-)  # fmt: skip
+    [
+        "nvcr.io/nvidia/nemo:25.09",
+        "nvcr.io#nvidia/nemo:25.09",
+        "docker://a:5000/b/c@sha256:ab12",
+        "ubuntu:24.04",
+        "/images/nvidia+nemo+25.09.sqsh",
+        "~/own.sqsh",
+        "nvidia/nemo",
+    ],
+)
 def test_what_is_an_image(image: str) -> None:
     listed = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n")
     assert (listed.faults, listed.requests[0].switches.image) == ((), image)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one tree of errors: what went wrong, where, and the cure."""
+"""The one tree of errors: what is wrong, where, and the fix.
+
+A ``code`` names the kind of error (``workload-unknown``): program flow and tests depend on codes, keys, values and
+places, never on the wording of a message.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,58 +11,75 @@ from dataclasses import dataclass
 
 
 class LlmbError(Exception):
-    """Something failed that the user can mend; ends the command with ``exit_code``.
+    """An error that the user can fix; ends the command with ``exit_code``.
 
-    ``hint`` is the cure. Any other exception that reaches the command line is a bug and keeps its traceback.
+    ``hint`` is the fix; ``code`` the kind of error, in lower case with hyphens; ``key`` and ``value`` what it is
+    about, such as an option or a configuration key and what was given for it. Any other exception that reaches the
+    command line is a bug and keeps its traceback.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: str = "", key: str = "", value: object = None
+    ) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
+        self.code, self.key, self.value = code, key, value
 
 
 class UsageError(LlmbError):
-    """Wrong usage or wrong input: nothing was done (exit code 2)."""
+    """Wrong usage or input: nothing was done (exit code 2)."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing wrong at one place: ``place`` is ``file:line`` or the name of an option, empty if there is none."""
+    """One thing that is wrong, at one place: ``place`` is ``file:line`` or an option's name, or empty.
+
+    ``code``, ``key`` and ``value`` are those of ``LlmbError``.
+    """
 
     message: str
     place: str = ""
     hint: str | None = None
+    code: str = ""
+    key: str = ""
+    value: object = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
 class InputFaults(UsageError):
-    """Several faults of one input, all of them told at once."""
+    """All faults of one input. ``code`` is that of the first fault, unless given."""
 
-    def __init__(self, faults: list[Fault], *, hint: str | None = None) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults), hint=hint)
+    def __init__(self, faults: list[Fault], *, hint: str | None = None, code: str = "") -> None:
+        first = faults[0] if faults else Fault(message="")
+        text = "\n".join(str(fault) for fault in faults)
+        super().__init__(text, hint=hint, code=code or first.code, key=first.key, value=first.value)
         self.faults = faults
+
+
+def as_fault(error: LlmbError, place: str = "") -> Fault:
+    """``error`` as a fault at ``place``, with its hint, code, key and value."""
+    return Fault(message=error.message, place=place, hint=error.hint, code=error.code, key=error.key, value=error.value)
 
 
 @contextmanager
 def collected(faults: list[Fault]) -> Iterator[None]:
-    """Add what a UsageError within says to ``faults``, so that what comes after it is looked at too."""
+    """Add a UsageError raised within to ``faults``, so that the checks after it still run."""
     try:
         yield
     except InputFaults as error:
         faults += error.faults
     except UsageError as error:
-        faults.append(Fault(message=error.message, hint=error.hint))
+        faults.append(as_fault(error))
 
 
 class PreflightError(LlmbError):
-    """What stands in the way of a submission, all faults at once (exit code 1)."""
+    """Everything that pre-submission checks found (exit code 1)."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
@@ -66,9 +87,9 @@ class PreflightError(LlmbError):
 
 
 def describe(error: LlmbError) -> str:
-    """The text that the one printer shows for ``error``: each fault with its hint, then the common hint.
+    """What is printed for ``error``: each fault with its hint, then the common hint.
 
-    A hint that several faults share stands once, below the first of them.
+    A hint that several faults share is printed once, below the first of them.
     """
     faults = getattr(error, "faults", None) or [Fault(message=error.message)]
     lines: dict[str, None] = {}

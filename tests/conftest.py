@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every test shares: a home of its own, hand-made clusters, and the real commands."""
 
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,6 +42,8 @@ _PYTESTS = {"PYTEST_CURRENT_TEST"}
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
+
+_WORDING = Path(__file__).with_name("wording")
 
 _PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
 _SEEN = pytest.StashKey[dict[str, int]]()
@@ -99,6 +103,43 @@ def home(
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Callable[..., None]:
+    """Compares a text that people read with the golden file of its command, tests/wording/COMMAND.txt.
+
+    ``wording("submit-all", text)``; ``hidden`` maps what differs from run to run to what is written instead. Tests
+    assert codes, keys and places; sentences are in these files alone. LLMB_TEST_ACCEPT=1 with ``-n 0`` writes them.
+    """
+    calls = itertools.count(1)
+    fixed = {str(tmp_path): "<tmp>", str(home): "<home>", str(_ROOT): "<checkout>"}
+
+    def check(command: str, text: str, hidden: Mapping[str, str] | None = None) -> None:
+        for value, placeholder in sorted({**fixed, **(hidden or {})}.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(value, placeholder)
+        number = next(calls)
+        name = f"{Path(request.node.path).stem} {request.node.name}{f' #{number}' if number > 1 else ''}"
+        path = _WORDING / f"{command.replace(' ', '-')}.txt"
+        texts = golden_texts(path)
+        text = text.strip("\n")
+        if os.environ.get("LLMB_TEST_ACCEPT"):
+            assert "PYTEST_XDIST_WORKER" not in os.environ, (
+                "LLMB_TEST_ACCEPT needs -n 0: workers would overwrite a file"
+            )
+            texts[name] = text
+            path.write_text("".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8")
+        how = f"LLMB_TEST_ACCEPT=1 make test ARGS='-n 0 {request.node.nodeid}' accepts it"
+        assert texts.get(name) == text, f"tests/wording/{path.name} has other words for '{name}'; {how}"
+
+    return check
+
+
+def golden_texts(path: Path) -> dict[str, str]:
+    """The texts of a file of tests/wording by the names of their tests; none of a file that does not exist."""
+    content = path.read_text(encoding="utf-8") if path.exists() else ""
+    sections = (section.partition("\n") for section in re.split(r"^=== ", content, flags=re.MULTILINE)[1:])
+    return {name: text.strip("\n") for name, _, text in sections}
 
 
 @pytest.fixture

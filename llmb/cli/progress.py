@@ -155,9 +155,9 @@ class _Shower:
             return
         told = "; ".join(f"{number} {why}" for why, number in counts.most_common())
         self.line(f"{_now()} waiting: {told}")
-        cures = {one.reason: one.cure for one in idle if one.cure and f"{one.state}, {one.reason}" not in self.reasons}
-        for reason, cure in cures.items():
-            self.line(f"note: {reason}: {cure}")
+        fixes = {one.reason: one.fix for one in idle if one.fix and f"{one.state}, {one.reason}" not in self.reasons}
+        for reason, fix in fixes.items():
+            self.line(f"note: {reason}: {fix}")
         self.reasons |= set(counts)
 
     def line(self, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in llmb's own way what click finds wrong with a command line: what is wrong, and below it the cure."""
+"""Says in llmb's own way what click finds wrong with a command line: what is wrong, and below it the fix."""
 
 import click
 
@@ -10,13 +10,13 @@ def as_error(error: click.ClickException) -> LlmbError:
     """The error of llmb's own tree for ``error``, with the same exit code: 2 for wrong usage, else 1."""
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()))
-    message, cure = _told(error)
+    message, fix = _told(error)
     more = f"{error.ctx.command_path} --help" if error.ctx is not None else None
-    return UsageError(message, hint="  ".join(filter(None, (cure, more))) or None)
+    return UsageError(message, hint="  ".join(filter(None, (fix, more))) or None)
 
 
 def _told(error: click.UsageError) -> tuple[str, str | None]:
-    """What is wrong, and the cure where it is plain."""
+    """What is wrong, and the fix where it is plain."""
     whose = error.ctx.command_path if error.ctx is not None else "llmb"
     match error:
         case click.NoSuchOption():

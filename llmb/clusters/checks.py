@@ -28,7 +28,7 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
         yield Fault(message=f"{python} is not there", hint=f"{hint}; {_OTHER_VENV}")
     elif lacking := packages.lacking(Path(launch.venv), launch.packages):
         message = f"the environment {launch.venv} of {launch.name} has {' and '.join(lacking.values())}"
-        yield Fault(message=message, hint=launch.cures.get(next(iter(lacking)), f"{hint}; {_OTHER_VENV}"))
+        yield Fault(message=message, hint=launch.fixes.get(next(iter(lacking)), f"{hint}; {_OTHER_VENV}"))
 
 
 def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -42,7 +42,7 @@ def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     for pattern in launch.inputs:
         if not matches(pattern):
             yield Fault(
-                message=f"{launch.name} reads {pattern}, and no such file is there", hint=launch.cures.get(pattern)
+                message=f"{launch.name} reads {pattern}, and no such file is there", hint=launch.fixes.get(pattern)
             )
 
 
@@ -64,8 +64,8 @@ def faults_of_secrets(launches: Sequence[Launch], environ: Mapping[str, str]) ->
         return
     for name, launch in named.items():
         if name not in found:
-            cure = launch.cures.get(name, f"export it, or keep it in {secrets.SECRETS_FILE}")
-            yield Fault(message=f"{name} is not set", hint=cure)
+            fix = launch.fixes.get(name, f"export it, or keep it in {secrets.SECRETS_FILE}")
+            yield Fault(message=f"{name} is not set", hint=fix)
 
 
 def faults_of_place(config: ClusterConfig, digest: str, launches: Sequence[Launch] = ()) -> Iterator[Fault]:

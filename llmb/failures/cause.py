@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A root cause as a value: its class, the line that shows it, the rank that said it, and the cure."""
+"""A root cause as a value: its class, the line that shows it, the rank that said it, and the fix."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Cause:
     """Why a run failed: its class, and the line of the log that says so, fit to be shown.
 
     ``rank``: who said it, where the line has a rank before it; ``log``: the name of the file where several were read;
-    ``advice``: the cure of this very failure, where it is known.
+    ``advice``: the fix of this very failure, where it is known.
     """
 
     kind: str
@@ -24,9 +24,9 @@ class Cause:
     advice: str = ""
 
     @property
-    def cure(self) -> str:
+    def fix(self) -> str:
         """What to do next."""
-        return self.advice or table().cures.get(self.kind, "")
+        return self.advice or table().fixes.get(self.kind, "")
 
     def __str__(self) -> str:
         where = "" if self.rank is None else f" (rank {self.rank})"

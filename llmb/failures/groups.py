@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups the failures of many runs, so that one cause is told once with its cure."""
+"""Groups the failures of many runs, so that one cause is told once with its fix."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Group:
 def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[Group]:
     """The runs with their causes, those of one class together, the largest group first, what was cancelled last.
 
-    Python errors go by their text, and what has a cure of its own by that.
+    Python errors go by their text, and what has a fix of its own by that.
     """
     groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
     for run, cause in failures:

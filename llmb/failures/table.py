@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of failures.yaml: the signatures of each class of failure, in order of precedence, and its cure."""
+"""The table of failures.yaml: the signatures of each class of failure, in order of precedence, and its fix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The content of failures.yaml: ``cures`` says for each class what to do next.
+    """The content of failures.yaml: ``fixes`` says for each class what to do next.
 
     ``hard_ends``: states that come before what ``follows`` and Python errors say in the log.
     """
@@ -53,7 +53,7 @@ class Table:
     states: dict[str, str]
     hard_ends: tuple[str, ...]
     exit_codes: dict[str, str]
-    cures: dict[str, str]
+    fixes: dict[str, str]
 
     def row(self, line: bytes) -> Signature | None:
         """The first row that the line fits; of a line that comes again and again it is known."""

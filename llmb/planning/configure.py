@@ -156,8 +156,8 @@ def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fa
     there = f"its only one there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
     elsewhere = {dtype for size in wish.workload.sizes.values() for row in size.rows for dtype in row.dtype}
     is_meant = wish.dtype in elsewhere or nearest(wish.dtype, dtypes) is None
-    cure = there if is_meant else suggest(wish.dtype, dtypes)
-    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=and_list(cure, wish.workload.key))
+    fix = there if is_meant else suggest(wish.dtype, dtypes)
+    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=and_list(fix, wish.workload.key))
 
 
 def _strong_hint(size: Size, gpu: str) -> str:

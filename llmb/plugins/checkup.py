@@ -117,16 +117,16 @@ def _without_program(workload: Workload, jobs: Sequence[Job], plugins: Plugins, 
 
 def _refusal(workload: Workload, job: Job, plugins: Plugins, place: _Place) -> Fault | None:
     """Why no program of llmb runs ``job``: on a cluster, nor on one machine where one has room for it."""
-    site, cure = _site(job), "give the size a 'nemo' recipe, or the plugin an llmb_launch"
-    found = place.fault(f"no program of llmb runs it at {gpus_in_words(job.scale)}", cure)
+    site, fix = _site(job), "give the size a 'nemo' recipe, or the plugin an llmb_launch"
+    found = place.fault(f"no program of llmb runs it at {gpus_in_words(job.scale)}", fix)
     here = replace(site, cluster_type="local", container=False)
     for one in (site, here) if job.nodes == 1 else (site,):
         try:
             if plugins.launch(workload, job, one) is not None:
                 return None
         except LlmbError as error:
-            options = error.hint is None or "--" in error.hint  # a cure for those who run it
-            hint = cure if options else error.hint
+            options = error.hint is None or "--" in error.hint  # a fix for those who run it
+            hint = fix if options else error.hint
             found = place.fault(error.message.removeprefix(f"{job.experiment_name}: "), hint)
     return found
 

@@ -23,10 +23,10 @@ def completed(launch: Launch, job: Job, site: Site) -> Launch:
             f"{job.experiment_name}: 'container_writable' is for Slurm with pyxis, not for {site.cluster_type}",
             hint="leave it out",
         )
-    cures = dict(launch.cures)
+    fixes = dict(launch.fixes)
     if switches.image is not None and launch.image is not None:
         chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"
-        cures.setdefault(launch.image, f"llmb-install image {chosen}")
+        fixes.setdefault(launch.image, f"llmb-install image {chosen}")
     own = [mount for mount in switches.mounts or () if mount not in launch.mounts]
     return replace(
         launch,
@@ -35,5 +35,5 @@ def completed(launch: Launch, job: Job, site: Site) -> Launch:
         mounts=(*own, *launch.mounts),
         vboost=bool(job.vboost),
         container_writable=switches.container_writable,
-        cures=cures,
+        fixes=fixes,
     )

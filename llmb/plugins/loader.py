@@ -59,7 +59,7 @@ def _limited(source: str, hook: str) -> Iterator[None]:
 class Problem:
     """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why.
 
-    ``faults``: the same fault by fault, with file, line and cure, where the reason is a file of the plugin's.
+    ``faults``: the same fault by fault, with file, line and fix, where the reason is a file of the plugin's.
     """
 
     source: str
@@ -275,7 +275,7 @@ def _misspelt(plugin: Any) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, and where in the plugin; of what was written for users each fault with its cure."""
+    """What went wrong, and where in the plugin; of what was written for users each fault with its fix."""
     if isinstance(error, LlmbError):
         faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
         return "; ".join(f"{fault} ({fault.hint})" if fault.hint else str(fault) for fault in faults)

@@ -30,7 +30,7 @@ def attention(report: Report, entries: Sequence[Entry], explained: Sequence[Entr
             Item(
                 word=word_of_group(group),
                 what=what,
-                why=sentence(group.cause.cure or group.cause.line),
+                why=sentence(group.cause.fix or group.cause.line),
                 anchor=f"failure-{number}",
             )
         )

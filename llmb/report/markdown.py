@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as Markdown: verdicts, failures and their cures, and the conditions. Pure."""
+"""The report as Markdown: verdicts, failures and their fixes, and the conditions. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ def _table(results: Sequence[Result]) -> str:
 def _failure(group: Group) -> str:
     heading = f"### {as_markdown(group.cause.kind)}: {_count(len(group.runs), 'run')}"
     runs = ", ".join(as_markdown(run) for run in group.runs)
-    return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", as_markdown(group.cause.cure)]))
+    return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", as_markdown(group.cause.fix)]))
 
 
 _CONDITIONS = tuple(

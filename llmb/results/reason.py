@@ -126,7 +126,7 @@ def _stopped(samples: Samples, result: Result) -> str:
 def cause_of_end(state: JobState) -> Cause | None:
     """What the scheduler's word on the end of a run comes to; None where it says too little."""
     if state.is_refused:
-        return Cause(kind="submit refused", line=plain(state.reason), advice=plain(state.cure))
+        return Cause(kind="submit refused", line=plain(state.reason), advice=plain(state.fix))
     kind = kind_of_end(state)
     return None if kind is None else Cause(kind=kind, line=_end_of(state))
 

@@ -41,7 +41,7 @@ class Launch:
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
     job's, ``gpu_type`` the cluster's name of the job's; llmb fills both in. The rest is looked at before a submission:
     ``packages`` that ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU;
-    ``disk_gb`` that it will write; ``cures``, what to do about a secret or an input that is missing, by its name.
+    ``disk_gb`` that it will write; ``fixes``, what to do about a secret or an input that is missing, by its name.
     ``slurm_args`` are those of the command line, kept so that every attempt has them. ``vboost``: a Slurm cluster first
     raises the GPUs' vboost on each node; ``container_writable``: whether ranks may write into the image's own folders,
     None where the job does not say; llmb fills both in, and the job's mounts.
@@ -66,7 +66,7 @@ class Launch:
     inputs: tuple[str, ...] = ()
     gpu_memory_gb: float | None = None
     disk_gb: float = 0.0
-    cures: Mapping[str, str] = field(default_factory=dict)
+    fixes: Mapping[str, str] = field(default_factory=dict)
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
     vboost: bool = False
     container_writable: bool | None = None

@@ -64,7 +64,7 @@ Moment = Annotated[float, check_time]
 class JobState:
     """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch.
 
-    ``cure``: what to do about it, where whoever saw it knew. ``missing_since``: when the run's cluster was first asked
+    ``fix``: what to do about it, where whoever saw it knew. ``missing_since``: when the run's cluster was first asked
     for it and did not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
     """
 
@@ -73,7 +73,7 @@ class JobState:
     exit_code: int | None = None
     started: Moment | None = None
     ended: Moment | None = None
-    cure: str = ""
+    fix: str = ""
     missing_since: Moment | None = None
     certain: bool = False
 

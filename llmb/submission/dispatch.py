@@ -128,7 +128,7 @@ def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
 
 
 def _refused(run: RunRecord, error: LlmbError) -> Handed:
-    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time(), cure=error.hint or "")
+    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time(), fix=error.hint or "")
     with contextlib.suppress(LlmbError):  # on a full disk the record stays as one that nobody submits
         store.save_state(run, end)
     return Handed(run=run, error=error)

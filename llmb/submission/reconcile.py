@@ -17,7 +17,7 @@ from llmb.system import locks
 from llmb.system.process import ProcessId, is_at_work
 
 _LOOK = 0.2  # seconds
-CURE = "its submission was cut off; llmb-run jobs reconcile submits it"
+FIX = "its submission was cut off; llmb-run jobs reconcile submits it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
         return JobState(state=UNKNOWN, reason=f"{NO_ANSWER}{error.message}")
     if where is not None:
         return JobState(state=UNKNOWN, reason=f"{ELSEWHERE}{where}")
-    return JobState(state=NOT_SUBMITTED, reason=CURE)
+    return JobState(state=NOT_SUBMITTED, reason=FIX)
 
 
 def _keep(run: RunRecord, scheduler_id: str) -> RunRecord:

@@ -169,10 +169,10 @@ def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
     """How a job runs. Raises UsageError where no plugin says so."""
     if item.launch is None:
         how = " in a container" if item.job.image is not None else ""
-        cure = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
+        fix = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
         raise UsageError(
             f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
-            hint=f"{cure}--dry-run shows its numbers",
+            hint=f"{fix}--dry-run shows its numbers",
         )
     return item.launch
 

@@ -155,16 +155,16 @@ def find_workload_and_size(
 def no_size(key: str, size: str, sizes: Collection[str], *, on: str | None = None) -> UsageError:
     """The error that workload ``key`` has no ``size`` (on the GPU type ``on``), with the nearest of ``sizes``."""
     where = f" on {on}" if on else ""
-    cure = suggest(size, sizes)
+    fix = suggest(size, sizes)
     if on and nearest(size, sizes) is None:
-        cure = f"on {on} it runs as {', '.join(sizes)}" if sizes else f"none of its sizes runs on {on}"
-    return UsageError(f"{key} has no size '{size}'{where}", hint=and_list(cure, key))
+        fix = f"on {on} it runs as {', '.join(sizes)}" if sizes else f"none of its sizes runs on {on}"
+    return UsageError(f"{key} has no size '{size}'{where}", hint=and_list(fix, key))
 
 
-def and_list(cure: str, key: str) -> str:
+def and_list(fix: str, key: str) -> str:
     """A hint with the command behind it that shows what workload ``key`` has."""
     command = f"llmb-run list -w {key}"
-    return f"{cure}  {command}" if cure.endswith("?") else f"{cure}; see {command}"
+    return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
 def _behind(name: str, key: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns plain data into frozen dataclasses by their type hints, telling every fault with its place and cure."""
+"""Turns plain data into frozen dataclasses by their type hints, telling every fault with its place and fix."""
 
 import dataclasses
 import math
@@ -299,7 +299,7 @@ def _out_of_range(value: Any) -> str | None:
 
 
 def _scalar_hint(hint: Any, value: Any) -> str | None:
-    """The cure for a value of the wrong type, where it is plain."""
+    """The fix for a value of the wrong type, where it is plain."""
     if hint is str and value is None:
         return "write '' for an empty text, or leave it out"
     if hint is str and not isinstance(value, (list, dict)):

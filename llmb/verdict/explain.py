@@ -29,7 +29,7 @@ class Told:
 
     ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it compares with; ``row``: that of its workload's
     table; ``digest``: of its image; ``repeats``: the results that are pooled with it, itself among them; ``cause`` and
-    ``cure``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count; ``log_note``: what is
+    ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count; ``log_note``: what is
     particular about the log's file.
     """
 
@@ -41,7 +41,7 @@ class Told:
     digest: str | None = None
     repeats: Sequence[Result] = ()
     cause: str = ""
-    cure: str = ""
+    fix: str = ""
     tflops_note: str = ""
     log_note: str = ""
 
@@ -50,7 +50,7 @@ def explain(told: Told) -> str:
     """The explanation as lines of text."""
     result = told.result
     parts = [_entry("run", f"{result.run}  {result.experiment}"), _entry("status", _status(result))]
-    parts += [_entry(name, text) for name, text in (("cause", told.cause), ("cure", told.cure)) if text]
+    parts += [_entry(name, text) for name, text in (("cause", told.cause), ("fix", told.fix)) if text]
     if result.time_mean_seconds is not None:
         parts += [_measured(result), _tokens(told, result.time_mean_seconds), *_flops(told, result.time_mean_seconds)]
     parts += [*_compared(told), *_entries("steps", [*conditions.steps(result)]), *_conditions(told)]

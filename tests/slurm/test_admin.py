@@ -72,7 +72,7 @@ def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_mended(site: Site
     path.write_text(right)
     assert site.llmb(*ONE, "--no-preflight", "--slurm-arg", "licenses=gold").returncode == 1
     account, license_ = listed(site)
-    assert shown(site, account["id"])["cure"].endswith("sacctmgr show assoc user=$USER lists yours")
+    assert shown(site, account["id"])["fix"].endswith("sacctmgr show assoc user=$USER lists yours")
     told = site.llmb("explain", license_["id"]).stdout
     assert f"then llmb-run jobs retry {license_['id']}, which keeps --slurm-arg licenses=gold" in told
     done = site.llmb("jobs", "retry", "--failed", "--wait")
@@ -91,13 +91,13 @@ def test_a_job_that_an_administrator_holds_says_so(site: Site) -> None:
     run = site.submit(SLEEP, slurm_args={"hold": True})
     cluster = site.cluster()
     site.waits_for(run, "JobHeldUser", cluster=cluster)
-    assert "scontrol release JOB" in cluster.poll([run])[run.id].cure
+    assert "scontrol release JOB" in cluster.poll([run])[run.id].fix
     site.kit.run("scontrol", "hold", run.scheduler_id)
     state = cluster.poll([run])[run.id]
     assert (state.state, state.reason) == ("PENDING", "JobHeldAdmin")
-    assert "only an administrator" in state.cure
+    assert "only an administrator" in state.fix
     site.kit.run("scontrol", "release", run.scheduler_id)
-    assert site.reaches(run, "RUNNING", cluster=cluster).cure == ""
+    assert site.reaches(run, "RUNNING", cluster=cluster).fix == ""
 
 
 def test_a_suspended_job_has_not_ended_and_goes_on(site: Site) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe is read whole or refused in one line with its cure."""
+"""A recipe is read whole or refused in one line with its fix."""
 
 import dataclasses
 import json

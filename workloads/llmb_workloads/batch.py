@@ -21,8 +21,8 @@ def plan_batch(*, micro: int, total: int, world: int) -> BatchPlan:
     accumulation, rest = divmod(total, micro * world)
     if rest:
         cause = f"{total} is no multiple of micro_batch {micro} times {world} ranks"
-        cure = f"choose a multiple of {micro * world}"
-        raise RefusedError("recipe.global_batch", cause, cure)
+        fix = f"choose a multiple of {micro * world}"
+        raise RefusedError("recipe.global_batch", cause, fix)
     return BatchPlan(micro=micro, accumulation=accumulation, total=total)
 
 

@@ -3,7 +3,7 @@
 
 
 class RefusedError(Exception):
-    """The program will not start like this; its text is one line: place, cause, cure."""
+    """The program will not start like this; its text is one line: place, cause, fix."""
 
-    def __init__(self, place: str, cause: str, cure: str) -> None:
-        super().__init__(f"{place}: {cause}; {cure}")
+    def __init__(self, place: str, cause: str, fix: str) -> None:
+        super().__init__(f"{place}: {cause}; {fix}")

@@ -44,8 +44,8 @@ def shown(raw: object) -> str:
 def _check_keys(given: set[str], known: set[str], place: str) -> None:
     for key in sorted(given - known):
         near = difflib.get_close_matches(key, known, n=1)
-        cure = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
-        raise RefusedError(place, f"has an unknown key '{key}'", cure)
+        fix = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
+        raise RefusedError(place, f"has an unknown key '{key}'", fix)
     for key in sorted(known - given):
         # Everything is frozen in the recipe, so a key that is left out has no default: it says null.
         raise RefusedError(place, f"has no key '{key}'", "add it (null where nothing is meant)")

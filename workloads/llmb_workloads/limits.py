@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe's values may be: each rule says the place, the cause and the cure."""
+"""What a recipe's values may be: each rule says the place, the cause and the fix."""
 
 from collections.abc import Iterator
 from dataclasses import fields

@@ -48,8 +48,8 @@ def _check_meeting_point(environ: Mapping[str, str], world: int) -> None:
     # A process alone meets nobody.
     if names is not None and world > 1 and missing:
         cause = f"{names[0]} is set, {' and '.join(missing)} not"
-        cure = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
-        raise RefusedError("environment", cause, cure)
+        fix = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
+        raise RefusedError("environment", cause, fix)
 
 
 def _count(environ: Mapping[str, str], name: str, known_by: str) -> int:

@@ -35,7 +35,7 @@ def read_answers(
 
     A workload may be named with a size behind it: all its sizes are installed together. ``recorded`` answers may name
     none, where all were removed, and some that no plugin offers any more. Raises InputFaults with every fault's place
-    and cure; a missing key is one.
+    and fix; a missing key is one.
     """
     if install is not None:
         document = with_layer(document, {"install": str(install)}, "--install")
@@ -73,8 +73,8 @@ def _look_through(
     absent = [key for key in absent if not any(f"did you mean '{key}'?" in f"{fault}{fault.hint}" for fault in faults)]
     rest = answers if answers is not None else _the_rest(document)
     wrong = [
-        Fault(place=document.place(path), message=text, hint=cure)
-        for path, text, cure in _wrong(rest, known, mixed=answers is not None, recorded=recorded)
+        Fault(place=document.place(path), message=text, hint=fix)
+        for path, text, fix in _wrong(rest, known, mixed=answers is not None, recorded=recorded)
     ]
     return answers, absent, [*document.faults, *faults, *wrong]
 
@@ -116,7 +116,7 @@ Wrong = tuple[KeyPath, str, str | None]
 
 
 def _wrong(answers: Answers | None, known: Mapping[str, Workload], *, mixed: bool, recorded: bool) -> Iterator[Wrong]:
-    """What is of the right type and yet cannot be: where, what, and the cure; ``mixed``: for its cluster type too."""
+    """What is of the right type and yet cannot be: where, what, and the fix; ``mixed``: for its cluster type too."""
     if answers is None:
         return
     checks: list[Callable[[Answers], Iterator[Wrong]]] = [_wrong_gpus, _wrong_places, _wrong_images]

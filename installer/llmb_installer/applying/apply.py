@@ -27,7 +27,7 @@ WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
 
 class StepsFailed(LlmbError):
-    """Steps that failed, each with its cure; the others were carried out (exit code 1)."""
+    """Steps that failed, each with its fix; the others were carried out (exit code 1)."""
 
     def __init__(self, faults: list[Fault], *, hint: str | None = None) -> None:
         super().__init__("\n".join(str(fault) for fault in faults), hint=hint)

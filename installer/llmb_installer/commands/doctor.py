@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install doctor: what this machine and cluster have and lack, with the cures."""
+"""llmb-install doctor: what this machine and cluster have and lack, with the fixes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--registries", is_flag=True, help="Ask the registries for the workloads' images as well.")
 @FORMAT
 def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
-    """Find what this machine and its cluster lack, and the cure."""
+    """Find what this machine and its cluster lack, and the fix."""
     import os
 
     from llmb.text import typed
@@ -56,7 +56,7 @@ def _text(found: Examination) -> str:
     kind = found.cluster_type or "not known"
     where = f"{found.install}, cluster type {kind}" if found.install else "no installation here"
     lines = [where, render(columns, rows, "table").rstrip("\n")]
-    lines += [f"{one.check}: {one.found}\n  cure: {one.cure}" for one in found.findings if one.cure is not None]
+    lines += [f"{one.check}: {one.found}\n  fix: {one.fix}" for one in found.findings if one.fix is not None]
     if found.cluster_type is not None or found.lacking:
         lacks: dict[tuple[str, ...], list[str]] = {}
         for one in found.lacking:

@@ -40,7 +40,7 @@ class NodeFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmFound:
-    """A cluster of Slurm's as its user sees it; ``fault`` says why it could not be asked, and its ``cure``.
+    """A cluster of Slurm's as its user sees it; ``fault`` says why it could not be asked, and its ``fix``.
 
     ``accounting``: whether accounts are kept; ``accounts``: the user's own, the default one first; ``commands``: those
     of COMMANDS that are here.
@@ -56,7 +56,7 @@ class SlurmFound:
     mpi: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     fault: str = ""
-    cure: str | None = None
+    fix: str | None = None
 
     @property
     def default_partition(self) -> str | None:
@@ -115,7 +115,7 @@ def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_alone: bool = 
             return SlurmFound(commands=commands, partitions=found, nodes=tuple(nodes))
         about = client.ask(["scontrol", "show", "config"])
     except LlmbError as error:
-        return SlurmFound(commands=commands, fault=error.message, cure=error.hint)
+        return SlurmFound(commands=commands, fault=error.message, fix=error.hint)
     accounts = _accounts(client)
     return SlurmFound(
         cluster=_setting(about, "ClusterName"),

@@ -40,27 +40,27 @@ def _writable(found: FolderFound, *, is_installed: bool, runs: Path | None) -> F
     if found.writable:
         return Finding(check=check, state="ok", found=f"{found.path} can be written")
     if not is_installed:
-        cure = "choose a folder that you may write: --install DIR"
+        fix = "choose a folder that you may write: --install DIR"
         said = f"{found.nearest} cannot be written"
-        return Finding(check=check, state="missing", found=said, needed_by=ALL, cure=cure)
+        return Finding(check=check, state="missing", found=said, needed_by=ALL, fix=fix)
     said = f"{found.path} is read-only for you"
     if runs is not None and find_folder(runs).writable:
         return Finding(check=check, state="ok", found=f"{said}; your runs go to {runs}")
-    cure = "write 'experiments_root: DIR', a folder of yours, into ~/.config/llmb/config.yaml"
-    return Finding(check=check, state="wrong", found=f"{said}, and runs go there", needed_by=ALL, cure=cure)
+    fix = "write 'experiments_root: DIR', a folder of yours, into ~/.config/llmb/config.yaml"
+    return Finding(check=check, state="wrong", found=f"{said}, and runs go there", needed_by=ALL, fix=fix)
 
 
 def _seen(found: FolderFound, *, alone: bool) -> Finding:
     """Whether compute nodes see the folder; no matter where this machine is the only one."""
     told = {True: "other machines see it", False: "this machine's own", None: "shared or not: not known"}[found.shared]
-    cure = "compute nodes have to see the install folder: choose one on NFS, Lustre or the like"
+    fix = "compute nodes have to see the install folder: choose one on NFS, Lustre or the like"
     state: State = "warning" if found.shared is False and not alone else "ok"
     return Finding(
         check="shared folder",
         state=state,
         found=f"{found.file_system}: {told}",
         needed_by=(SLURM, RUNAI),
-        cure=cure if state == "warning" else None,
+        fix=fix if state == "warning" else None,
     )
 
 

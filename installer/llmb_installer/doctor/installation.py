@@ -40,7 +40,7 @@ def look_at(detected: Detected, environ: Mapping[str, str], install: Path | None
     is_there = record.answers_path(folder).is_file() or record.record_path(folder).is_file()
     if is_there and not (folder / CONFIG_FILE).is_file():
         said = f"{folder / CONFIG_FILE} is not there: the installation is not finished, or the file was removed"
-        lost = Finding(check=CONFIG_FILE, state="missing", found=said, needed_by=ALL, cure=unfinished_hint(folder))
+        lost = Finding(check=CONFIG_FILE, state="missing", found=said, needed_by=ALL, fix=unfinished_hint(folder))
         return _damaged(folder, lost)
     return Installation(folder=folder, findings=_refused(detected, environ))
 

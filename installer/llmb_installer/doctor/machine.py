@@ -37,10 +37,10 @@ def _pythons(machine: MachineFound, *, containers: bool) -> Iterator[Finding]:
     if SEED_PYTHON not in machine.pythons:
         said = "not on PATH; NeMo without containers wants it"
         fetched = "uv fetches it where the answers say 'python_download: true'; else install it, or load its module"
-        cure = fetched if has_uv else "install it, load its module, or get uv, which can fetch it"
-        yield Finding(check=f"Python {SEED_PYTHON}", state="warning", found=said, cure=cure)
-    cure = "pip install uv: makes environments in a tenth of the time"
-    yield finding("uv", None if has_uv else "not on PATH", str(shutil.which("uv")), (), cure)
+        fix = fetched if has_uv else "install it, load its module, or get uv, which can fetch it"
+        yield Finding(check=f"Python {SEED_PYTHON}", state="warning", found=said, fix=fix)
+    fix = "pip install uv: makes environments in a tenth of the time"
+    yield finding("uv", None if has_uv else "not on PATH", str(shutil.which("uv")), (), fix)
     if (conda := shutil.which("conda")) is not None:
         yield Finding(check="conda", state="ok", found=conda)
 
@@ -56,8 +56,8 @@ def _pip(environ: Mapping[str, str]) -> Iterator[Finding]:
     )
     yield Finding(check="pip's configuration", state="ok", found=", ".join(there) or "none: pypi.org is asked")
     if named and not Path(named).exists():
-        cure = "unset it, or write the file"
-        yield Finding(check="PIP_CONFIG_FILE", state="warning", found=f"{named} is not there", cure=cure)
+        fix = "unset it, or write the file"
+        yield Finding(check="PIP_CONFIG_FILE", state="warning", found=f"{named} is not there", fix=fix)
 
 
 def _image_tools(*, containers: bool) -> Iterator[Finding]:
@@ -89,14 +89,14 @@ def _gpus(*, cpu_alone: bool) -> Finding:
     if cpu_alone:
         return Finding(check="GPU driver", state="ok", found="not asked: the installation is for CPUs")
     if shutil.which("nvidia-smi") is None:
-        cure = "none is needed for gpu_type cpu, nor on a login node"
-        return Finding(check="GPU driver", state="warning", found="no nvidia-smi here", cure=cure)
+        fix = "none is needed for gpu_type cpu, nor on a login node"
+        return Finding(check="GPU driver", state="warning", found="no nvidia-smi here", fix=fix)
     asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         done = shell.run(asked, timeout=_DRIVER_SECONDS)
     except LlmbError as error:
-        return Finding(check="GPU driver", state="warning", found=error.message, cure="nvidia-smi has to answer")
+        return Finding(check="GPU driver", state="warning", found=error.message, fix="nvidia-smi has to answer")
     lines = (done.out if done.code == 0 else done.out + done.err).strip().splitlines() or ["it says nothing"]
     fault = None if done.code == 0 else lines[0]
-    cure = "the driver does not answer: load it, or ask who runs this machine"
-    return finding("GPU driver", fault, f"{len(lines)} × {lines[0]}", (), cure)
+    fix = "the driver does not answer: load it, or ask who runs this machine"
+    return finding("GPU driver", fault, f"{len(lines)} × {lines[0]}", (), fix)

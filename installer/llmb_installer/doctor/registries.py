@@ -27,7 +27,7 @@ def findings(
         checked = check_images(wanted, environ=environ, home=home, settings=settings)
     except PreflightError as error:
         for fault in error.faults:
-            yield Finding(check=CHECK, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), cure=fault.hint)
+            yield Finding(check=CHECK, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), fix=fault.hint)
         return
     for image, found in zip(images, checked, strict=True):
         said = f"there for {architecture}, {size(found.compressed_bytes)} to fetch"

@@ -32,11 +32,11 @@ def findings(found: RunaiFound, config: ClusterConfig | None, environ: Mapping[s
     own = config.runai if config is not None else None
     url, project = (own.base_url, own.project) if own is not None else (found.base_url, found.project)
     pvc = (own.pvc.name, own.pvc.path, own.pvc.claim) if own is not None else found.pvc
-    cure = "set CUSTOM_MOUNT to name:path:claim"
+    fix = "set CUSTOM_MOUNT to name:path:claim"
     told = (
         finding(API, _absent(url, "BASE_URL is not set"), str(url), (RUNAI,), "BASE_URL=https://HOST/api/v1"),
         finding(PROJECT, _absent(project, "PROJECT_NAME is not set"), str(project), (RUNAI,), "set PROJECT_NAME"),
-        finding(VOLUME, _absent(pvc, "CUSTOM_MOUNT is not set"), ":".join(pvc or ()), (RUNAI,), cure),
+        finding(VOLUME, _absent(pvc, "CUSTOM_MOUNT is not set"), ":".join(pvc or ()), (RUNAI,), fix),
         _secret(own, found, environ),
     )
     yield from _asked(told, own, found, environ)
@@ -44,8 +44,8 @@ def findings(found: RunaiFound, config: ClusterConfig | None, environ: Mapping[s
     if here is not None:
         fault = None if here.is_dir() else f"{here} is not there"
         name = "runai.pvc.local in cluster_config.yaml" if own is not None else "PVC_DIR"
-        cure = f"mount the volume on this machine, where logs are read; {name} is where it is mounted"
-        yield finding(SEEN, fault, str(here), (RUNAI,), cure)
+        fix = f"mount the volume on this machine, where logs are read; {name} is where it is mounted"
+        yield finding(SEEN, fault, str(here), (RUNAI,), fix)
 
 
 def _asked(
@@ -83,7 +83,7 @@ def _by_variables(found: RunaiFound) -> RunaiConfig:
 
 
 def _worded(error: LlmbError, own: RunaiConfig | None) -> LlmbError:
-    """The error with a cure that names variables where there is no configuration."""
+    """The error with a fix that names variables where there is no configuration."""
     hint = error.hint
     for text, variable in _BY_VARIABLES.items() if own is None and hint else ():
         hint = (hint or "").replace(text, variable)
@@ -94,8 +94,8 @@ def _secret(own: RunaiConfig | None, found: RunaiFound, environ: Mapping[str, st
     try:
         key = find_credentials(own or replace(_NOBODY, app_id=found.app_id), environ)
     except NotSetError as error:
-        cure = f"export {error.name}, or keep it in {secrets.SECRETS_FILE}"
-        return finding(SECRET, error.message, "", (RUNAI,), cure)
+        fix = f"export {error.name}, or keep it in {secrets.SECRETS_FILE}"
+        return finding(SECRET, error.message, "", (RUNAI,), fix)
     except LlmbError as error:
         return wrong(SECRET, error, (RUNAI,))
     return finding(SECRET, None, f"it is set, for '{key.id}'", (RUNAI,), None)

@@ -23,8 +23,8 @@ def findings(found: SlurmFound | None, own: SlurmConfig | None) -> Iterator[Find
     if found is None or lacking:
         return
     if found.fault:
-        cure = found.cure or _LOGIN
-        yield Finding(check="Slurm answers", state="missing", found=found.fault, needed_by=(SLURM,), cure=cure)
+        fix = found.fix or _LOGIN
+        yield Finding(check="Slurm answers", state="missing", found=found.fault, needed_by=(SLURM,), fix=fix)
         return
     yield Finding(
         check="Slurm answers", state="ok", found=f"{found.cluster}, version {found.version}", needed_by=(SLURM,)
@@ -43,27 +43,27 @@ def _partitions(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]
     for kind, names in named.items():
         gone = [name for name in str(names).split(",") if names is not None and name not in found.partitions]
         if gone:
-            cure = f"set slurm.{kind}.partition in cluster_config.yaml: {', '.join(found.partitions)}"
+            fix = f"set slurm.{kind}.partition in cluster_config.yaml: {', '.join(found.partitions)}"
             said = f"no partition is called {', '.join(gone)}"
-            yield Finding(check=f"{kind} partition", state="missing", found=said, needed_by=(SLURM,), cure=cure)
+            yield Finding(check=f"{kind} partition", state="missing", found=said, needed_by=(SLURM,), fix=fix)
 
 
 def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
     kinds = {(kind.gres_type or "gpu", kind.per_node) for kind in found.gpu_kinds()}
     told = ", ".join(f"{per_node} {name} a node" for name, per_node in sorted(kinds))
     wanted = own is not None and own.option("gres") is not None
-    cure = "set slurm.gpu.gres to null in cluster_config.yaml" if wanted else None
+    fix = "set slurm.gpu.gres to null in cluster_config.yaml" if wanted else None
     if kinds and own is not None and own.leaves_gpus_open:
         said = f"{told}, and the configuration asks for none: jobs would see no GPU"
         hint = "llmb-install --yes fills in slurm.gpu.gres; by hand, as in slurm: {gpu: {gres: 8}}; null asks for none"
-        return Finding(check="GPUs (GRES)", state="warning", found=said, cure=hint)
+        return Finding(check="GPUs (GRES)", state="warning", found=said, fix=hint)
     if kinds:
         return Finding(check="GPUs (GRES)", state="ok", found=told)
     return Finding(
         check="GPUs (GRES)",
         state="missing" if wanted else "warning",
         needed_by=(SLURM,) if wanted else (),
-        cure=cure,
+        fix=fix,
         found="Slurm counts no GPUs: jobs take whole nodes",
     )
 
@@ -73,13 +73,13 @@ def _accounting(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]
         said = "none: states come from squeue and the runs' own files, and are forgotten sooner"
         yield Finding(check="accounting", state="warning", found=said)
         return
-    cure = "ask for an account: jobs may be refused without one"
-    yield finding("accounting", None if found.accounts else "you have no account", _accounts(found), (), cure)
+    fix = "ask for an account: jobs may be refused without one"
+    yield finding("accounting", None if found.accounts else "you have no account", _accounts(found), (), fix)
     account = own.option("account") if own is not None else None
     if account is not None and found.accounts and account not in found.accounts:
         hint = f"set slurm.account in cluster_config.yaml: {', '.join(found.accounts)}"
         said = f"'{account}' is not one of yours"
-        yield Finding(check="account", state="missing", found=said, needed_by=(SLURM,), cure=hint)
+        yield Finding(check="account", state="missing", found=said, needed_by=(SLURM,), fix=hint)
 
 
 def _accounts(found: SlurmFound) -> str:
@@ -89,8 +89,8 @@ def _accounts(found: SlurmFound) -> str:
 def _containers(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
     wanted = own is not None and own.container == "pyxis"
     fault = None if found.pyxis else "srun knows no --container-image"
-    cure = "'container: none' runs from an environment of Python; or ask for pyxis"
-    yield finding("pyxis", fault, "srun knows --container-image", (SLURM,) if wanted else (), cure)
+    fix = "'container: none' runs from an environment of Python; or ask for pyxis"
+    yield finding("pyxis", fault, "srun knows --container-image", (SLURM,) if wanted else (), fix)
     mpi = own.mpi if own is not None else None
     kind = mpi or ("pmix" if wanted else None)
     if kind is not None:

@@ -11,8 +11,8 @@ from llmb_installer.registry.room import size
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 HARDLY = 20_000_000  # bytes: where less is free, programs fail for the want of it
 
-# What pip, uv, git and Slurm print for a known cause, and its cure.
-_CURES = (
+# What pip, uv, git and Slurm print for a known cause, and its fix.
+_FIXES = (
     (
         "<urlopen error",
         "no network while building: what is built from source fetches files too; 'method: here' in "
@@ -66,9 +66,9 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def cure_for(told: str) -> str:
-    """The cure for what a program has printed, as far as it is known."""
-    return next((cure for word, cure in _CURES if word in told), "mend the cause")
+def fix_for(told: str) -> str:
+    """The fix for what a program has printed, as far as it is known."""
+    return next((fix for word, fix in _FIXES if word in told), "mend the cause")
 
 
 def end_of(output: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb.system.shell import Completed
-from llmb_installer.execution.fixes import cure_for, end_of
+from llmb_installer.execution.fixes import end_of, fix_for
 
 _MINUTES = 120  # that a job on a node may take
 
@@ -138,5 +138,5 @@ class Sbatch:
 def _answered(done: Completed) -> Completed:
     """What srun or sbatch came to. Raises NoNodeError where they have not run the program at all."""
     if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
-        raise NoNodeError(f"{done.argv[0]} gets no node:\n{end_of(done.err)}", hint=cure_for(done.err))
+        raise NoNodeError(f"{done.argv[0]} gets no node:\n{end_of(done.err)}", hint=fix_for(done.err))
     return done

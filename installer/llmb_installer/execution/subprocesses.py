@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the programs of one step, their output in its log, and says of one that fails what it said and the cure."""
+"""Calls the programs of one step, their output in its log, and says of one that fails what it said and the fix."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from llmb.errors import LlmbError
 from llmb.system.shell import Completed
-from llmb_installer.execution.fixes import cure_for, end_of, full_disk
+from llmb_installer.execution.fixes import end_of, fix_for, full_disk
 from llmb_installer.execution.runner import Runner
 
 
@@ -38,7 +38,7 @@ class Commands:
     environ: Mapping[str, str] = field(repr=False)
 
     def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
-        """Run one program. Raises LlmbError with ``what`` it was, the end of its output, and a cure."""
+        """Run one program. Raises LlmbError with ``what`` it was, the end of its output, and a fix."""
         log = self.context.log
         before = log.stat().st_size if log.exists() else 0
         code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
@@ -49,8 +49,8 @@ class Commands:
             stream.seek(before)
             told = end_of(stream.read().decode("utf-8", "replace"))
         ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        cure = full_disk(log.parent, self.environ) or cure_for(told)
-        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{cure}; all of its output: {log}")
+        fix = full_disk(log.parent, self.environ) or fix_for(told)
+        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{fix}; all of its output: {log}")
 
     def read(self, argv: Sequence[str]) -> Completed:
         """Run one program that answers at once, whatever its exit code."""

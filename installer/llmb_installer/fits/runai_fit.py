@@ -48,8 +48,8 @@ def check(answers: Answers, environ: Mapping[str, str]) -> Iterator[str]:
         return
     if (said := ask(answers.runai, environ)) is not None:
         error = said[1]
-        cure = f" ({error.hint.replace(_CONFIGURED, 'in the answers')})" if error.hint else ""
-        yield f"no job can be submitted to Run:ai now: {error.message}{cure}"
+        fix = f" ({error.hint.replace(_CONFIGURED, 'in the answers')})" if error.hint else ""
+        yield f"no job can be submitted to Run:ai now: {error.message}{fix}"
     yield from _volume_doubts(answers, answers.runai)
 
 

@@ -87,11 +87,11 @@ def _argv(target: Path, settings: BuildSettings, root: Attributes) -> list[str]:
 def _failed(code: int, output: str, target: Path, log: Path) -> LlmbError:
     told = "\n".join(f"  {line}" for line in output.splitlines()[-_TAIL:] if line.strip())
     if code == -signal.SIGXFSZ:
-        what, cure = "mksquashfs was ended by the limit for the size of a file", "raise it: ulimit -f unlimited"
+        what, fix = "mksquashfs was ended by the limit for the size of a file", "raise it: ulimit -f unlimited"
     elif "No space left" in output or "quota" in output.lower():
-        what, cure = f"{target.parent} is full", f"free space there, or choose {ELSEWHERE}"
+        what, fix = f"{target.parent} is full", f"free space there, or choose {ELSEWHERE}"
     elif code < 0:
-        what, cure = f"mksquashfs was ended by {signal.Signals(-code).name}", "give the same command again"
+        what, fix = f"mksquashfs was ended by {signal.Signals(-code).name}", "give the same command again"
     else:
-        what, cure = f"mksquashfs failed with exit code {code}", f"all of its output: {log}"
-    return LlmbError(f"{what}:\n{told}" if told else what, hint=cure)
+        what, fix = f"mksquashfs failed with exit code {code}", f"all of its output: {log}"
+    return LlmbError(f"{what}:\n{told}" if told else what, hint=fix)

@@ -42,19 +42,19 @@ def own_config(folder: Path) -> ClusterConfig:
     except InputFaults as error:
         raise InputFaults(error.faults, hint=error.hint or f"mend it, or {repair_hint(folder)}") from error
     except UsageError as error:
-        cure = f"mend it, or {repair_hint(folder)}"
+        fix = f"mend it, or {repair_hint(folder)}"
         if isinstance(error.__cause__, PermissionError):
-            cure = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(folder))}"
-        raise InputFaults([Fault(message=error.message, hint=error.hint)], hint=cure) from error
+            fix = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(folder))}"
+        raise InputFaults([Fault(message=error.message, hint=error.hint)], hint=fix) from error
 
 
 def repair_hint(folder: Path) -> str:
-    """The cure of a configuration that is lost or faulty."""
+    """The fix of a configuration that is lost or faulty."""
     return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes sets it aside and writes it anew"
 
 
 def unfinished_hint(folder: Path) -> str:
-    """The cure of a configuration that is not there: the installation is at work, or has not come to its end."""
+    """The fix of a configuration that is not there: the installation is at work, or has not come to its end."""
     wait = at_work(folder)
     again = f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
     return f"{wait}: wait until it has finished" if wait is not None else f"{again} makes what is missing, and the file"

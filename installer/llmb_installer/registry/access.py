@@ -76,7 +76,7 @@ class Access:
             return ImageFaultError("refused", message, hint="check the name, and what stands before the registry")
         if found is None:
             message = f"{self._registry}/{repository} is not there, or not for everybody"
-            return ImageFaultError("no_credentials", message, hint=f"check the name; {self._cure()}")
+            return ImageFaultError("no_credentials", message, hint=f"check the name; {self._fix()}")
         message = f"{self._registry}/{repository} is not there, or may not be read by {found}"
         return ImageFaultError("refused", message, hint="check the name, and what this user was granted")
 
@@ -146,9 +146,9 @@ class Access:
 
     def _missing(self, repository: str) -> ImageFaultError:
         message = f"{self._registry} wants credentials for {repository}, and none were found"
-        return ImageFaultError("no_credentials", message, hint=self._cure())
+        return ImageFaultError("no_credentials", message, hint=self._fix())
 
-    def _cure(self) -> str:
+    def _fix(self) -> str:
         return f"{self._log_in()}; looked in {looked_in(self._registry, self._environ, self._home)}"
 
     def _log_in(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with an image in its registry, as errors that name which of it, where, and the cure."""
+"""What can be wrong with an image in its registry, as errors that name which of it, where, and the fix."""
 
 from typing import Literal
 

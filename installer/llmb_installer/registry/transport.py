@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP as this site does it (proxy, certificates), and its failures in words: which host, why, and the cure."""
+"""HTTP as this site does it (proxy, certificates), and its failures in words: which host, why, and the fix."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def failure(error: httpx.TransportError, url: httpx.URL, *, known: bool) -> Imag
 
 
 def in_words(error: httpx.TransportError, url: httpx.URL) -> ImageFaultError:
-    """What has failed on the way to ``url``: its host, the proxy where one is used, why, and the cure."""
+    """What has failed on the way to ``url``: its host, the proxy where one is used, why, and the fix."""
     import httpx
 
     why, hint = str(error) or type(error).__name__, _PROXY

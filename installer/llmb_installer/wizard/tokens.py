@@ -51,7 +51,7 @@ def needed(document: Document, plugins: Plugins) -> dict[str, list[str]]:
         site = site_of(answers, answers.gpu_type)
         keys = answers.workloads if answers.workloads is not None else tuple(known)
         found = {key: plugins.setup(known[key], site) or Needs() for key in keys}
-    except LlmbError:  # the plan will tell it, with its cure
+    except LlmbError:  # the plan will tell it, with its fix
         return {}
     names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
     for key, needs in found.items():

@@ -39,13 +39,13 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
     if own.reference is not None and own.configuration is not None:
         figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
-    cause, cure = _cause(run, own) if own.is_failure else ("", _advice(run))
+    cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
     return Told(
         result=own,
         job=run.job,
         figure=figure,
         cause=cause,
-        cure=cure,
+        fix=fix,
         peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
         row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
@@ -74,13 +74,13 @@ def _log_note(result: Result) -> str:
 def _advice(run: RunRecord) -> str:
     """What to do about a run that has not ended, where its scheduler's word on why it waits says so."""
     state = store.seen_state(run)
-    return "" if state is None or state.is_end else _filled_in(state.cure, run)
+    return "" if state is None or state.is_end else _filled_in(state.fix, run)
 
 
-def _filled_in(cure: str, run: RunRecord) -> str:
-    """The cure with the names of this very run, so that its commands can be copied."""
+def _filled_in(fix: str, run: RunRecord) -> str:
+    """The fix with the names of this very run, so that its commands can be copied."""
     names = {"RUN": run.id, "JOB": run.scheduler_id or "JOB", "WORKLOAD": run.job.workload}
-    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[1]], cure)
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[1]], fix)
 
 
 def _kept(run: RunRecord) -> str:
@@ -91,8 +91,8 @@ def _kept(run: RunRecord) -> str:
 
 def _cause(run: RunRecord, result: Result) -> tuple[str, str]:
     found = cause_of(result)
-    cure = _filled_in(found.cure, run)
+    fix = _filled_in(found.fix, run)
     if (result.reason or "").startswith(REFUSED):
-        cure = f"{cure}; then llmb-run jobs retry {run.id}{_kept(run)}"
+        fix = f"{fix}; then llmb-run jobs retry {run.id}{_kept(run)}"
     # What the scheduler alone says of the end is in the status already.
-    return (found.kind if (result.reason or "").startswith(found.line) else str(found)), cure
+    return (found.kind if (result.reason or "").startswith(found.line) else str(found)), fix

@@ -117,7 +117,7 @@ def show(context: Context, run: str, fmt: str) -> None:
         "before": before,
         "state": state.state,
         "reason": state.reason or None,
-        "cure": state.cure or None,
+        "fix": state.fix or None,
         "exit_code": state.exit_code,
         "submitted": iso(found.submitted_at),
         "started": iso(state.started),

@@ -43,7 +43,7 @@ def command(
 ) -> int:
     """Write a report on RUNS, on all runs of this install without names.
 
-    `-o report.html` makes a page to send: verdicts, what differs from the published runs, charts, failures with cures,
+    `-o report.html` makes a page to send: verdicts, what differs from the published runs, charts, failures with fixes,
     conditions. Markdown is for notes and tickets.
     """
     from llmb.cli.results.judged import exit_code

@@ -102,6 +102,6 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
     try:
         return flow.run(context, JobList(requests=tuple(found)), how)
     except InputFaults as error:
-        cure = "--workloads and --dtype name what to take, --keep-going takes what is right"
-        hints = (error.hint, cure if selection.scales else None)
+        fix = "--workloads and --dtype name what to take, --keep-going takes what is right"
+        hints = (error.hint, fix if selection.scales else None)
         raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

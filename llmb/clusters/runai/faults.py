@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Run:ai's API and the way to it say against a request, in words and with the cure."""
+"""What Run:ai's API and the way to it say against a request, in words and with the fix."""
 
 from __future__ import annotations
 

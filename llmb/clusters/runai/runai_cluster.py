@@ -209,7 +209,7 @@ class RunaiCluster:
 
 
 def _with_cure(state: JobState) -> JobState:
-    return replace(state, cure=waiting.meaning(state.reason)) if state.state in WAITING else state
+    return replace(state, fix=waiting.meaning(state.reason)) if state.state in WAITING else state
 
 
 def _wants_word(state: JobState) -> bool:

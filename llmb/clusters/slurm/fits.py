@@ -97,8 +97,8 @@ def _node_faults(
     left = total - sum(nodes.count for nodes in out)
     if left < launch.nodes:
         said = "; ".join(f"{nodes.names} {_why(nodes)}" for nodes in out)
-        cure = f"take a smaller scale, of at most {_nodes(left)}" if left else "name another partition"
-        yield Fault(message=f"{label}, of which out of service: {said}", hint=f"{cure}; {_ANYWAY}")
+        fix = f"take a smaller scale, of at most {_nodes(left)}" if left else "name another partition"
+        yield Fault(message=f"{label}, of which out of service: {said}", hint=f"{fix}; {_ANYWAY}")
 
 
 def _nodes(count: int) -> str:

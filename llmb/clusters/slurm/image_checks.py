@@ -27,8 +27,8 @@ def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     if not path.exists():
         if is_file:
             hint = "name a file that is there: llmb-install image REFERENCE -o FILE builds one"
-        elif launch.image in launch.cures:  # chosen for this job alone
-            hint = launch.cures[launch.image]
+        elif launch.image in launch.fixes:  # chosen for this job alone
+            hint = launch.fixes[launch.image]
         else:
             hint = f"llmb-install add {workload_of(launch, config)} {where} --yes"
         yield Fault(message=f"the image {path} is not there", hint=hint)

@@ -47,5 +47,5 @@ _HINTS = (
 
 
 def hint_for(said: str) -> str | None:
-    """The cure for what sbatch ``said``; None where there is none to name."""
+    """The fix for what sbatch ``said``; None where there is none to name."""
     return next((hint for pattern, hint in _HINTS if re.search(pattern, said, re.IGNORECASE)), None)

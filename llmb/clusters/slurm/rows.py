@@ -93,5 +93,5 @@ def _state(said: str, told: str, start: str, end: str, code: str) -> JobState:
         exit_code=states.exit_code(code) if is_end else None,
         started=states.seconds(start) if word not in WAITING else None,  # of a waiting job it is a forecast
         ended=states.seconds(end) if is_end else None,
-        cure=waiting.meaning(reason) if word in WAITING else "",
+        fix=waiting.meaning(reason) if word in WAITING else "",
     )

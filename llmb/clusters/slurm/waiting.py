@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm's words for why a job waits mean, and what to do about those that no patience cures."""
+"""What Slurm's words for why a job waits mean, and what to do about those that no patience fixes."""
 
 import re
 

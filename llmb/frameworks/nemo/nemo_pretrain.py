@@ -55,7 +55,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
         files=(StagedFile(name=RECIPE, text=to_text(recipe)),),
         inputs=(*((f"{loaded}/weights/*.distcp",) if loaded is not None else ()), *tokenizer.inputs),
-        cures={**tokenizer.cures, **_cure_of_checkpoint(loaded)},
+        fixes={**tokenizer.fixes, **_cure_of_checkpoint(loaded)},
         gpu_memory_gb=row.memory_gb,
         disk_gb=_disk_gb(job, size),
     )
@@ -84,6 +84,6 @@ def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
 def _cure_of_checkpoint(loaded: str | None) -> dict[str, str]:
     if loaded is None:
         return {}
-    cure = "name the folder that holds 'weights', as --save-checkpoint writes it:"
+    fix = "name the folder that holds 'weights', as --save-checkpoint writes it:"
     where = "nemo_experiments/default/checkpoints/<...>"
-    return {f"{loaded}/weights/*.distcp": f"{cure} {where}"}
+    return {f"{loaded}/weights/*.distcp": f"{fix} {where}"}

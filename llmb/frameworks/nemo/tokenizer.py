@@ -15,14 +15,14 @@ from llmb.workload.spec import NemoRecipe
 class Tokenizer:
     """The tokenizer ``name``, the hub's or the path of ``folder``, where its files are; None: NeMo's null tokenizer.
 
-    ``secrets``, ``inputs`` and ``cures`` are the launch's: what reading it takes, and what to do without.
+    ``secrets``, ``inputs`` and ``fixes`` are the launch's: what reading it takes, and what to do without.
     """
 
     name: str | None = None
     folder: str | None = None
     secrets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
-    cures: Mapping[str, str] = field(default_factory=dict)
+    fixes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def from_hub(self) -> bool:
@@ -38,10 +38,10 @@ def tokenizer_of(job: Job, nemo: NemoRecipe, site: Site) -> Tokenizer:
     if hub in site.assets:
         folder = str(site.assets[hub])
         inputs = tuple(f"{folder}/{name}" for name in TOKENIZER_FILES)
-        cure = "llmb-install verify --repair --yes fetches it; taken out of cluster_config.yaml, ranks ask the hub"
-        return Tokenizer(name=folder, folder=folder, inputs=inputs, cures=dict.fromkeys(inputs, cure))
+        fix = "llmb-install verify --repair --yes fetches it; taken out of cluster_config.yaml, ranks ask the hub"
+        return Tokenizer(name=folder, folder=folder, inputs=inputs, fixes=dict.fromkeys(inputs, fix))
     if not nemo.gated:
         return Tokenizer(name=hub)
-    cure = f"ask for access at https://huggingface.co/{hub}, then export your token as {HF_TOKEN}"
-    cure += f" or keep it in {SECRETS_FILE}; --set tokenizer=null needs none"
-    return Tokenizer(name=hub, secrets=(HF_TOKEN,), cures={HF_TOKEN: cure})
+    fix = f"ask for access at https://huggingface.co/{hub}, then export your token as {HF_TOKEN}"
+    fix += f" or keep it in {SECRETS_FILE}; --set tokenizer=null needs none"
+    return Tokenizer(name=hub, secrets=(HF_TOKEN,), fixes={HF_TOKEN: fix})

@@ -86,13 +86,13 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
         image=job.image if in_pod or in_image else None,
         venv=str(venv) if venv is not None else None,
         packages=PACKAGES if venv is not None else (),
-        cures=dict.fromkeys(PACKAGES, _cure(job, site)) if venv is not None else {},
+        fixes=dict.fromkeys(PACKAGES, _fix(job, site)) if venv is not None else {},
         environment={**hidden, **job.env},
         files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
     )
 
 
-def _cure(job: Job, site: Site) -> str:
+def _fix(job: Job, site: Site) -> str:
     """What to do about an environment that is not for this program, as that of NeMo."""
     also = f"let {_own_venv(job)} in cluster_config.yaml name another environment"
     if site.cluster_type == RUNAI:  # where nothing but images is installed

@@ -117,7 +117,7 @@ def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRe
 
 
 def _read(cls: type[Entry], document: Document, path: KeyPath) -> tuple[Entry | None, list[Fault]]:
-    """As ``typed.read_in_part``; the cure for a key that stands at the wrong level is the right one."""
+    """As ``typed.read_in_part``; the fix for a key that stands at the wrong level is the right one."""
     entry, faults = typed.read_in_part(cls, document, path)
     keys = (re.search(r"'(\w+)' is not a key here$", fault.message) for fault in faults)
     return entry, [

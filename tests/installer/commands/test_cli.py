@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of llmb-install's usage: options, errors and their exit codes, and what a terminal changes."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Callable

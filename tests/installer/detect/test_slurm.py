@@ -145,7 +145,7 @@ def test_a_machine_without_slurm(tmp_path: Path) -> None:
     asked = find_slurm({"PATH": str(tmp_path), "HOME": str(tmp_path)})
     assert (asked.commands, asked.partitions) == ((), {})
     assert "there is no program 'sinfo' here" in asked.fault
-    assert "login node" in str(asked.cure)
+    assert "login node" in str(asked.fix)
 
 
 def test_a_slurm_that_does_not_answer(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_configuration_that_asks_for_no_gpus_where_there_are_some() -> None:
     own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "batch"}))
     found = by_check(slurm_findings.findings(BIG, own))["GPUs (GRES)"]
     assert (found.state, "asks for none" in found.found) == ("warning", True)
-    assert "slurm: {gpu: {gres: 8}}" in str(found.cure)
+    assert "slurm: {gpu: {gres: 8}}" in str(found.fix)
 
 
 def test_no_mpi_at_all_is_right_where_srun_does_not_list_it() -> None:
@@ -73,7 +73,7 @@ def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
     )
     own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "work,gone", "gres": 8}))
     found = by_check(slurm_findings.findings(bare, own))
-    missing = {check: one.cure for check, one in found.items() if one.state == "missing"}
+    missing = {check: one.fix for check, one in found.items() if one.state == "missing"}
     assert {*missing} == {"gpu partition", "GPUs (GRES)", "account", "pyxis", "srun --mpi"}
     assert "work" in str(missing["gpu partition"])
     assert "other" in str(missing["account"])
@@ -89,9 +89,9 @@ def test_a_cluster_without_accounting_is_no_fault() -> None:
 
 def test_no_slurm_and_a_silent_one() -> None:
     assert [one.state for one in slurm_findings.findings(None, None)] == ["missing"]
-    silent = SlurmFound(commands=COMMANDS, fault="Slurm does not answer", cure="ask later")
+    silent = SlurmFound(commands=COMMANDS, fault="Slurm does not answer", fix="ask later")
     found = by_check(slurm_findings.findings(silent, None))
-    assert (found["Slurm answers"].state, found["Slurm answers"].cure) == ("missing", "ask later")
+    assert (found["Slurm answers"].state, found["Slurm answers"].fix) == ("missing", "ask later")
 
 
 def test_runai_by_its_variables(home: Path) -> None:
@@ -108,7 +108,7 @@ def test_runai_by_its_variables(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "secret", "wrong", "said", "cure"),
+    ("changes", "secret", "wrong", "said", "fix"),
     [
         ({}, "s3cret", [], "", ""),
         (
@@ -124,7 +124,7 @@ def test_runai_by_its_variables(home: Path) -> None:
     ],
 )
 def test_what_runai_itself_says(
-    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], said: str, cure: str
+    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], said: str, fix: str
 ) -> None:
     """Of variables that are all set, what the API does not accept is told, and what was not tried is not called ok."""
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as plane:
@@ -133,8 +133,8 @@ def test_what_runai_itself_says(
     assert [check for check, one in found.items() if one.state == "wrong"] == wrong
     for check in wrong:
         assert said in found[check].found
-        assert cure in str(found[check].cure)
-        assert "cluster_config.yaml" not in str(found[check].cure)
+        assert fix in str(found[check].fix)
+        assert "cluster_config.yaml" not in str(found[check].fix)
     tried = {check: one.state for check, one in found.items() if check not in wrong}
     assert tried["volume"] == tried["volume, seen here"] == "ok"
     assert {one for check, one in tried.items() if check == "project"} <= ({"warning"} if wrong else {"ok"})
@@ -147,7 +147,7 @@ def test_secrets_that_others_can_read(home: Path) -> None:
     path.write_text("HF_TOKEN=hf_abc\n")
     path.chmod(0o644)
     found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
-    assert (found.state, found.cure) == ("wrong", f"chmod 600 {path}")
+    assert (found.state, found.fix) == ("wrong", f"chmod 600 {path}")
     assert found.found == f"others can read {path}: its mode is 644"
     path.chmod(0o600)
     found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
@@ -173,7 +173,7 @@ def test_a_folder_that_other_machines_do_not_see(
     """That is as it should be for this machine alone."""
     monkeypatch.setattr(folders, "find_folder", lambda path: replace(find_folder(path), shared=False))
     found = by_check(folders.findings(tmp_path, {}, is_installed=True, alone=alone))["shared folder"]
-    assert (found.state, bool(found.cure)) == (state, not alone)
+    assert (found.state, bool(found.fix)) == (state, not alone)
 
 
 def test_small_sizes_are_told_in_their_own_unit(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest
     found = by_check(machine.findings(here, environ, containers=True))
     missing = {check: one.needed_by for check, one in found.items() if one.state == "missing"}
     assert missing == {"Python": ("local",), "mksquashfs": ("slurm",), "enroot": ("slurm",)}
-    assert all(one.cure for one in found.values() if one.state != "ok")
+    assert all(one.fix for one in found.values() if one.state != "ok")
     assert found["pip's configuration"].found == "PIP_CONFIG_FILE, PIP_INDEX_URL"
     assert "pass" not in repr(found), "the values may hold passwords"
     (tmp_path / "enroot").write_text("#!/bin/sh\necho 3.5.0\n")
@@ -209,7 +209,7 @@ def test_registries_are_asked_for_each_image_once(home: Path, workloads: dict[st
     found = list(registries.findings(moved, "x86_64", {}, home))
     assert [(one.state, one.needed_by) for one in found] == [("missing", ("slurm", "runai"))]
     assert "127.0.0.1:1" in found[0].found
-    assert found[0].cure
+    assert found[0].fix
 
 
 def test_registries_are_asked_as_the_installation_asks(home: Path, cluster: Callable[..., Path]) -> None:
@@ -249,7 +249,7 @@ def test_the_command(run_install: Install, cluster: Callable[..., Path], kind: s
     table = run_install("doctor", "--install", folder)
     assert table.returncode == code
     assert ("nothing is missing" in table.stdout) == (code == 0)
-    assert ("cure: export APP_SECRET" in table.stdout) == (code == 1)
+    assert ("fix: export APP_SECRET" in table.stdout) == (code == 1)
 
 
 def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install) -> None:
@@ -261,7 +261,7 @@ def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install
 
 @pytest.mark.parametrize("text", ["gpu_type: [\n", "cluster_type: local\ngpu_type: cpx\n", "\udcff"])
 def test_a_configuration_that_cannot_be_read_is_one_finding(run_install: Install, tmp_path: Path, text: str) -> None:
-    """With the repair as its cure; what the installer has noted tells the cluster type still."""
+    """With the repair as its fix; what the installer has noted tells the cluster type still."""
     path = tmp_path / "cluster_config.yaml"
     path.write_bytes(text.encode(errors="surrogateescape"))
     done = run_install("doctor", "--install", tmp_path, "--format", "json")
@@ -269,7 +269,7 @@ def test_a_configuration_that_cannot_be_read_is_one_finding(run_install: Install
     data = json.loads(done.stdout)
     found = {one["check"]: one for one in data["findings"]}
     assert found["cluster_config.yaml"]["state"] == "wrong"
-    assert f"llmb-install verify --repair --install {tmp_path}" in found["cluster_config.yaml"]["cure"]
+    assert f"llmb-install verify --repair --install {tmp_path}" in found["cluster_config.yaml"]["fix"]
     assert {"this machine", "disk", "Run:ai's API", "Slurm's commands"} <= {*found}
     assert (data["cluster_type"], data["lacking"]) == (None, ["cluster_config.yaml"])
 
@@ -294,7 +294,7 @@ def test_a_users_own_layer_that_cannot_be_read_is_one_finding(
     done = run_install("doctor", "--install", folder, XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert (done.returncode, done.stderr) == (1, "")
     assert f"your own configuration: {own}:1: acount: 'acount' is not a key" in done.stdout
-    assert "\n  cure: did you mean 'account'?" in done.stdout
+    assert "\n  fix: did you mean 'account'?" in done.stdout
     assert "For cluster type local: your own configuration (wrong)." in done.stdout
 
 
@@ -323,7 +323,7 @@ def test_the_older_variable_is_one_finding(run_install: Install, cluster: Callab
     done = run_install("doctor", "--install", folder, "--format", "json", STAGE_PATH="/somewhere")
     assert (done.returncode, done.stderr) == (1, "")
     wrong = [one for one in json.loads(done.stdout)["findings"] if one["state"] == "wrong"]
-    assert [(one["check"], "unset STAGE_PATH" in one["cure"]) for one in wrong] == [("STAGE_PATH", True)]
+    assert [(one["check"], "unset STAGE_PATH" in one["fix"]) for one in wrong] == [("STAGE_PATH", True)]
     assert run_install("status", "--install", folder, STAGE_PATH="/somewhere").returncode == 2
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what an error shows of a failed program's output, and of its cure."""
+"""Tests of what an error shows of a failed program's output, and of its fix."""
 
 import pytest
 
-from llmb_installer.execution.fixes import TAIL, cure_for, end_of
+from llmb_installer.execution.fixes import TAIL, end_of, fix_for
 
 NOTICE = """\
   /cache/setuptools/dist.py:759: SetuptoolsDeprecationWarning: License classifiers are deprecated.
@@ -53,7 +53,7 @@ def test_the_package_that_fell_out_of_the_end_stands_above_it() -> None:
 
 def test_a_build_without_a_network() -> None:
     assert "urlopen error" in end_of(UV)
-    assert cure_for(end_of(UV)).startswith("no network while building")
+    assert fix_for(end_of(UV)).startswith("no network while building")
 
 
 def test_of_trials_to_connect_only_the_last_is_told() -> None:

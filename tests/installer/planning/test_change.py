@@ -193,11 +193,11 @@ def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> No
     path = both.install / "cluster_config.yaml"
     before = path.read_text()
     path.unlink() if text is None else path.write_text(text)
-    cure = f"llmb-install verify --repair --install {both.install}"
+    fix = f"llmb-install verify --repair --install {both.install}"
     for words in (("status",), ("remove", "pretrain_a"), ("verify",), *([()] if text is not None else [])):
         done = both.run(*words, "--install", both.install) if words else both.run()
         assert done.returncode in (1, 2)
-        assert cure in done.stderr, words
+        assert fix in done.stderr, words
     done = both.run("verify", "--repair", "--yes", "--install", both.install)
     assert done.returncode == 0, done.stderr
     assert path.read_text() == before
@@ -225,13 +225,13 @@ def test_noted_answers_that_cannot_be_read(both: Any) -> None:
     """Nothing can be changed without them: it is a fault, and every command names the way to write them anew."""
     path = both.install / ".llmb" / "answers.yaml"
     path.write_text("workloads: [\n")
-    cure = f"hint: llmb-install --config answers.yaml --install {both.install} writes it anew"
+    fix = f"hint: llmb-install --config answers.yaml --install {both.install} writes it anew"
     done = both.run("verify", "--install", both.install)
     assert done.returncode == 1
     assert f"error: answers: {path}:2: not valid YAML" in done.stderr
     for words in (("verify",), ("verify", "--repair", "--yes"), ("add", "pretrain_a"), ("remove", "pretrain_a")):
         done = both.run(*words, "--install", both.install)
-        assert (done.returncode, cure in done.stderr) == (1 if words == ("verify",) else 2, True), words
+        assert (done.returncode, fix in done.stderr) == (1 if words == ("verify",) else 2, True), words
     assert both.run().returncode == 0
     assert both.run("verify", "--install", both.install).returncode == 0
 

@@ -86,10 +86,10 @@ def test_what_nobody_asks_for_any_more(older: Any) -> None:
     assert older.run("verify", "--repair", "--yes", "--install", older.install).returncode == 0
     status = older.run("status", "--install", older.install)
     place = f"--install {older.install}"
-    cure = f"asks for venv other any more: llmb-install remove --unused {place}"
-    assert cure in status.stderr
+    fix = f"asks for venv other any more: llmb-install remove --unused {place}"
+    assert fix in status.stderr
     verified = older.run("verify", "--install", older.install)
-    assert (verified.returncode, cure in verified.stderr) == (0, True), verified.stderr
+    assert (verified.returncode, fix in verified.stderr) == (0, True), verified.stderr
     shown = older.run("remove", "--unused", "--dry-run", "--install", older.install)
     assert (shown.returncode, (older.install / "venvs/other").exists()) == (0, True)
     assert older.run("remove", "--unused", "pretrain_a", "--install", older.install).returncode == 2

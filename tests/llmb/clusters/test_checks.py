@@ -47,7 +47,7 @@ def test_a_type_whose_memory_nobody_knows_is_let_be(tmp_path: Path) -> None:
 
 def test_a_checkpoint_must_be_there(tmp_path: Path) -> None:
     pattern = f"{tmp_path}/c/weights/*.distcp"
-    wanted = launch(inputs=(pattern,), cures={pattern: "name its folder"})
+    wanted = launch(inputs=(pattern,), fixes={pattern: "name its folder"})
     (fault,) = checks.faults_of_launch(wanted, config(tmp_path))
     assert (fault.message, fault.hint) == (f"x reads {pattern}, and no such file is there", "name its folder")
     weights = tmp_path / "c" / "weights"
@@ -66,7 +66,7 @@ def test_a_checkpoints_folder_may_hold_any_sign(tmp_path: Path) -> None:
 
 
 def test_secrets_with_the_cure_of_the_launch_or_the_usual_one() -> None:
-    launches = [launch(secrets=("HF_TOKEN", "NGC_API_KEY"), cures={"HF_TOKEN": "ask there"}), launch()]
+    launches = [launch(secrets=("HF_TOKEN", "NGC_API_KEY"), fixes={"HF_TOKEN": "ask there"}), launch()]
     assert [(fault.message, fault.hint) for fault in checks.faults_of_secrets(launches, {})] == [
         ("HF_TOKEN is not set", "ask there"),
         ("NGC_API_KEY is not set", "export it, or keep it in ~/.config/llmb/secrets"),
@@ -121,7 +121,7 @@ def test_versions_in_an_environment(installed: tuple[str, ...], said: str | None
     (venv / "bin" / "python").touch(mode=0o755)
     for name in installed:
         (venv / "lib" / "python3.12" / "site-packages" / f"{name}.dist-info").mkdir(parents=True)
-    tiny = launch(venv=str(venv), packages=wanted, cures=dict.fromkeys(wanted, "another one"))
+    tiny = launch(venv=str(venv), packages=wanted, fixes=dict.fromkeys(wanted, "another one"))
     faults = [(fault.message, fault.hint) for fault in checks.faults_of_venv(tiny, config(tmp_path))]
     assert faults == ([(f"the environment {venv} of x has {said}", "another one")] if said else [])
 

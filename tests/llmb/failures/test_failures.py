@@ -183,11 +183,11 @@ def test_a_weak_cause_gives_way_to_a_python_error(tmp_path: Path) -> None:
 
 def test_each_class_has_a_cure() -> None:
     kinds = {row.kind for row in table().causes} | {"Python"}
-    assert set(table().cures) == kinds
+    assert set(table().fixes) == kinds
     assert {*table().states.values(), *table().exit_codes.values()} <= kinds
     for kind in kinds:
-        assert len(Cause(kind=kind, line="").cure) > 20
-    assert Cause(kind="of a newer version", line="").cure == ""
+        assert len(Cause(kind=kind, line="").fix) > 20
+    assert Cause(kind="of a newer version", line="").fix == ""
 
 
 @pytest.mark.parametrize("row", table().causes, ids=lambda row: f"{row.kind}: {row.text[0]}")
@@ -377,7 +377,7 @@ def test_one_cause_of_many_runs_is_told_once() -> None:
     groups = group_failures([other, *python, *image])
     assert [len(group.runs) for group in groups] == [7, 2, 1]
     assert str(groups[0]) == "7 runs: image: No such file or directory: 0.sqsh"
-    assert groups[0].cause.cure == table().cures["image"]
+    assert groups[0].cause.fix == table().fixes["image"]
     assert groups[1].runs == ("b0", "b1")
     assert str(groups[2]) == "1 run: Python: KeyError: 'x'"
     assert group_failures([]) == []

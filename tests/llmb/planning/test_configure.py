@@ -181,8 +181,8 @@ def test_above_the_largest_is_a_warning_and_the_largest_row_counts(scale: int) -
 
 @pytest.mark.parametrize("scale", [8, 32, 96])
 def test_below_and_between_is_an_error_that_force_lifts(scale: int) -> None:
-    cure = "tested are 16, 64, 128; --force takes another; see llmb-run list -w pretrain_w"
-    assert f"has no scale {scale} | {cure}" in refusal(*TESTED, scale=scale)
+    fix = "tested are 16, 64, 128; --force takes another; see llmb-run list -w pretrain_w"
+    assert f"has no scale {scale} | {fix}" in refusal(*TESTED, scale=scale)
     found, warnings = settle(*TESTED, scale=scale, force=True)
     assert found.scale == scale
     assert found.mbs == 1

@@ -28,10 +28,10 @@ def test_a_mount_reaches_a_program_that_knows_nothing_of_it() -> None:
 
 def test_the_cure_of_an_image_of_the_jobs_own_builds_that_image() -> None:
     job = replace(JOB, switches=Switches(image="own:1"))
-    assert completed(replace(LAUNCH, image="own:1"), job, SITE).cures == {
+    assert completed(replace(LAUNCH, image="own:1"), job, SITE).fixes == {
         "own:1": "llmb-install image own:1 --install /i"
     }
-    assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).cures == {}
+    assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).fixes == {}
 
 
 def test_a_mount_where_nothing_is_mounted_is_refused() -> None:

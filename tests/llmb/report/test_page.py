@@ -146,8 +146,8 @@ def test_one_value_gives_both(morning: Report, source: str) -> None:
         assert run.id in markdown
         assert run.id in page
     for group in morning.failures:
-        assert group.cause.cure in markdown
-        assert group.cause.cure in page
+        assert group.cause.fix in markdown
+        assert group.cause.fix in page
 
 
 def test_a_report_on_nothing(empty_night: Night, gather: Gather) -> None:

@@ -76,7 +76,7 @@ def test_a_record_of_before_there_were_switches(make: Make) -> None:
     path = run.directory / "llmb-run.json"
     data = json.loads(path.read_text())
     del data["job"]["switches"]
-    for name in ("packages", "inputs", "gpu_memory_gb", "disk_gb", "cures"):
+    for name in ("packages", "inputs", "gpu_memory_gb", "disk_gb", "fixes"):
         del data["launch"][name]
     path.write_text(json.dumps(data))
     assert record.load(run.directory) == run
@@ -85,7 +85,7 @@ def test_a_record_of_before_there_were_switches(make: Make) -> None:
 def test_a_record_with_switches_reads_back_equal(make: Make) -> None:
     run = make("a1")
     switches = Switches(tokenizer="hub", mounts=("/a:/b",), load_checkpoint="/c", profile_start=0, gpu_metrics=True)
-    launch = replace(run.launch, inputs=("/c/weights/*",), cures={"HF_TOKEN": "ask"}, gpu_memory_gb=80.0, disk_gb=1.5)
+    launch = replace(run.launch, inputs=("/c/weights/*",), fixes={"HF_TOKEN": "ask"}, gpu_memory_gb=80.0, disk_gb=1.5)
     kept = replace(run, job=replace(run.job, switches=switches), launch=launch)
     record.save(kept)
     assert record.load(run.directory) == kept

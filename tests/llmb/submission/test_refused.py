@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of runs that a scheduler refused: their cure wherever they are shown, further attempts, and what is left."""
+"""Tests of runs that a scheduler refused: their fix wherever they are shown, further attempts, and what is left."""
 
 import json
 import shutil
@@ -73,10 +73,10 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
         f"hint: once the cause is mended: llmb-run jobs retry {run.id}\n"
     )
     shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
-    assert (shown["state"], shown["reason"], shown["cure"]) == (FAILED, "not submitted: no such account", ASK)
+    assert (shown["state"], shown["reason"], shown["fix"]) == (FAILED, "not submitted: no such account", ASK)
     told = llmb("explain", run.id).stdout
     assert "status     Failed: not submitted: no such account\n" in told
-    assert f"cure       {ASK}; then llmb-run jobs retry {run.id}\n" in told
+    assert f"fix       {ASK}; then llmb-run jobs retry {run.id}\n" in told
     assert ASK in llmb("report").stdout
     assert "not submitted: no such account" in llmb("results").stdout
     assert "no step" not in llmb("results").stdout
@@ -102,7 +102,7 @@ def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
 
 
 def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = JobState(state=PENDING, reason="JobHeldUser", cure="scontrol release JOB, or llmb-run jobs cancel RUN")
+    held = JobState(state=PENDING, reason="JobHeldUser", fix="scontrol release JOB, or llmb-run jobs cancel RUN")
     monkeypatch.setattr(FakeCluster, "poll", lambda _self, asked: {run.id: held for run in asked})
     llmb(*ONE, 8)
     (run,) = runs()

@@ -66,8 +66,8 @@ def test_a_lock_held_elsewhere_says_what_to_do_about_a_dead_holder(tmp_path: Pat
     write_owner(tmp_path, dataclasses.replace(ended(), host="node7", pid=7), generation=4)
     with pytest.raises(locks.LockHeldError, match="x is in use by process 7 on node7") as caught:
         locks.hold(tmp_path, "x").__enter__()
-    cure = f"if it has died, it counts no more after 5 minutes, or after: rm {tmp_path / 'x.lock.4'}"
-    assert caught.value.hint == f"wait until it has finished; {cure}"
+    fix = f"if it has died, it counts no more after 5 minutes, or after: rm {tmp_path / 'x.lock.4'}"
+    assert caught.value.hint == f"wait until it has finished; {fix}"
     (tmp_path / "x.lock.4").unlink()
     with locks.hold(tmp_path, "x"):
         pass

@@ -176,7 +176,7 @@ def test_b200_is_not_taken_for_gb200_when_both_are_there() -> None:
 
 def test_an_offered_size_runs_on_the_gpu_type() -> None:
     here = {"pretrain_nemotron4": ["15b", "tiny"], "pretrain_llama3.1": [], "pretrain_nemotronh": ["tiny"]}
-    for name, cure in (
+    for name, fix in (
         ("nemotronh_15b", "on cpu it runs as tiny; see"),
         ("nemotron4_340", "on cpu it runs as 15b, tiny; see"),
         ("llama3.1_9b", "none of its sizes runs on cpu; see"),
@@ -184,7 +184,7 @@ def test_an_offered_size_runs_on_the_gpu_type() -> None:
     ):
         with pytest.raises(UsageError) as caught:
             find_workload_and_size(name, SIZES, on="cpu", here=here)
-        assert (caught.value.hint or "").startswith(f"{cure} llmb-run list -w")
+        assert (caught.value.hint or "").startswith(f"{fix} llmb-run list -w")
 
 
 def test_a_name_is_shortened_by_what_tells_least() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that data becomes typed values, and that everything wrong with it is told at once with place and cure."""
+"""Tests that data becomes typed values, and that everything wrong with it is told at once with place and fix."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NeMo recipe is read whole, or refused with file, key and cure."""
+"""A NeMo recipe is read whole, or refused with file, key and fix."""
 
 import dataclasses
 import json

@@ -10,7 +10,7 @@ from typing import Any
 
 from llmb_workloads.errors import RefusedError
 
-CURE = "use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01"
+FIX = "use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01"
 SHOWN = ("nemo_toolkit", "megatron-core", "transformer-engine", "nemo_run", "torch")
 
 
@@ -19,11 +19,11 @@ def find(module: str, name: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise RefusedError(_nemo(), f"has no module {module} ({error})", _cure(error)) from error
+        raise RefusedError(_nemo(), f"has no module {module} ({error})", _fix(error)) from error
     except ImportError as error:
         raise RefusedError(_nemo(), f"cannot load {module} ({error})", "mend the environment") from error
     if not hasattr(found, name):
-        raise RefusedError(_nemo(), f"{module} has no '{name}'", _nearest(name, dir(found)) or CURE)
+        raise RefusedError(_nemo(), f"{module} has no '{name}'", _nearest(name, dir(found)) or FIX)
     return getattr(found, name)
 
 
@@ -50,7 +50,7 @@ def _check(owner: Any, names: Iterable[str]) -> None:
     known = inspect.signature(owner).parameters
     for name in names:
         if name not in known:
-            raise RefusedError(_nemo(), f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", CURE)
+            raise RefusedError(_nemo(), f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", FIX)
 
 
 def _version(name: str) -> str | None:
@@ -64,11 +64,11 @@ def _nemo() -> str:
     return f"nemo_toolkit {_version('nemo_toolkit') or '(not installed)'}"
 
 
-def _cure(error: ModuleNotFoundError) -> str:
+def _fix(error: ModuleNotFoundError) -> str:
     missing = (error.name or "").partition(".")[0]
-    return CURE if missing in ("", "nemo") else f"install what brings {missing}, or {CURE}"
+    return FIX if missing in ("", "nemo") else f"install what brings {missing}, or {FIX}"
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean '{near[0]}'?  {CURE}" if near else None
+    return f"did you mean '{near[0]}'?  {FIX}" if near else None

@@ -15,8 +15,8 @@ Problem = tuple[str, str, str]
 
 def check_recipe(recipe: Recipe, place: str) -> None:
     """Raise RefusedError at the first value that no run could have; `place` is what the recipe is called."""
-    for key, cause, cure in _problems(recipe):
-        raise RefusedError(f"{place}.{key}" if key else place, cause, cure)
+    for key, cause, fix in _problems(recipe):
+        raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
 
 
 def check_world(recipe: Recipe, place: Place) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of parse on a log of any name, folders, a pipe; of results and cures where a plugin fails, or is gone."""
+"""Tests of parse on a log of any name, folders, a pipe; of results and fixes where a plugin fails, or is gone."""
 
 import errno
 import gzip

@@ -141,7 +141,7 @@ def test_kubernetes_says_why_a_pod_does_not_begin(paper_site: Site, paper: Contr
     paper.workloads[0].events = [{"type": "Normal", "message": "x"}, said]
     found = state(paper_site, run)
     assert found.reason == "ErrImagePull: no such image"
-    assert found.cure.startswith("its image cannot be pulled: check its name")
+    assert found.fix.startswith("its image cannot be pulled: check its name")
     paper.trouble(Trouble(path=".*/events", answer=500))
     assert state(paper_site, run).reason == ""
 
@@ -289,7 +289,7 @@ def test_the_scheduler_says_why_a_workload_waits(paper_site: Site, paper: Contro
     assert {one.state for one in found} == {"PENDING"}
     said = [one for one in found if one.reason == "OverLimit: The limit is reached (node pool h100, spare)"]
     assert len(said) == min(count, 3)
-    assert said[0].cure.startswith("the project's quota of GPUs is used up")
+    assert said[0].fix.startswith("the project's quota of GPUs is used up")
 
 
 def test_what_the_api_would_refuse_is_told_before_a_submission(

@@ -89,9 +89,9 @@ def test_an_image_that_is_not_there(config: ClusterConfig) -> None:
     """``add`` builds the workload's own image, and no other: one of --image has its own command."""
     (hint,) = hints(config).values()
     assert hint == f"llmb-install add w --install {config.llmb_install} --yes"
-    cure = "llmb-install image own:1 --install /i"
-    (hint,) = hints(config, replace(LAUNCH, image="own:1", cures={"own:1": cure})).values()
-    assert hint == cure
+    fix = "llmb-install image own:1 --install /i"
+    (hint,) = hints(config, replace(LAUNCH, image="own:1", fixes={"own:1": fix})).values()
+    assert hint == fix
     (hint,) = hints(config, replace(LAUNCH, image="/nowhere/own.sqsh")).values()
     assert hint == "name a file that is there: llmb-install image REFERENCE -o FILE builds one"
 

@@ -102,7 +102,7 @@ def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
     slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0|job.r1\n")
     (state,) = slurm.poll(run)
     assert (state.state, state.reason) == ("PENDING", "JobHeldMaxRequeue")
-    assert "scontrol release" in state.cure
+    assert "scontrol release" in state.fix
     slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0|job.r1\n")
     assert not slurm.poll(run)[0].is_end
 

@@ -147,7 +147,7 @@ def test_in_a_container_a_tiny_size_runs_in_an_image_that_is_named(one: One) -> 
 def test_a_gated_tokenizer_takes_a_token_by_its_name(one: One) -> None:
     found = one("llama3.1_8b", dtypes=("bf16",), scales=(8,), switches=Switches(tokenizer="hub"))
     assert found.secrets == ("HF_TOKEN",)
-    assert "ask for access at https://huggingface.co/meta-llama/Llama-3.1-8B" in found.cures["HF_TOKEN"]
+    assert "ask for access at https://huggingface.co/meta-llama/Llama-3.1-8B" in found.fixes["HF_TOKEN"]
     assert found.environment["TRANSFORMERS_OFFLINE"] == "0"
 
 
@@ -167,7 +167,7 @@ def test_one_that_is_installed_comes_from_its_folder(container: str, mounts: tup
     assert json.loads(found.files[0].text)["tokenizer"] == {"kind": "hub", "name": FOLDER}
     assert (found.secrets, found.environment["TRANSFORMERS_OFFLINE"], found.mounts) == ((), "1", mounts)
     assert found.inputs == (f"{FOLDER}/tokenizer.json", f"{FOLDER}/tokenizer_config.json")
-    assert {*found.cures} == {*found.inputs}
+    assert {*found.fixes} == {*found.inputs}
 
 
 def test_one_that_is_installed_and_not_asked_for_changes_nothing(one: One) -> None:
@@ -188,13 +188,13 @@ def test_the_torch_program_says_which_versions_it_needs(one: One) -> None:
     found = one("llama3.1_tiny", container="none", dtypes=("bf16",), scales=(8,))
     wanted = {name: tuple(map(int, least.split("."))) for name, least in (p.split(">=") for p in found.packages)}
     assert wanted == NEEDED
-    assert {*found.cures} == {*found.packages}
+    assert {*found.fixes} == {*found.packages}
 
 
 def test_a_checkpoint_that_is_loaded_is_looked_at_and_mounted(one: One) -> None:
     found = one("llama3.1_8b", dtypes=("bf16",), scales=(16,), switches=Switches(load_checkpoint="/c/default--x"))
     assert found.inputs == ("/c/default--x/weights/*.distcp",)
-    assert "the folder that holds 'weights'" in found.cures[found.inputs[0]]
+    assert "the folder that holds 'weights'" in found.fixes[found.inputs[0]]
     assert found.mounts == ("/c/default--x:/c/default--x:ro",)
     assert found.disk_gb == 0
 

@@ -252,10 +252,10 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
 def test_whatever_is_wrong_is_one_fault_with_its_line(line: str, message: str, hint: str | None) -> None:
     """Below a sound section, so that the line counts."""
     faulty = "w_s:\n  " + line + ("" if line.startswith("scales") else "\n  scales: [16]")
-    ((place, found, cure),) = faults_of(f"nemotron4_15b: {{scales: 16}}\n{faulty}\n")
+    ((place, found, fix),) = faults_of(f"nemotron4_15b: {{scales: 16}}\n{faulty}\n")
     assert place == ("jobs.yaml:2" if line.startswith("profile") else "jobs.yaml:3")
     assert message in found
-    assert hint is None or (cure is not None and hint in cure)
+    assert hint is None or (fix is not None and hint in fix)
     assert not [item for item in read(faulty).requests if not item.faulty]
 
 

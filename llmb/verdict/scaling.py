@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from llmb.results.configuration import Configuration
-from llmb.results.distinctions import TITLE, notes, settings_of
-from llmb.results.result import Result
+from llmb.results.result import TITLE, Configuration, Result, notes, settings_of
 from llmb.stats.measure import tokens_per_second
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
-from llmb.verdict.pooling import pooled
+from llmb.verdict.rules import pooled
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"

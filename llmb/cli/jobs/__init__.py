@@ -49,7 +49,7 @@ def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
     from llmb.cli.jobs.table import levels
     from llmb.cli.output import print_runs
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
 
     runs = context.runs()
     states = states_of(context, runs)
@@ -100,7 +100,7 @@ def show(context: Context, run: str, fmt: str) -> None:
     """Show one run: its job, state, files and script."""
     import yaml
 
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
     from llmb.cli.submit.preview import job_data
     from llmb.text.tables import to_json
 
@@ -175,7 +175,7 @@ def _attempt(run: RunRecord, number: int) -> RunRecord:
 @pass_context
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS to their end, all that have not ended without names. Ctrl-C stops waiting, not the jobs."""
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
 
     found = context.runs(runs)
     if not runs:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.results import (
     Result,
     csv_columns,

@@ -24,11 +24,11 @@ COLUMNS = (
     Column(key="gpu_type", heading="GPU"),
     Column(key="scaling"),
     Column(key="scale", heading="GPUs", right=True),
-    Column(key="gbs", heading="batch", right=True),
-    Column(key="n", heading="runs", right=True),
-    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
-    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
-    Column(key="efficiency", heading="efficiency %", show=lambda value: f"{100 * value:.1f}", right=True),
+    Column(key="gbs", heading="batch", right=True, optional=True),
+    Column(key="n", heading="runs", right=True, optional=True),
+    Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="tokens_per_second_per_gpu", heading="tok/s/GPU", show="{:.1f}".format, right=True),
+    Column(key="efficiency", heading="eff. %", show=lambda value: f"{100 * value:.1f}", right=True),
     Column(key="settings"),
 )
 

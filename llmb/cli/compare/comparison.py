@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares two sides, or the scales of one, and prints the rows."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.cli.context import Context, say
@@ -15,7 +15,6 @@ from llmb.report.digest import LEAST, cut, shortest
 from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.results.result import notes, settings_in_words
 from llmb.system import edge, files
-from llmb.text.narrow import Level
 from llmb.text.tables import Column, to_json
 from llmb.verdict import BAD, FAIL, compare, export, why_invalid
 from llmb.verdict.compare import Comparison, measures
@@ -82,7 +81,7 @@ def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)
         else:
-            print_runs(_levels(rows), fmt)
+            print_runs(_TEXT, _text_rows(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
@@ -110,17 +109,15 @@ def _compare(context: Context, wish: Wish) -> tuple[str, list[Comparison]]:
 
 _TEXT = (
     Column(key="experiment"),
-    Column(key="n", heading="runs", right=True),
-    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
-    Column(key="against"),
-    Column(key="reference_step_time_s", heading="its step time (s)", show="{:.3f}".format, right=True),
+    Column(key="n", heading="runs", right=True, optional=True),
+    Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True),
+    Column(key="reference_step_time_s", heading="reference (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="against", optional=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
-    Column(key="settings"),
     Column(key="reason"),
 )
 _NAMED = 6  # runs in a line
-_SHORT = {"step_time_s": "step (s)", "reference_step_time_s": "its (s)"}
 _CSV = (
     "experiment",
     "runs",
@@ -141,20 +138,10 @@ _CSV = (
 )
 
 
-def _levels(rows: Sequence[Comparison]) -> Iterator[Level]:
-    """The table with all of it first, then with ever less for narrow terminals."""
-    told = _settings(rows)
-    cells: list[dict[str, Any]] = [
-        {**_cells(row, "table"), "settings": note or None} for row, note in zip(rows, told, strict=True)
-    ]
-    yield (level := Level([column for column in _TEXT if any(told) or column.key != "settings"], cells))
-    short = [replace(column, heading=_SHORT.get(column.key, column.heading)) for column in level.columns]
-    yield (level := Level(short, cells))
-    cells = [{**row, "reason": "; ".join(filter(None, (row["settings"], row["reason"]))) or None} for row in cells]
-    yield (level := Level(level.columns, cells).without("settings"))
-    yield (level := level.without("against", said="the name of the other side"))
-    yield (level := level.without("n", said="how many runs"))
-    yield level.without("reference_step_time_s", said="its step time")
+def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """The rows of a table: what tells two of one experiment apart is part of the reason."""
+    cells = [(_cells(row, "table"), note) for row, note in zip(rows, _settings(rows), strict=True)]
+    return [{**row, "reason": "; ".join(filter(None, (note, row["reason"]))) or None} for row, note in cells]
 
 
 def _settings(rows: Sequence[Comparison]) -> list[str]:
@@ -221,12 +208,6 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
 
 
 _NAMED_OMITTED = 8  # runs in a line
-_SHORT_SCALING = {
-    "step_time_s": "step (s)",
-    "tokens_per_second_per_gpu": "tok/s/GPU",
-    "efficiency": "eff. %",
-    "scaling": "kind",
-}
 
 
 def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) -> int:
@@ -235,23 +216,12 @@ def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) 
         raise UsageError("--scaling has no verdict for JUnit", hint="--format table, json, csv or md")
     results = find_side(context, ours, choice).results
     points = efficiencies(results)
-    print_runs(_scaling_levels(points, fmt), fmt, name="workload", below="settings")
+    print_runs(columns(points, fmt), [cells(point) for point in points], fmt, name="workload", below="settings")
     if results and not points:
         say("no model was measured at two scales or more with the same settings")
     for line in left_out(results, points):
         say(line)
     return exit_code(results)
-
-
-def _scaling_levels(points: Sequence[Point], fmt: str) -> Iterator[Level]:
-    """The table with all of it first, then with less for narrow terminals."""
-    rows = [cells(point) for point in points]
-    yield (level := Level(columns(points, fmt), rows))
-    rows = [{**row, "workload": str(row["workload"]).removeprefix("pretrain_")} for row in rows]
-    short = [replace(column, heading=_SHORT_SCALING.get(column.key, column.heading)) for column in level.columns]
-    yield (level := Level(short, rows))
-    yield (level := level.without("gbs", said="batch"))
-    yield level.without("step_time_s", said="step time")
 
 
 def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[str]:

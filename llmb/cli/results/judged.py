@@ -19,12 +19,12 @@ from llmb.results import (
     csv_columns,
     csv_rows,
     legend,
-    levels,
     log_of,
     report,
     result_of_log,
     result_of_run,
     run_directory,
+    table_of,
 )
 from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
@@ -91,7 +91,7 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:
-        print_runs(levels(results), fmt, full_names=full_names)
+        print_runs(*table_of(results), fmt, full_names=full_names)
         from llmb.report.digest import digest
 
         for line in (*legend(results), *(digest(results) if fmt == "table" else ())):

@@ -44,7 +44,7 @@ def accept(
     good = [result for result in results if why_left_out(result) is None]
     for result in results:
         if (why := why_left_out(result)) is not None:
-            say(f"left out: {result.run} {result.experiment}: {why}")
+            say(f"left out: {result.identity.run} {result.identity.experiment}: {why}")
     if not good:
         raise UsageError("no run to accept has succeeded", hint="llmb-run results shows the runs")
     path = accept_baseline(context.config.llmb_install, name, good, time.time(), replace=replace)

@@ -114,6 +114,13 @@ class Samples:
         return self.steps[-1].iteration if self.steps else None
 
     @property
+    def is_complete(self) -> bool:
+        """Whether no line of a step is missing at the end; of a log that does not say how many, whether it has one."""
+        if not self.steps:
+            return False
+        return self.last is None or self.steps[-1].iteration + self.steps[-1].span > self.last
+
+    @property
     def has_nan(self) -> bool:
         """Whether a step's loss is not a number."""
         return any(step.loss is not None and step.loss != step.loss for step in self.steps)

@@ -117,7 +117,7 @@ def _place(report: Report) -> Iterator[tuple[str, str]]:
 def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]:
     job, result = run.job, run.result
     own = {name: value for name, value in run.environment.items() if shared.get(name) != value}
-    reference = result.reference
+    reference = result.verdict.reference
     named = f"{job.workload.removeprefix('pretrain_')} {job.model_size} {job.dtype}"
     return {
         "configuration": named,
@@ -127,8 +127,8 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         "sequence": str(job.seq_length),
         "layers": str(job.num_layers),
         "split": parallelism(job),
-        "window": f"{result.window} of {result.steps}" if result.window else "",
-        "FLOPs formula": result.flops_convention or "",
+        "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else "",
+        "FLOPs formula": result.metrics.flops_convention or "",
         "image": _image(job.image, report.digests),
         **_machine(result.log or LogFacts()),
         "step lines": (result.log and result.log.framework and f"as {result.log.framework} writes them") or "",
@@ -227,20 +227,20 @@ def remarkable(entry: Entry) -> list[str]:
 
 
 def _times(runs: Iterable[Run]) -> list[float]:
-    return [run.result.time_mean_seconds for run in runs if run.result.time_mean_seconds is not None]
+    return [run.result.metrics.step_time for run in runs if run.result.metrics.step_time is not None]
 
 
 def _published_window(entry: Entry) -> Iterator[str]:
     """The ratio as the published figure was measured, where that was over other iterations."""
-    figure, steps = entry.runs[0].figure, entry.result.steps
-    if figure is None or steps is None or entry.result.same_window is not False:
+    figure, steps = entry.runs[0].figure, entry.result.metrics.steps
+    if figure is None or steps is None or entry.result.verdict.same_window is not False:
         return
     found = [
         measure(run.samples, figure.window.of(steps, run.samples.first))
         for run in entry.runs
         if run.samples is not None
     ]
-    times = [measured.time_mean for measured in found if measured is not None and measured.time_mean is not None]
+    times = [measured.time.mean for measured in found if measured is not None and measured.time is not None]
     if len(times) == len(entry.runs):
         ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
         window = explain.window_in_words(figure.window)

@@ -35,10 +35,10 @@ def digest(results: Sequence[Result]) -> list[str]:
     statuses = Counter(one.status for one in results)
     verdicts = Counter(word for word in words if word not in STATUS)
     lines = [f"{len(results)} runs: {_counted(statuses, STATUS)}"]
-    if any(result.verdict != NO_REFERENCE for result in results) and verdicts:  # else the table's legend says why
+    if any(result.verdict.word != NO_REFERENCE for result in results) and verdicts:  # else the table's legend says why
         lines.append(f"verdicts: {_counted(verdicts, {word: word for word in ORDER})}")
     lines += remarkable(results)
-    if any(word in (FAIL, INVALID, FAILED) and one.run for word, one in zip(words, results, strict=True)):
+    if any(word in (FAIL, INVALID, FAILED) and one.identity.run for word, one in zip(words, results, strict=True)):
         lines.append("why, and what to do: llmb-run explain RUN; all of it on a page: llmb-run report -o report.html")
     return lines
 
@@ -65,22 +65,22 @@ def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
     """The runs of this verdict by configuration, the slowest first."""
     pools: dict[object, list[Result]] = {}
     for result in results:
-        if result.verdict == verdict:
+        if result.verdict.word == verdict:
             pools.setdefault(pool_key(result), []).append(result)
-    return sorted(pools.values(), key=lambda pool: (pool[0].pooled_ratio or 0.0, pool[0].experiment))
+    return sorted(pools.values(), key=lambda pool: (pool[0].verdict.pooled_ratio or 0.0, pool[0].identity.experiment))
 
 
 def _slow(pool: Sequence[Result]) -> str:
-    return f"FAIL: {shortest(pool[0].experiment)} {pool[0].pooled_ratio or 0.0:.3f}: {_ids(pool)}"
+    return f"FAIL: {shortest(pool[0].identity.experiment)} {pool[0].verdict.pooled_ratio or 0.0:.3f}: {_ids(pool)}"
 
 
 def _invalid(pool: Sequence[Result]) -> str:
-    return f"INVALID: {shortest(pool[0].experiment)}, {pool[0].verdict_reason}: {_ids(pool)}"
+    return f"INVALID: {shortest(pool[0].identity.experiment)}, {pool[0].verdict.reason}: {_ids(pool)}"
 
 
 def _failed(results: Iterable[Result]) -> Iterable[str]:
     failed = [one for one in results if one.status == FAILED]
-    by_name = {one.run or one.path: one for one in failed}
+    by_name = {one.identity.name: one for one in failed}
     known = [(name, one.cause) for name, one in by_name.items() if one.cause is not None]
     for group in group_failures(known):
         yield f"{len(group.runs)} failed, {group.cause.kind}: {_ids([by_name[name] for name in group.runs])}"
@@ -95,6 +95,6 @@ def shortest(experiment: str) -> str:
 
 
 def _ids(pool: Sequence[Result]) -> str:
-    most = _NAMED if pool[0].run else _LONG
-    named = " ".join(result.run or result.experiment for result in pool[:most])
+    most = _NAMED if pool[0].identity.run else _LONG
+    named = " ".join(result.identity.run or result.identity.experiment for result in pool[:most])
     return named if len(pool) <= most else f"{named} and {len(pool) - most} more"

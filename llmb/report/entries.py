@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from llmb.report.value import ORDER, Report, Run, word_of
-from llmb.results.result import TITLE, Configuration, Result, notes, settings_of
+from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
 from llmb.runs.job import Job
 from llmb.stats.interval import Spread
 from llmb.verdict.compare import measures
@@ -46,11 +46,11 @@ class Entry:
     @property
     def reason(self) -> str:
         """The sentence behind its word: of the ratio, else of the cause, else as its result has it."""
-        reference, causes = self.result.reference, _causes(self.runs)
+        reference, causes = self.result.verdict.reference, _causes(self.runs)
         if reference is not None and self.ratio is not None:
-            times = [run.result.time_mean_seconds for run in self.runs]
+            times = [run.result.metrics.step_time for run in self.runs]
             return judge_times([time for time in times if time is not None], published(reference.step_time_s)).reason
-        return self.result.verdict_reason or causes or self.result.reason or ""
+        return self.result.verdict.reason or causes or self.result.reason or ""
 
     @property
     def step_time(self) -> Spread | None:
@@ -60,21 +60,21 @@ class Entry:
     @property
     def rate(self) -> float | None:
         """Tokens per second of one GPU at the mean step time."""
-        return self._at_mean(self.result.tokens_per_second_per_gpu)
+        return self._at_mean(self.result.metrics.tokens_per_second_per_gpu)
 
     @property
     def mfu(self) -> float | None:
         """Model FLOPs utilization at the mean step time, a fraction."""
-        return self._at_mean(self.result.mfu)
+        return self._at_mean(self.result.metrics.mfu)
 
     def _at_mean(self, of_first: float | None) -> float | None:
-        time, own = self.step_time, self.result.time_mean_seconds
+        time, own = self.step_time, self.result.metrics.step_time
         return None if of_first is None or time is None or own is None else of_first * own / time.mean
 
     @property
     def ratio(self) -> float | None:
         """Measured by published throughput, its runs together."""
-        return self.result.pooled_ratio
+        return self.result.verdict.pooled_ratio
 
 
 def entries_of(runs: Iterable[Run]) -> list[Entry]:
@@ -115,8 +115,13 @@ def _causes(runs: Sequence[Run]) -> str:
 
 
 def _with_notes(made: Sequence[Entry]) -> list[Entry]:
-    told = notes([(_title(entry), settings_of(entry.result)) for entry in made])
+    told = distinguishing([(_title(entry), _settings(entry)) for entry in made])
     return [replace(entry, note=note) for entry, note in zip(made, told, strict=True)]
+
+
+def _settings(entry: Entry) -> dict[str, str]:
+    metrics = entry.result.metrics
+    return settings_of(entry.result.identity.configuration, window=metrics.window, steps=metrics.steps)
 
 
 def _title(entry: Entry) -> Hashable:

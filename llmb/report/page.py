@@ -75,7 +75,7 @@ def kind_of(word: str) -> str:
 def charted(report: Report) -> list[Run]:
     """The runs whose steps the page shows: those of the worst entries that measured something or came to a step."""
     entries = entries_of(report.runs)
-    started = [run for run in worst_first(entries, len(report.runs)) if run.result.max_iteration is not None]
+    started = [run for run in worst_first(entries, len(report.runs)) if run.result.metrics.max_iteration is not None]
     return started[:CHARTS]
 
 
@@ -95,7 +95,7 @@ def values(report: Report) -> dict[str, Any]:
         "items": first(attention(report, entries, cards.items), ATTENTION),
         "entries": _entries(entries),
         "scale": _scale(entries),
-        "compared": any(entry.ratio or entry.result.reference for entry in entries),
+        "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
         "with_mfu": any(entry.mfu is not None for entry in entries),
         "reasons": reasons(cards.items, report.digests),
         "cards": cards,
@@ -125,8 +125,9 @@ def below(path: str, root: str) -> str:
 
 
 def _axis(entries: Sequence[Entry]) -> Axis:
-    ratios = [run.result.ratio for entry in entries for run in entry.runs if run.result.ratio is not None]
-    return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.ratio_interval or ())])
+    verdicts = [run.result.verdict for entry in entries for run in entry.runs]
+    ratios = [verdict.ratio for verdict in verdicts if verdict.ratio is not None]
+    return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.verdict.ratio_interval or ())])
 
 
 def _scale(entries: Sequence[Entry]) -> Svg:
@@ -139,8 +140,8 @@ def _entries(entries: Sequence[Entry]) -> Shown[Drawn]:
     for number, entry in enumerate(shown.items, 1):
         ratio, picture = entry.ratio, ""
         if ratio is not None:
-            ratios = [run.result.ratio for run in entry.runs if run.result.ratio is not None]
-            interval = entry.result.ratio_interval
+            ratios = [run.result.verdict.ratio for run in entry.runs if run.result.verdict.ratio is not None]
+            interval = entry.result.verdict.ratio_interval
             picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
         drawn.append(Drawn(of=entry, picture=Svg(picture)))
     return Shown(drawn, shown.total)
@@ -164,7 +165,7 @@ def _repeats(entries: Sequence[Entry]) -> Shown[Drawn]:
 
 
 def _parts(entry: Entry) -> list[float]:
-    times = [run.result.time_mean_seconds for run in entry.runs if run.result.time_mean_seconds is not None]
+    times = [run.result.metrics.step_time for run in entry.runs if run.result.metrics.step_time is not None]
     together = entry.step_time
     return [] if together is None else [time / together.mean - 1 for time in times]
 
@@ -173,20 +174,20 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> Shown[Drawn]:
     drawn: list[Drawn] = []
     total = 0
     for entry, run in runs:
-        total += run.result.max_iteration is not None
+        total += run.result.metrics.max_iteration is not None
         if run.samples is None or len(drawn) >= CHARTS:
             continue
         result = run.result
-        outliers = result.statistics.outliers if result.statistics is not None else ()
+        outliers = result.metrics.statistics.outliers if result.metrics.statistics is not None else ()
         title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
         picture = steps_picture(
             f"steps-{len(drawn) + 1}",
             title,
             run.samples.numbered,
-            result.window,
+            result.metrics.window,
             outliers,
-            result.time_mean_seconds,
-            result.steps,
+            result.metrics.step_time,
+            result.metrics.steps,
         )
         if picture:
             drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))

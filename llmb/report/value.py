@@ -50,7 +50,7 @@ def word_of_group(group: Group) -> str:
 
 def word_of(result: Result) -> str:
     """The one word for a run: its verdict, else its status."""
-    return result.verdict or result.status
+    return result.verdict.word or result.status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Run:
     @property
     def id(self) -> str:
         """The run's id."""
-        return self.result.run or self.directory
+        return self.result.identity.run or self.directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.logs.samples import Samples
-from llmb.results.result import Configuration
+from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.model import ModelShape
 from llmb.workload.spec import Row, Workload
@@ -121,6 +121,12 @@ def describe_log(
         if found is not NOTHING and _agree(named, found):
             named = _or_else(named, found)
     return _completed(_or_else(_or_else(given, said), named), workloads)
+
+
+def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
+    """What is ``given`` and the log itself says otherwise."""
+    pairs = ((own.name, getattr(given, own.name), getattr(logged, own.name)) for own in fields(Description))
+    return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])
 
 
 def _agree(first: Description, second: Description) -> bool:

@@ -55,34 +55,41 @@ def parse_window(text: str) -> Window:
     return Window(int(match[1]), int(match[2]))
 
 
+class Metric(NamedTuple):
+    """The mean of one metric over a window, and its population standard deviation."""
+
+    mean: float
+    deviation: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Mean and population standard deviation over a window: step time in seconds, the framework's TFLOPS of a GPU.
+    """What a window measured: step time in seconds, the framework's TFLOPS and tokens per second of one GPU."""
 
-    ``tokens_rate``: the framework's tokens per second of a GPU, their mean.
-    """
-
-    time_mean: float | None
-    time_std_dev: float | None
-    tflops_mean: float | None
-    tflops_std_dev: float | None
-    tokens_rate: float | None = None
+    time: Metric | None
+    tflops: Metric | None
+    tokens_rate: Metric | None = None
 
 
 def steps_in(samples: Samples, window: Window) -> list[Step]:
-    """The steps whose iterations lie in ``window``; a line that is the mean of several, where all of them do."""
+    """The steps in ``window``; a line that is the mean of several steps only if all of them are in it."""
     first, last = window.first - samples.first, window.last - samples.first
     return [step for step in samples.steps if first <= step.iteration - step.span + 1 and step.iteration <= last]
 
 
 def covered(samples: Samples, window: Window) -> Window:
-    """The part of ``window`` that the lines of ``samples`` can tell of, where some are the mean of several steps.
+    """The part of ``window`` that whole lines cover, where a line is printed for several steps, at an interval.
 
-    All of the run where no line lies within the window: there is nothing finer.
+    The whole run where no line is within the window.
     """
-    if all(step.span == 1 for step in samples.steps):
+    interval = max((step.span for step in samples.steps), default=1)
+    if interval == 1:
         return window
-    steps = steps_in(samples, window) or samples.steps
+    first, end = window.first - samples.first, window.last - samples.first + 1
+    first, end = math.ceil(first / interval) * interval, end // interval * interval
+    if first < end:
+        return Window(first + samples.first, end - 1 + samples.first)
+    steps = samples.steps
     return Window(steps[0].iteration - steps[0].span + 1 + samples.first, steps[-1].iteration + samples.first)
 
 
@@ -100,18 +107,10 @@ def measure(samples: Samples, window: Window) -> Measurement | None:
     if times is None and (rates is None or not all(math.isnan(step.step_time) for step in steps)):
         return None
     tflops = _figures(steps, [step.tflops for step in steps], least=-_MOST)
-    return Measurement(
-        time_mean=times and times[0],
-        time_std_dev=times and times[1],
-        tflops_mean=tflops and tflops[0],
-        tflops_std_dev=tflops and tflops[1],
-        tokens_rate=rates and rates[0],
-    )
+    return Measurement(time=times, tflops=tflops, tokens_rate=rates)
 
 
-def _figures(
-    steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST
-) -> tuple[float, float] | None:
+def _figures(steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST) -> Metric | None:
     """Mean and population deviation of ``values``, each for as many steps as its line; None unless all are sound."""
     sound = [(value, step.span) for value, step in zip(values, steps, strict=True) if value is not None]
     if len(sound) != len(steps) or not all(least < value < _MOST for value, _ in sound):
@@ -119,7 +118,7 @@ def _figures(
     # The module statistics does the same, exactly, and takes as long to import as a whole command.
     count = sum(span for _, span in sound)
     mean = math.fsum(value * span for value, span in sound) / count
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
+    return Metric(mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count))
 
 
 def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:

@@ -75,13 +75,13 @@ def with_published(judged: Sequence[Result]) -> list[Comparison]:
         rows.append(
             _row(
                 pool,
-                reference=first.reference,
-                ratio=first.pooled_ratio,
-                ratio_interval=first.ratio_interval,
-                repeats=first.repeats,
-                same_window=first.same_window,
-                verdict=first.verdict,
-                verdict_reason=first.verdict_reason or first.reason,
+                reference=first.verdict.reference,
+                ratio=first.verdict.pooled_ratio,
+                ratio_interval=first.verdict.ratio_interval,
+                repeats=first.verdict.repeats,
+                same_window=first.verdict.same_window,
+                verdict=first.verdict.word,
+                verdict_reason=first.verdict.reason or first.reason,
             )
         )
     return rows
@@ -96,9 +96,9 @@ def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -
 
 def measures(result: Result) -> bool:
     """Whether it has a step time that others can be compared with."""
-    loads = result.configuration is not None and result.configuration.loads
+    loads = result.identity.configuration is not None and result.identity.configuration.loads
     return (
-        result.status == SUCCESS and result.time_mean_seconds is not None and why_invalid(result) is None and not loads
+        result.status == SUCCESS and result.metrics.step_time is not None and why_invalid(result) is None and not loads
     )
 
 
@@ -113,35 +113,35 @@ def _pools(results: Iterable[Result]) -> list[list[Result]]:
 def _row(pool: Sequence[Result], **values: Any) -> Comparison:
     first, together = pool[0], pooled(pool)
     return Comparison(
-        experiment=first.experiment,
-        runs=tuple(result.run or result.path for result in pool),
+        experiment=first.identity.experiment,
+        runs=tuple(result.identity.name for result in pool),
         status=first.status,
-        window=first.window,
+        window=first.metrics.window,
         step_time_s=together and together.mean,
-        configuration=first.configuration,
+        configuration=first.identity.configuration,
         **values,
     )
 
 
 def _times(pool: Iterable[Result]) -> list[float]:
-    return [result.time_mean_seconds for result in pool if result.time_mean_seconds is not None]
+    return [result.metrics.step_time for result in pool if result.metrics.step_time is not None]
 
 
 def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
     first = pool[0]
-    if first.status != SUCCESS or first.time_mean_seconds is None:
+    if first.status != SUCCESS or first.metrics.step_time is None:
         return _row(pool, verdict_reason=first.reason)
     if (why := why_invalid(first)) is not None:
         return _row(pool, verdict=INVALID, verdict_reason=why)
-    if first.configuration is None:
+    if first.identity.configuration is None:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=not_described(first))
-    if first.configuration.loads:
+    if first.identity.configuration.loads:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=LOADS)
-    found, _ = _alike(first.configuration, others)
+    found, _ = _alike(first.identity.configuration, others)
     if not found:
-        why = _why_nothing(first.configuration, others, without, name)
+        why = _why_nothing(first.identity.configuration, others, without, name)
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=why)
-    if len(nearest := _nearest(first.configuration, first.window, found)) > 1:
+    if len(nearest := _nearest(first.identity.configuration, first.metrics.window, found)) > 1:
         several = f"{name} has {len(nearest)} settings of it; name the runs"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
     return _compared(pool, nearest[0], name)
@@ -149,8 +149,8 @@ def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], nam
 
 def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
     """Those that compare with it; where there are none, what is missing."""
-    known = [pool for pool in others if pool[0].configuration is not None]
-    return comparable(configuration, known, lambda pool, field: getattr(pool[0].configuration, field))
+    known = [pool for pool in others if pool[0].identity.configuration is not None]
+    return comparable(configuration, known, lambda pool, field: getattr(pool[0].identity.configuration, field))
 
 
 def _nearest(configuration: Configuration, window: Window | None, found: Sequence[_Pool]) -> list[_Pool]:
@@ -163,8 +163,8 @@ def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without:
     """Why the other side has nothing that compares: what is missing, or why the runs ``without`` a figure have none."""
     found, _ = _alike(configuration, without)
     if found:
-        said = [f"{result.run or result.path} {_state(result)}" for (result,) in sorted(found, key=_settled)]
-        return "; ".join([*said[:_MOST], *([f"and {len(said) - _MOST} more"] if len(said) > _MOST else [])])
+        why = [f"{result.identity.name} {_state(result)}" for (result,) in sorted(found, key=_settled)]
+        return "; ".join([*why[:_MOST], *([f"and {len(why) - _MOST} more"] if len(why) > _MOST else [])])
     _, missing = _alike(configuration, others or without)
     return f"{name} has nothing {missing}"
 
@@ -186,8 +186,8 @@ def _state(result: Result) -> str:
 
 
 def _distance(configuration: Configuration, window: Window | None, other: Result) -> int:
-    assert other.configuration is not None
-    return len(differences(configuration, other.configuration)) + (window != other.window)
+    assert other.identity.configuration is not None
+    return len(differences(configuration, other.identity.configuration)) + (window != other.metrics.window)
 
 
 def differences(ours: Configuration, theirs: Configuration) -> list[str]:
@@ -209,7 +209,7 @@ def _differs(name: str, own: Any, other: Any) -> str:
     return f"{name} {_word(own)}, not {_word(other)}"
 
 
-def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
+def _differing_facts(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
     """What both logs say of where they ran, and not the same."""
     if ours is None or theirs is None:
         return []
@@ -234,20 +234,21 @@ def _word(value: Any) -> str:
 
 def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Comparison:
     first, theirs = pool[0], other[0]
-    assert first.configuration is not None
-    assert theirs.configuration is not None
+    assert first.identity.configuration is not None
+    assert theirs.identity.configuration is not None
     reached = pooled(other)
     assert reached is not None
     noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
     judgement = judge_times(_times(pool), reached, noise)
     reference = Reference(
         release=name,
-        window="" if theirs.window is None else str(theirs.window),
+        window="" if theirs.metrics.window is None else str(theirs.metrics.window),
         step_time_s=reached.mean,
-        source=", ".join(result.run or result.path for result in other),
+        source=", ".join(result.identity.name for result in other),
     )
-    same = first.window == theirs.window
-    changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))
+    same = first.metrics.window == theirs.metrics.window
+    configurations = first.identity.configuration, theirs.identity.configuration
+    changed = (*differences(*configurations), *_differing_facts(first.log, theirs.log))
     return _row(
         pool,
         reference=reference,

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from llmb.errors import UsageError
 from llmb.results.columns import report
 from llmb.results.facts import LogFacts
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result, from_json
 from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
@@ -51,7 +51,8 @@ class _Exported:
         """As a result."""
         values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
         status = _OLD.get(self.state or "", FAILED) if self.status == FAILED else self.status
-        return Result(**{**values, "status": status, "window": None if self.window is None else Window(*self.window)})
+        window = None if self.window is None else Window(*self.window)
+        return from_json({**values, "status": status, "window": window})
 
 
 def read_export(path: Path) -> list[Result]:
@@ -93,7 +94,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 def why_left_out(result: Result) -> str | None:
     """Why a judged result cannot be kept to compare others with; None where it can."""
-    if result.status != SUCCESS or result.time_mean_seconds is None:
+    if result.status != SUCCESS or result.metrics.step_time is None:
         words = {
             FAILED: "failed",
             CANCELLED: "was cancelled",
@@ -102,10 +103,10 @@ def why_left_out(result: Result) -> str | None:
             UNKNOWN: "is not known",
         }
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
-    if result.verdict == INVALID:
-        return f"INVALID: {result.verdict_reason}"
-    loads = result.configuration is not None and result.configuration.loads
-    return result.verdict_reason if loads else None
+    if result.verdict.word == INVALID:
+        return f"INVALID: {result.verdict.reason}"
+    loads = result.identity.configuration is not None and result.identity.configuration.loads
+    return result.verdict.reason if loads else None
 
 
 def accept_baseline(install: Path, name: str, results: Sequence[Result], now: float, *, replace: bool) -> Path:
@@ -173,15 +174,16 @@ def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
 
 
 def _case(result: Result) -> JunitCase:
-    group = result.configuration.workload if result.configuration else "log"
-    name = f"{result.experiment} [{result.run}]" if result.run else result.experiment
+    identity, verdict = result.identity, result.verdict
+    group = identity.configuration.workload if identity.configuration else "log"
+    name = f"{identity.experiment} [{identity.run}]" if identity.run else identity.experiment
     if result.is_open:
         return JunitCase(group=group, name=name, outcome="skipped", message=result.reason or "it has not ended")
     if result.status != SUCCESS:
         outcome: Literal["failure", "error"] = "failure" if result.status in (FAILED, CANCELLED) else "error"
         return JunitCase(group=group, name=name, outcome=outcome, message=result.reason or result.status)
-    message = f"{result.verdict}: {result.verdict_reason}" if result.verdict else ""
-    return JunitCase(group=group, name=name, outcome=outcome_of(result.verdict), message=message)
+    message = f"{verdict.word}: {verdict.reason}" if verdict.word else ""
+    return JunitCase(group=group, name=name, outcome=outcome_of(verdict.word), message=message)
 
 
 def to_junit(found: Iterable[JunitCase]) -> str:

@@ -27,7 +27,7 @@ class Ratio(NamedTuple):
 
 def pooled(results: Iterable[Result]) -> Spread | None:
     """The step time in seconds of those that have one, together; None where none has."""
-    times = [result.time_mean_seconds for result in results if result.time_mean_seconds is not None]
+    times = [result.metrics.step_time for result in results if result.metrics.step_time is not None]
     return spread(times) if times else None
 
 
@@ -42,9 +42,9 @@ def noise_of_pair(ours: Result, theirs: Result) -> float:
     By the deviation of single steps and not of their mean: steps of a run resemble each other more than two runs do.
     """
     widths = [
-        _Z95 * (one.time_std_dev_seconds or 0.0) / one.time_mean_seconds
+        _Z95 * (one.metrics.step_time_deviation or 0.0) / one.metrics.step_time
         for one in (ours, theirs)
-        if one.time_mean_seconds
+        if one.metrics.step_time
     ]
     return math.exp(min(round(math.hypot(*widths), 9), _MOST_WIDTH))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from llmb.results.result import TITLE, Configuration, Result, notes, settings_of
+from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
 from llmb.stats.measure import tokens_per_second
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
@@ -74,11 +74,15 @@ def efficiencies(results: Iterable[Result]) -> list[Point]:
 
     By model, kind and settings, then by ascending scale.
     """
-    found = _series([result for result in results if result.configuration is not None and measures(result)])
+    found = _series([result for result in results if result.identity.configuration is not None and measures(result)])
     several = [(series, scales) for series, scales in found.items() if len(scales) > 1]
     titles = [_title(series, scales) for series, scales in several]
-    settings = [settings_of(scales[max(scales)][0], _GROWS) for _, scales in several]
-    told = notes(list(zip(titles, settings, strict=True)))
+    largest = [scales[max(scales)][0] for _, scales in several]
+    settings = [
+        settings_of(one.identity.configuration, window=one.metrics.window, steps=one.metrics.steps, without=_GROWS)
+        for one in largest
+    ]
+    told = distinguishing(list(zip(titles, settings, strict=True)))
     ordered = sorted(zip(titles, told, several, strict=True), key=lambda one: one[:2])
     return [point for _, note, (series, scales) in ordered for point in _points(series, scales, note)]
 
@@ -92,7 +96,7 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
             wide.setdefault(base, set()).add(own)
     found: dict[Series, dict[int, list[Result]]] = {}
     for base, result in bases:
-        configuration, own = result.configuration, _per_node(result)
+        configuration, own = result.identity.configuration, _per_node(result)
         assert configuration is not None
         fits: set[int | None] = {own}
         if own is None:
@@ -104,11 +108,11 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
 
 def _base(kind: Kind, result: Result) -> Series:
     """Equal for results that differ in nothing but the scale, and in a batch that grows with it (weak) or stays."""
-    own = result.configuration
+    own = result.identity.configuration
     assert own is not None
     batch = Fraction(own.gbs, own.scale if kind == WEAK else 1)
     alike = replace(own, scale=0, gbs=0, gpus_per_node=None)
-    return Series(kind, batch, pool_key(replace(result, configuration=alike)))
+    return Series(kind, batch, pool_key(replace(result, identity=replace(result.identity, configuration=alike))))
 
 
 def settings(result: Result) -> frozenset[Hashable]:
@@ -118,20 +122,20 @@ def settings(result: Result) -> frozenset[Hashable]:
 
 def _per_node(result: Result) -> int | None:
     """GPUs per node of a run on several nodes; on one node they follow from the scale."""
-    own = result.configuration
+    own = result.identity.configuration
     several = own is not None and own.gpus_per_node is not None and own.scale > own.gpus_per_node
     return own.gpus_per_node if own is not None and several else None
 
 
 def _title(series: Series, scales: Mapping[int, Sequence[Result]]) -> tuple[Any, ...]:
-    own = scales[max(scales)][0].configuration
+    own = scales[max(scales)][0].identity.configuration
     return (*(str(getattr(own, name)) for name in _MODEL), series.kind, series.batch)
 
 
 def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -> list[Point]:
     found: list[Point] = []
     for scale, own in sorted(scales.items()):
-        together, configuration = pooled(own), own[0].configuration
+        together, configuration = pooled(own), own[0].identity.configuration
         assert together is not None
         assert configuration is not None
         tokens = tokens_per_second(configuration.seq_length, configuration.gbs, 1.0) / scale  # of one GPU in a step
@@ -147,7 +151,7 @@ def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -
                 efficiency=rate / smallest,
                 series=series,
                 settings=note,
-                rates=tuple(sorted(tokens / one.time_mean_seconds for one in own if one.time_mean_seconds is not None)),
+                rates=tuple(sorted(tokens / one.metrics.step_time for one in own if one.metrics.step_time is not None)),
             )
         )
     return found

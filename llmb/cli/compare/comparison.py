@@ -13,7 +13,7 @@ from llmb.cli.results.judged import exit_code, judged
 from llmb.errors import UsageError
 from llmb.report.digest import LEAST, cut, shortest
 from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.results.result import notes, settings_in_words
+from llmb.results.result import distinguishing, settings_of
 from llmb.system import edge, files
 from llmb.text.tables import Column, to_json
 from llmb.verdict import BAD, FAIL, compare, export, why_invalid
@@ -146,7 +146,7 @@ def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 def _settings(rows: Sequence[Comparison]) -> list[str]:
     """What tells rows of one experiment apart, such as their variables."""
-    return notes([(row.experiment, settings_in_words(row.configuration, window=row.window)) for row in rows])
+    return distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -228,7 +228,8 @@ def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[st
     """A line for each reason why runs are not among the points, and what that means for the exit code."""
     results = list(results)
     shown = {point.series.settings for point in points}
-    alone = [one for one in results if measures(one) and one.configuration is not None and not shown & settings(one)]
+    measured = [one for one in results if measures(one) and one.identity.configuration is not None]
+    alone = [one for one in measured if not shown & settings(one)]
     reasons = {
         "failed: exit code 3": [one for one in results if one.status == FAILED],
         "cancelled: exit code 3": [one for one in results if one.status == CANCELLED],
@@ -241,5 +242,5 @@ def left_out(results: Iterable[Result], points: Iterable[Point] = ()) -> list[st
 
 
 def _run_names(found: Sequence[Result]) -> str:
-    names = ", ".join(result.run or result.path for result in found[:_NAMED_OMITTED])
+    names = ", ".join(result.identity.name for result in found[:_NAMED_OMITTED])
     return names if len(found) <= _NAMED_OMITTED else f"{names} and {len(found) - _NAMED_OMITTED} more"

@@ -10,7 +10,7 @@ from llmb.cli.results.judged import judged, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results import Result
-from llmb.results.result import of_job
+from llmb.results.result import configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -19,7 +19,7 @@ from llmb.stats.measure import Window
 from llmb.system import edge
 from llmb.text.tables import escape
 from llmb.verdict import find_reference, pool_key
-from llmb.verdict.explain import Explained, explain
+from llmb.verdict.explain import Subject, explain
 from llmb.workload.spec import Row
 
 NOT_KNOWN = "not known"
@@ -35,20 +35,20 @@ def print_explanation(context: Context, name: str, window: Window | None, refere
     """Print the explanation of the run that ``name`` means."""
     runs = context.runs()
     (run,) = store.find_runs((name,), runs)
-    alike = [other for other in runs if of_job(other.job) == of_job(run.job)]  # of others no log is read
+    alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
     results = judged(context, results_of(context, alike, window), reference)
     told = _told(context, run, results, reference)
     edge.echo("\n".join(escape(line) for line in explain(told).splitlines()))
 
 
-def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Explained:
-    (own,) = (result for result in results if result.run == run.id)
+def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
+    (own,) = (result for result in results if result.identity.run == run.id)
     figure = None
-    if own.reference is not None and own.configuration is not None:
-        figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
+    if own.verdict.reference is not None and own.identity.configuration is not None:
+        figure, _ = find_reference(own.identity.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
-    return Explained(
+    return Subject(
         result=own,
         job=run.job,
         figure=figure,
@@ -57,7 +57,7 @@ def _told(context: Context, run: RunRecord, results: list[Result], reference: st
         peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
         row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
-        repeats=[other for other in results if other.ratio is not None and pool_key(other) == pool_key(own)],
+        repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "they are wrong for this model",
         log_note=_log_note(own),
     )
@@ -74,7 +74,7 @@ def row_of(context: Context, job: Job) -> Row | None:
 def _log_note(result: Result) -> str:
     yet = " yet" if result.is_open else ""
     try:
-        return f" (empty{yet})" if Path(result.path).stat().st_size == 0 else ""
+        return f" (empty{yet})" if Path(result.identity.path).stat().st_size == 0 else ""
     except OSError:
         return f" (not there{yet})"
 

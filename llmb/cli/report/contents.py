@@ -64,8 +64,8 @@ def with_samples(context: Context, report: Report, records: Sequence[RunRecord],
 
 
 def _run(context: Context, record: RunRecord, result: Result, reference: str | None) -> Run:
-    figure, own = None, result.configuration
-    if result.reference is not None and own is not None:
+    figure, own = None, result.identity.configuration
+    if result.verdict.reference is not None and own is not None:
         figure, _ = find_reference(own, context.figures([own.workload]), reference)
     variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
     return Run(

@@ -60,36 +60,44 @@ def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tup
 def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
     """Those of the runs that are chosen, with their results, not judged; says what of cancelled ones became."""
     from llmb.cli.results.judged import results_of
+    from llmb.results import CANCELLED
 
     wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
     if not found:
         say("no run is of these workloads" if every else "no run yet; submit some: llmb-run submit-all jobs.txt")
     results = results_of(context, found, choice.window)
-    kept = _told([result for result in results if result.was_cancelled], choice)
-    return [(run, one) for run, one in zip(found, results, strict=True) if kept or not one.was_cancelled]
+    kept = _told([result for result in results if result.status == CANCELLED], choice)
+    return [(run, one) for run, one in zip(found, results, strict=True) if kept or one.status != CANCELLED]
 
 
 def unreadable(context: Context) -> list[Result]:
     """A result for each run whose record cannot be read, as far as ``gather`` met any."""
     from llmb.results import UNKNOWN, Result
+    from llmb.results.result import Identity
 
     return [
-        Result(experiment=one.directory.parent.name, path=str(one.directory), status=UNKNOWN, reason=one.reason)
+        Result(
+            identity=Identity(experiment=one.directory.parent.name, path=str(one.directory)),
+            status=UNKNOWN,
+            reason=one.reason,
+        )
         for one in context.unreadable
     ]
 
 
 def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
     """Those of the results, which may be another cluster's, that are chosen."""
-    own = [one.configuration for one in results]
+    from llmb.results import CANCELLED
+
+    own = [one.identity.configuration for one in results]
     wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
     found = [
         one
         for one, each in zip(results, own, strict=True)
         if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
     ]
-    kept = [one for one in found if not (choice.exclude_cancelled and one.was_cancelled)]
+    kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
     if not kept:
         say("none of its runs is chosen" if results else "there is no run in it")
     return kept

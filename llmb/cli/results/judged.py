@@ -28,7 +28,6 @@ from llmb.results import (
 )
 from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
-from llmb.results.result import of_job
 from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ELSEWHERE, UNKNOWN, JobState
@@ -76,7 +75,7 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
         from llmb.workload.published import check_release
 
         check_release(reference, context.figures())
-    keys = {result.configuration.workload for result in results if result.configuration is not None}
+    keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
     return judge(results, context.figures(keys), reference)
 
 
@@ -101,7 +100,7 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
 
 def exit_code(results: Iterable[Result]) -> int:
     """3 when a run ended without success or a verdict is FAIL or INVALID, else 0."""
-    return RUN_FAILED if any(result.is_failure or result.verdict in BAD for result in results) else 0
+    return RUN_FAILED if any(result.is_failure or result.verdict.word in BAD for result in results) else 0
 
 
 def results_of_files(
@@ -164,9 +163,10 @@ def _of_run(
         if earlier.status == SUCCESS:
             said = "read as its plugin said before: what it says now finds nothing"
             result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, said))))
-    if missing and result.status in (FAILED, UNKNOWN_RESULT) and state.state == COMPLETED and not result.max_iteration:
-        result = replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
-    return replace(result, run=run.id, configuration=of_job(run.job))
+    nothing_read = result.status in (FAILED, UNKNOWN_RESULT) and not result.metrics.max_iteration
+    if missing and nothing_read and state.state == COMPLETED:
+        return replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
+    return result
 
 
 def spec_of(context: Context, run: RunRecord) -> ParseSpec:

@@ -17,7 +17,7 @@ from llmb.report.value import MEANINGS, ORDER
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.verdict import BAD
-from llmb.verdict.explain import Explained, explain
+from llmb.verdict.explain import Subject, explain
 
 Gather = Callable[..., Report]
 
@@ -55,7 +55,7 @@ def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: G
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, repeats=3)
     (entry,) = entries(gather, empty_night)
     assert entry.ratio is not None
-    assert (entry.result.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
+    assert (entry.result.verdict.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
     assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.step_time.mean if entry.step_time else 0)
     assert entry.mfu is not None
     assert 0.5 < entry.mfu < 0.7
@@ -176,7 +176,7 @@ def test_explain_and_the_report_find_the_same_differences(morning: Report) -> No
         if run.figure is None or entry.ratio is None:
             continue
         told = explain(
-            Explained(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
+            Subject(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
         )
         (why,) = reasons([entry], {}).whys
         assert all(sentence in told for sentence in why.differs)

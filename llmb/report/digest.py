@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What many runs come to in a few lines: what a terminal shows below their table. Pure."""
+"""A summary of many runs in a few lines, for the terminal below their table. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,23 @@ from llmb.text.names import shorter
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 
-LEAST = 12  # runs: of fewer the table itself is as short
-_NAMED, _LONG = 6, 2  # runs in a line; logs without an id, whose names are long
+LEAST = 12  # runs: with fewer, the table itself is as short
+_NAMED, _LONG = 6, 2  # runs in a line; logs without an id, which have long names
 _LINES = 8  # of one kind
 STATUS = {
     SUCCESS: "succeeded",
     FAILED: "failed",
     CANCELLED: "cancelled",
-    UNKNOWN: "not known",
+    UNKNOWN: "unknown",
     RUNNING: "not ended",
     PENDING: "waiting",
 }
 
 
 def digest(results: Sequence[Result]) -> list[str]:
-    """The lines: how many runs came to what, the configurations that are too slow or do not count, causes of failures.
+    """Lines with the number of runs by status and verdict, slow and invalid configurations, and causes of failures.
 
-    Nothing of fewer than LEAST runs.
+    Empty for fewer than LEAST runs.
     """
     if len(results) < LEAST:
         return []
@@ -39,26 +39,26 @@ def digest(results: Sequence[Result]) -> list[str]:
         lines.append(f"verdicts: {_counted(verdicts, {word: word for word in ORDER})}")
     lines += remarkable(results)
     if any(word in (FAIL, INVALID, FAILED) and one.identity.run for word, one in zip(words, results, strict=True)):
-        lines.append("why, and what to do: llmb-run explain RUN; all of it on a page: llmb-run report -o report.html")
+        lines.append("reasons and fixes: llmb-run explain RUN; everything on one page: llmb-run report -o report.html")
     return lines
 
 
 def remarkable(results: Sequence[Result]) -> list[str]:
-    """The configurations that are too slow or do not count, and each cause of failures with its runs."""
+    """The configurations that are slow or invalid, and each cause of failures with its runs."""
     return [
         *cut([_slow(pool) for pool in _pools(results, FAIL)], "more are slower than published"),
-        *cut([_invalid(pool) for pool in _pools(results, INVALID)], "more do not count"),
+        *cut([_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
         *cut(list(_failed(results)), "more causes of failures"),
     ]
 
 
 def cut(lines: Sequence[str], what: str) -> list[str]:
-    """The first few of the lines, and how many are left of ``what``."""
+    """The first lines, and how many more there are of ``what``."""
     return [*lines[:_LINES], *([f"{len(lines) - _LINES} {what}"] if len(lines) > _LINES else [])]
 
 
-def _counted(counts: Counter[str], said: dict[str, str]) -> str:
-    return ", ".join(f"{counts[word]} {text}" for word, text in said.items() if counts[word])
+def _counted(counts: Counter[str], texts: dict[str, str]) -> str:
+    return ", ".join(f"{counts[word]} {text}" for word, text in texts.items() if counts[word])
 
 
 def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
@@ -86,7 +86,7 @@ def _failed(results: Iterable[Result]) -> Iterable[str]:
         yield f"{len(group.runs)} failed, {group.cause.kind}: {_ids([by_name[name] for name in group.runs])}"
     unknown = [one for one in failed if one.cause is None]
     if unknown:
-        yield f"{len(unknown)} failed, no known cause: {_ids(unknown)}"
+        yield f"{len(unknown)} failed, unknown cause: {_ids(unknown)}"
 
 
 def shortest(experiment: str) -> str:

@@ -21,7 +21,7 @@ def to_markdown(report: Report) -> str:
     parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
         scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
-        parts += ["## Scaling", "Throughput of one GPU, by that at the smallest scale.", scaling]
+        parts += ["## Scaling", "Throughput per GPU, relative to the smallest scale.", scaling]
     if report.failures:
         parts += ["## Failures", *(_failure(group) for group in report.failures)]
     parts += ["## Conditions", _conditions(results)]
@@ -29,7 +29,7 @@ def to_markdown(report: Report) -> str:
 
 
 def missing(report: Report) -> str:
-    """What the report cannot say of its runs, empty where nothing is missing."""
+    """How many runs the report has no result of; empty where it has all."""
     if not report.unreadable:
         return ""
     noun = "record of 1 run: its" if len(report.unreadable) == 1 else f"records of {len(report.unreadable)} runs: their"

@@ -28,9 +28,9 @@ from llmb.text.tables import Column
 
 
 def report(results: Sequence[Result]) -> dict[str, Any]:
-    """Plain data: the window common to all (null where they differ), each result, and how many succeeded.
+    """What ``--format json`` prints: the common window (null where they differ), each result, and a summary.
 
-    The success rate is of the runs that have ended, in whole percent rounded down, so that 100 means all of them.
+    The success rate is of runs with status Success or Failed, in whole percent rounded down: 100 means all of them.
     """
     windows = {result.metrics.window for result in results if result.metrics.window is not None}
     common = (windows or {default_window(50)}).pop() if len(windows) < 2 else None
@@ -150,16 +150,16 @@ _TABLE = (
     Column(key="verdict"),
     Column(key="reason"),
 )
-_PLAIN = ("run", "experiment", "status", "tokens_per_second", "tokens_per_second_per_gpu", "mfu")
+_COPIED = ("run", "experiment", "status", "tokens_per_second", "tokens_per_second_per_gpu", "mfu")
 _NOT_COMPARED = "NO_REFERENCE"
-_OPTIONS = {  # of parse, by the words of Result.not_said
+_OPTIONS = {  # of parse, for each name in Identity.missing
     "workload": "-w W_SIZE",
     "dtype": "--dtype D",
     "scale": "--scale N",
     "gbs": "--gbs N",
     "gpu_type": "--gpu-type TYPE",
 }
-_TELLING = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
+_EXPLAINED_BY_REASON = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 
 def csv_columns() -> list[Column]:
@@ -193,7 +193,7 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
 
 def _row(result: Result, *, compared: bool) -> dict[str, Any]:
     return {
-        **{name: json_value(result, name) for name in _PLAIN},
+        **{name: json_value(result, name) for name in _COPIED},
         "step_time": result.metrics.step_time,
         "deviation": result.metrics.step_time_deviation,
         "tflops": _tflops(result.metrics),
@@ -221,7 +221,7 @@ def _verdict(verdict: Verdict) -> str | None:
 
 
 def _reason(result: Result, *, compared: bool) -> str | None:
-    why = result.verdict.reason if compared and result.verdict.word in _TELLING else None
+    why = result.verdict.reason if compared and result.verdict.word in _EXPLAINED_BY_REASON else None
     return "; ".join(text for text in (result.reason, why, *in_words(result.checkpoints)) if text) or None
 
 
@@ -240,7 +240,7 @@ def legend(results: Iterable[Result]) -> list[str]:
         if result.verdict.word == _NOT_COMPARED and result.identity.configuration is None
     ]
     if unknown:
-        missing = {word for identity in unknown for word in identity.not_said}
+        missing = {word for identity in unknown for word in identity.missing}
         options = " ".join(option for word, option in _OPTIONS.items() if word in missing)
         lines.append(f"no verdict where a log does not say what it is of; describe it with {options}")
     if results and not lines and all(verdict.word == _NOT_COMPARED for verdict in verdicts):

@@ -130,7 +130,7 @@ def result_of_log(
         identity=replace(
             identity,
             configuration=configuration,
-            not_said=found.not_said(),
+            missing=found.missing(),
             overridden=() if workloads is None else overridden(given, describe_log(path, samples, workloads)),
         ),
         status=status,

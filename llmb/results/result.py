@@ -81,16 +81,16 @@ class Override(NamedTuple):
 class Identity:
     """Which run a result is of.
 
-    ``path``: the training log; ``run``: the run's id, None for a log without a record; ``not_said``: what a comparison
-    needs and such a log omits, of workload, dtype, scale, gbs and gpu_type. ``overridden``: what the user said of it
-    and it says otherwise.
+    ``path``: the training log; ``run``: the run's id, None for a log without a record; ``missing``: what a comparison
+    needs and such a log omits, of workload, dtype, scale, gbs and gpu_type. ``overridden``: settings that
+    the user overrides.
     """
 
     experiment: str
     path: str
     run: str | None = None
     configuration: Configuration | None = None
-    not_said: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     overridden: tuple[Override, ...] = ()
 
     @property
@@ -257,7 +257,7 @@ FIELDS = {
     "statistics": JsonField("metrics", "statistics"),
     "log": JsonField("", "log"),
     "checkpoints": JsonField("", "checkpoints"),
-    "not_said": JsonField("identity", "not_said"),
+    "not_said": JsonField("identity", "missing"),
     "mfu_reference_convention": JsonField("verdict", "mfu_reference_convention"),
     "reference_flops_convention": JsonField("verdict", "reference_flops_convention"),
     "first_iteration": JsonField("metrics", "first_iteration"),

@@ -94,7 +94,7 @@ def _missing(text: str, own: Any, others: set[str]) -> str:
 
 def not_described(result: Result) -> str:
     """Why a log is not compared that does not say what it is of."""
-    missing = ", ".join(result.identity.not_said)
+    missing = ", ".join(result.identity.missing)
     return "the log does not say what it is of" + (f": {missing}" if missing else "")
 
 

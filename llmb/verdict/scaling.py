@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaling efficiency: what is left of the smallest scale's throughput per GPU at the larger ones. Pure."""
+"""Scaling efficiency: the throughput per GPU at each scale relative to the smallest one. Pure."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,9 +34,9 @@ COLUMNS = (
 
 
 class Series(NamedTuple):
-    """What the points of one line have in common: the batch (of one GPU where weak), and every other setting.
+    """What the points of one line have in common: the batch (per GPU for weak scaling), and every other setting.
 
-    ``gpus_per_node``: of its points on several nodes, None where it has none.
+    ``gpus_per_node``: of its points on several nodes, None without any.
     """
 
     kind: Kind
@@ -47,11 +47,11 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One scale of a model: the step time of its ``n`` runs together, ``efficiency``, a part of the smallest scale's.
+    """One scale of a model: the mean step time of its ``n`` runs, and the efficiency.
 
-    ``weak``: the batch grows with the GPUs; ``strong``: it stays. Either way the efficiency is the throughput of one
-    GPU by that at the smallest scale measured; ``rates``: that of each run. ``settings``: in what its series differs
-    from others of the same model.
+    ``weak``: the batch grows with the GPUs; ``strong``: it is constant. In both, the efficiency is the throughput per
+    GPU relative to the smallest scale measured; ``rates``: that throughput for each run. ``settings``: how the series
+    differs from others of the same model.
     """
 
     kind: Kind
@@ -65,7 +65,7 @@ class Point:
     rates: tuple[float, ...] = ()
 
 
-_GROWS = (*TITLE, "gbs")  # what may differ between the points of a series, and what every row says
+_GROWS = (*TITLE, "gbs")  # what may differ between the points of a series, and what every row shows
 _MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
 
 
@@ -82,13 +82,13 @@ def efficiencies(results: Iterable[Result]) -> list[Point]:
         settings_of(one.identity.configuration, window=one.metrics.window, steps=one.metrics.steps, without=_GROWS)
         for one in largest
     ]
-    told = distinguishing(list(zip(titles, settings, strict=True)))
-    ordered = sorted(zip(titles, told, several, strict=True), key=lambda one: one[:2])
+    notes = distinguishing(list(zip(titles, settings, strict=True)))
+    ordered = sorted(zip(titles, notes, several, strict=True), key=lambda one: one[:2])
     return [point for _, note, (series, scales) in ordered for point in _points(series, scales, note)]
 
 
 def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]:
-    """The results of each series by scale; what ran on one node goes with every width of nodes that has room for it."""
+    """The results of each series by scale; a run on one node belongs to each size of node that it fits."""
     bases = [(_base(kind, result), result) for result in measured for kind in (WEAK, STRONG)]
     wide: dict[Series, set[int]] = {}
     for base, result in bases:
@@ -107,7 +107,7 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
 
 
 def _base(kind: Kind, result: Result) -> Series:
-    """Equal for results that differ in nothing but the scale, and in a batch that grows with it (weak) or stays."""
+    """Equal for results that differ only in the scale, and in a batch that grows with it (weak) or is constant."""
     own = result.identity.configuration
     assert own is not None
     batch = Fraction(own.gbs, own.scale if kind == WEAK else 1)
@@ -116,7 +116,7 @@ def _base(kind: Kind, result: Result) -> Series:
 
 
 def settings(result: Result) -> frozenset[Hashable]:
-    """The ``settings`` of every series that it may be of; it has a configuration."""
+    """The ``settings`` of every series that a result with a configuration may belong to."""
     return frozenset(_base(kind, result).settings for kind in (WEAK, STRONG))
 
 
@@ -158,9 +158,9 @@ def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -
 
 
 def columns(points: Iterable[Point], fmt: str) -> list[Column]:
-    """The columns of their table; for people without that of the settings where no two series need it."""
-    told = fmt in ("json", "csv") or any(point.settings for point in points)
-    return [column for column in COLUMNS if told or column.key != "settings"]
+    """The columns of their table; settings are for data, and where they tell series apart."""
+    with_settings = fmt in ("json", "csv") or any(point.settings for point in points)
+    return [column for column in COLUMNS if with_settings or column.key != "settings"]
 
 
 def cells(point: Point) -> dict[str, Any]:

@@ -69,8 +69,8 @@ def every(interval: int, steps: int = 50, missing: tuple[int, ...] = ()) -> str:
     return "".join(
         f" [2025-11-25 19:45:{n % 60:02}] iteration {n:8}/{steps:8} | consumed samples: {128 * n:12} | elapsed time "
         f"per iteration (ms): {1000.0 * n:.1f} | throughput per GPU (TFLOP/s/GPU): 611.5 | learning rate: 1.5E-04 | "
-        "global batch size:   128 | lm loss: 1.2E+01 | loss scale: 1.0 | grad norm: 1.842 | number of skipped iterations:   0 "
-        "| number of nan iterations:   0 |\n"
+        "global batch size:   128 | lm loss: 1.2E+01 | loss scale: 1.0 | grad norm: 1.842 | number of skipped "
+        "iterations:   0 | number of nan iterations:   0 |\n"
         for n in range(interval, steps + 1, interval)
         if n not in missing
     )

@@ -25,8 +25,8 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, JobState
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.job import SMALLEST_JOB
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
 LIMIT = 1200  # seconds that a job may take: no test may meet it on a machine that does other things too

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from llmb.errors import LlmbError
-from llmb.testing.slurm import Shape, SlurmKit, binaries, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, daemons, missing_packages
 
 
 def test_it_leaves_nothing_behind(bare_kit: Any) -> None:
@@ -36,11 +36,11 @@ def test_a_node_that_failed_comes_back(bare_kit: Any) -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(binaries, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(daemons, "search_path", lambda: str(tmp_path))
     assert missing_packages(accounting=False) == ["munge", "slurmctld", "slurmd", "slurm-client"]
     assert missing_packages(accounting=True)[4:] == ["slurmdbd", "mariadb-server-core"]
     with pytest.raises(LlmbError) as raised:
-        binaries.path_of("mariadbd")
+        daemons.path_of("mariadbd")
     assert raised.value.hint == "on Debian: apt-get install mariadb-server-core"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 # The conversation alone: what comes of it is written down, and nothing is fetched.
 _TALK = """\

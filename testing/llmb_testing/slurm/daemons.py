@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemons of a test cluster: their programs, how each is ended by its pid file, and MariaDB for slurmdbd."""
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+from llmb.errors import LlmbError
+from llmb.system import files, shell
+
+_CLUSTER = {
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "sinfo": "slurm-client",
+}
+_ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server-core"}
+_SHARED = Path("/usr/share/mysql"), Path("/usr/share/mariadb")  # MariaDB 10 and 11
+_TABLES = "m*_system_tables.sql", "m*_system_tables_data.sql"
+START_SECONDS = 180.0
+_END_SECONDS = 60.0
+
+
+def missing_packages(*, accounting: bool) -> list[str]:
+    """The Debian packages to install before a cluster can start; none when all are there."""
+    wanted = _CLUSTER | (_ACCOUNTING if accounting else {})
+    return list(dict.fromkeys(package for program, package in wanted.items() if _find(program) is None))
+
+
+def path_of(program: str) -> str:
+    """The full path of a program, of those for administrators too. Raises LlmbError."""
+    found = _find(program)
+    if found is None:
+        package = (_CLUSTER | _ACCOUNTING).get(program, program)
+        raise LlmbError(f"there is no program '{program}' here", hint=f"on Debian: apt-get install {package}")
+    return found
+
+
+def search_path() -> str:
+    """PATH with the folders of administrators' programs."""
+    return ":".join([os.environ.get("PATH", "/usr/bin:/bin"), "/usr/sbin", "/sbin"])
+
+
+def _find(program: str) -> str | None:
+    return shutil.which(program, path=search_path())
+
+
+def process_of(pid_file: Path, name: str) -> psutil.Process | None:
+    """The process whose number is in ``pid_file``, if it runs and is called ``name``; a zombie does not run."""
+    try:
+        process = psutil.Process(int(pid_file.read_text()))
+        runs = _runs(process) and process.name().startswith(name)
+    except (FileNotFoundError, ValueError, psutil.Error):
+        return None
+    return process if runs else None
+
+
+def end(pid_file: Path, name: str) -> None:
+    """End the daemon in order, and by force after a minute; nothing where it does not run."""
+    process = process_of(pid_file, name)
+    if process is not None:
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(LlmbError):  # not by the pid file, which goes first: munged and slurmctld write then
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
+        if _runs(process):
+            process.kill()
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
+    pid_file.unlink(missing_ok=True)
+
+
+def kill_with_steps(pid_file: Path, log: Path) -> None:
+    """End a slurmd, the job steps that write to the same ``log``, and their ranks, as a node's failure would."""
+    # Those first who would start others, or tell of their end.
+    slurmd = process_of(pid_file, "slurmd")
+    killed = [slurmd] if slurmd is not None else []
+    _kill(killed)
+    named = [step for step in psutil.process_iter(["name"]) if str(step.info["name"]).startswith("slurmstepd")]
+    steps = [step for step in named if _has_open(step, log)]
+    for step in steps:
+        _signal(step.pid, signal.SIGSTOP)
+    ranks = [rank for step in steps for rank in _children(step)]
+    killed += [*steps, *ranks]
+    _kill(killed)
+    wait_for(lambda: not any(map(_runs, killed)), _END_SECONDS, "the end of a node's processes")
+    pid_file.unlink(missing_ok=True)
+
+
+def pause(pid_file: Path, name: str) -> None:
+    """Stop a daemon where it is, so that it answers nobody."""
+    if (process := process_of(pid_file, name)) is not None:
+        process.suspend()
+
+
+def resume(pid_file: Path, name: str) -> None:
+    """Let a paused daemon go on."""
+    if (process := process_of(pid_file, name)) is not None:
+        process.resume()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait until ``condition`` holds. Raises LlmbError after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LlmbError(f"waited {seconds:g} s in vain for {what}")
+        time.sleep(0.05)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _has_open(process: psutil.Process, path: Path) -> bool:
+    try:
+        return any(opened.path == str(path) for opened in process.open_files())
+    except psutil.Error:
+        return False
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        _signal(process.pid, signal.SIGKILL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def socket_of(folder: Path) -> Path:
+    """The socket of the database in a cluster's ``folder``."""
+    return folder / "run" / "mysql"
+
+
+def start_database(folder: Path, pid_file: Path) -> None:
+    """Make the data folder once and start the server. Raises LlmbError."""
+    if process_of(pid_file, "mariadbd") is not None:
+        return
+    data = folder / "mysql"
+    common = [path_of("mariadbd"), "--no-defaults", f"--datadir={data}", f"--user={getpass.getuser()}"]
+    if not (data / "mysql").is_dir():
+        _make_database(folder, common)
+    argv = [
+        *common,
+        f"--socket={socket_of(folder)}",
+        "--skip-networking",
+        "--skip-grant-tables",
+        f"--pid-file={pid_file}",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-lock-wait-timeout=900",
+        "--skip-log-bin",
+    ]
+    log = folder / "log" / "mariadbd.log"
+    process = shell.spawn(argv, env={}, cwd=folder, log=log, session=True)
+    wait_for(socket_of(folder).exists, START_SECONDS, f"mariadbd; {log} says more")
+    shell.let_go(process)
+
+
+def _make_database(folder: Path, common: list[str]) -> None:
+    """Fill the data folder as mariadb-install-db does, which is in another package."""
+    (folder / "mysql" / "mysql").mkdir(parents=True)
+    sources = [path for shared in _SHARED for pattern in _TABLES for path in sorted(shared.glob(pattern))]
+    script = folder / "etc" / "tables.sql"
+    files.write_text(script, "use mysql;\n" + "".join(path.read_text(encoding="utf-8") for path in sources))
+    argv = [*common, "--bootstrap", "--log-warnings=0", "--enforce-storage-engine="]
+    done = shell.run(["bash", "-c", 'exec "${@:2}" < "$1"', "_", str(script), *argv], timeout=START_SECONDS)
+    if done.code:
+        raise LlmbError(f"MariaDB's data folder cannot be made: {done.err.strip()}")

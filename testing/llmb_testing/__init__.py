@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kits for tests, ours and those of plugin authors: real parts in a folder of their own, at the hand of code."""
+"""Test kits: real services and fakes that a test starts, controls from code, and removes with their folder."""

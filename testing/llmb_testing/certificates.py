@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A key and a certificate for 127.0.0.1 and localhost that signs itself, made by openssl."""
+"""A self-signed certificate for 127.0.0.1 and localhost, made with openssl."""
 
 import base64
 import socket
@@ -14,7 +14,7 @@ from llmb.system import shell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A key and its certificate, PEM files; who trusts the certificate trusts its server."""
+    """A private key and its certificate, as PEM files."""
 
     key: Path
     path: Path
@@ -28,20 +28,20 @@ class Certificate:
             return signature.read_bytes()
 
     def wrap(self, listening: socket.socket) -> ssl.SSLSocket:
-        """A server's socket with TLS, whose handshakes are left to the connections' own threads."""
+        """A server socket with TLS. Each connection's thread does its handshake."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path, self.key)
         return context.wrap_socket(listening, server_side=True, do_handshake_on_connect=False)
 
     @property
     def der(self) -> str:
-        """The certificate as tokens carry it: base64 of its DER form."""
+        """The certificate in the form that tokens contain: base64 of its DER form."""
         lines = self.path.read_text().splitlines()
         return base64.b64encode(base64.b64decode("".join(line for line in lines if "-----" not in line))).decode()
 
 
 def make_certificate(folder: Path) -> Certificate:
-    """Make both files in ``folder``. Raises LlmbError where there is no openssl."""
+    """Write both files to ``folder``. Raises LlmbError if openssl fails."""
     made = Certificate(key=folder / "key.pem", path=folder / "certificate.pem")
     _openssl(
         "req",

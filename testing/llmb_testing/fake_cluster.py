@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster type ``fake``, for tests: llmb's own way of working with a cluster, on a scheduler in a folder.
+"""The cluster type ``fake`` for tests: llmb's real code for clusters, on top of a scheduler that is a folder.
 
-A job that ends COMPLETED has written a log of ``max_steps`` steps, so that it has a result. As a plugin:
+A job that reaches COMPLETED gets a log of ``max_steps`` steps, so that it has a result. To load it as a plugin:
 
     [project.entry-points.llmb]
     fake = "llmb_testing.plugin"
@@ -26,25 +26,25 @@ _STEP = "Training epoch 0, iteration {i}/{last} | train_step_timing in s: 1.5 | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeCluster:
-    """A cluster on ``scheduler``. It polls without a pause, so a test of waiting takes no time."""
+    """A cluster on ``scheduler``. It polls without pauses, so that tests that wait take no time."""
 
     scheduler: Scheduler
     pace: Pace = field(default_factory=lambda: Pace(parallel=4, poll=0.0, slowest_poll=0.0))
 
     def identity(self) -> str:
-        """Which scheduler it is, by its folder."""
+        """The folder of its scheduler."""
         return f"the scheduler in {self.scheduler.folder}"
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
-        """Nothing ever stands in the way."""
+        """No faults: every submission may start."""
         return []
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
-        """A text that names all that the cluster is told."""
+        """The job script: a line with the name, id and folder of the job."""
         return f"run {launch.name} as {stamp.id} in {stamp.work(launch.name)}\n"
 
     def submit(self, run: RunRecord) -> str:
-        """Give the scheduler a job named as its script says. Raises LlmbError."""
+        """Submit a job whose script is what `render` returned. Raises LlmbError."""
         assert run.script.read_text(encoding="utf-8") == self.render(run.launch, run.stamp)
         try:
             return str(self.scheduler.submit(run.stamp.id, run.work))
@@ -52,12 +52,12 @@ class FakeCluster:
             raise UnclearError(error.message, hint=error.hint) from error
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
-        """The numbers of those of these runs whose job the scheduler has."""
+        """Scheduler ids of the runs that the scheduler knows."""
         found = {run.id: self.scheduler.find(run.stamp.id) for run in runs}
         return {key: str(number) for key, number in found.items() if number is not None}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
-        """The states of these runs, by one query."""
+        """States of these runs, from one query."""
         jobs = self.scheduler.query([int(run.scheduler_id) for run in runs if run.scheduler_id is not None])
         states = {}
         for run in runs:
@@ -68,7 +68,7 @@ class FakeCluster:
         return states
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
-        """End these runs."""
+        """Cancel these runs."""
         for run in runs:
             self.scheduler.cancel(int(run.scheduler_id or 0))
 
@@ -79,7 +79,7 @@ def _train(run: RunRecord) -> None:
 
 
 def folder_of(install: Path) -> Path:
-    """Where the scheduler of an install directory of cluster type ``fake`` is."""
+    """The scheduler's folder in an install directory of cluster type ``fake``."""
     return install / FOLDER
 
 

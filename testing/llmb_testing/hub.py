@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model hub on loopback for tests: files at a commit, gated ones behind a token, and answers that fail on demand."""
+"""A model hub on loopback: files at a commit, optionally behind a token, and answers that fail on demand."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class SmallHub:
     """Serves the files of ``folder``, each as ``/<owner>/<name>/resolve/<revision>/<file>``. A context manager.
 
-    ``token``: what a request has to bear, None for open ones. ``busy``: how many requests are answered 429 first.
-    ``cut``: how many answers end in the middle. ``gate``: where given, bodies wait for it after their first half.
+    ``token``: required in requests, None for public files. ``busy``: how many requests get status 429 first.
+    ``cut``: how many answers end in the middle. ``gate``: if set, answers wait for it after half of their body.
     """
 
     def __init__(self, folder: Path, *, token: str | None = None) -> None:
         self.folder, self.token = folder, token
         self.busy, self.cut = 0, 0
         self.gate: threading.Event | None = None
-        self.reached = threading.Event()  # set when a body waits at the gate
+        self.reached = threading.Event()  # set when an answer waits for the gate
         self.asked: deque[tuple[str, str, str | None]] = deque()  # method, path and Range of each request
-        self.silent = False  # whether sizes are kept from whoever asks
-        self.wrong: bytes | None = None  # what is sent in place of the content
+        self.silent = False  # whether answers omit sizes
+        self.wrong: bytes | None = None  # sent instead of the content
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
-        """For HF_ENDPOINT."""
+        """The value for HF_ENDPOINT."""
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def add(self, repository: str, name: str, content: bytes) -> None:
-        """Have a file."""
+        """Add a file."""
         path = self.folder / repository / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -99,7 +99,7 @@ def _handler(hub: SmallHub) -> type[BaseHTTPRequestHandler]:
                     hub.reached.set()
                     hub.gate.wait(600)
                 self.wfile.write(content[half:])
-            except ConnectionError:  # a client that was killed
+            except ConnectionError:  # the client was killed
                 self.close_connection = True
 
         def refuse(self, code: int, headers: dict[str, str] | None = None) -> None:
@@ -110,6 +110,6 @@ def _handler(hub: SmallHub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     return Handler

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest job that a test of a cluster type can run: one rank of a model of no workload."""
+"""The smallest job for tests of cluster types: one rank, a tiny model, no real workload."""
 
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape

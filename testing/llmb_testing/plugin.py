@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin for tests: the cluster type ``fake``, and a workload that launches on it."""
+"""A plugin for tests: the cluster type ``fake`` and a workload that runs on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmb_workload() -> Workload:
-    """The workload of ``workload.yaml``: pretrain_fake, of one size."""
+    """The workload pretrain_fake of ``workload.yaml``, with one size."""
     from llmb.workload.spec import read_workload
 
     return read_workload(Path(__file__).with_name("workload.yaml"))
@@ -27,7 +27,7 @@ def llmb_workload() -> Workload:
 
 @hookimpl
 def llmb_launch(job: Job, site: Site) -> Launch | None:
-    """A launch that no machine runs, for the cluster type ``fake`` alone."""
+    """A launch for the cluster type ``fake``, which runs no program."""
     from llmb.runs.launch import Launch, Program
 
     if site.cluster_type != "fake":

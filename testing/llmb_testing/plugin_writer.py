@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins for tests, each a workload that needs what the test says, found as installed distributions are.
+"""Writes plugins for tests: distributions with one workload each, whose needs the test chooses.
 
 write_plugin(folder, "pretrain_a", Needs(needs=(Venv(name="a", requirements=("small==1",)),)))
-with ``folder`` on PYTHONPATH
+
+They are found when ``folder`` is on PYTHONPATH.
 """
 
 import json
@@ -48,7 +49,7 @@ def llmb_setup(workload, site):
 
 
 def write_plugin(folder: Path, key: str, wanted: Needs) -> None:
-    """Write the distribution of a plugin with the workload ``key`` into ``folder``, over an earlier one."""
+    """Write the distribution of a plugin with the workload ``key`` into ``folder``; replaces an earlier one."""
     name = re.sub(r"\W", "_", key)
     module, info = folder / name, folder / f"{name}-1.dist-info"
     files.write_text(module / "__init__.py", _MODULE)

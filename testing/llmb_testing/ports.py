@@ -7,15 +7,16 @@ import socket
 
 from llmb.errors import LlmbError
 
-_PORTS = range(30000, 32700)  # above those of the ranks' meeting points, below the system's own
+_PORTS = range(30000, 32700)  # above the ports that ranks use as MASTER_PORT, below those that the system assigns
 _TRIES = 50
-_NAME = "\0llmb-slurm-{}"  # of an abstract socket, as its first character says
+_NAME = "\0llmb-slurm-{}"  # the zero byte makes it the name of an abstract socket
 
 
 def hold_port() -> socket.socket:
-    """A port of loopback, held until the socket is closed: nobody is given it who does not ask for it by number.
+    """Reserve a loopback port until the socket is closed: the system gives it to no program that asks for any port.
 
-    Who does may listen on it meanwhile with SO_REUSEADDR, which torch's store sets, since this socket never listens.
+    A program that asks for this number can listen on it with SO_REUSEADDR, as torch's store does, because the
+    reserving socket never listens.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,16 +25,16 @@ def hold_port() -> socket.socket:
 
 
 def number_of(held: socket.socket) -> int:
-    """The port that a socket holds."""
+    """The port number that a socket holds."""
     return int(held.getsockname()[1])
 
 
 class Ports:
-    """``count`` ports of loopback in a row, from ``first``, that no other cluster of this machine gets until ``close``.
+    """``count`` consecutive loopback ports from ``first`` that no other test cluster gets until ``close``.
 
-    A daemon listens seconds after its port was chosen, so that two clusters that start at a time could choose the same.
-    So each port is claimed by an abstract socket with its number, which the system forgets with the process.
-    Raises LlmbError where there are none.
+    A daemon listens seconds after its port was chosen, so two clusters that start together could choose the same one.
+    An abstract socket named after the port claims it; the system removes the claim when the process ends.
+    Raises LlmbError if no such ports are free.
     """
 
     def __init__(self, count: int) -> None:
@@ -43,10 +44,12 @@ class Ports:
                 self.first = first
                 return
             self.close()
-        raise LlmbError(f"no {count} free ports in a row from {_PORTS.start} to {_PORTS.stop}")
+        raise LlmbError(
+            f"ports: no {count} consecutive free ones from {_PORTS.start} to {_PORTS.stop}", code="ports-in-use"
+        )
 
     def close(self) -> None:
-        """Let others have the ports."""
+        """Release the ports."""
         while self._claims:
             self._claims.pop().close()
 

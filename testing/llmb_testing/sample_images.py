@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes container images for tests from lists of tar entries, hostile ones too, as a registry would hold them.
+"""Makes container images for tests from lists of tar entries, including hostile ones, in the form of registries.
 
 layer = Layer(entries=(folder("etc"), file("etc/motd", b"hello"), symlink("motd", "etc/motd")))
 made = make(SampleImage(layers=(layer,), config={"Env": ["A=1"]}))
@@ -48,10 +48,10 @@ _LAYERS: dict[Kind, dict[Compression, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a layer, exactly as it stands in the tar file: nothing is corrected or refused.
+    """One entry of a layer, written to the tar file as it is: nothing is corrected or rejected.
 
-    ``type`` is tarfile's (REGTYPE, DIRTYPE ...); ``pax`` are further PAX records, ``SCHILY.xattr.user.x`` for an
-    attribute; a file's size is that of ``content``.
+    ``type``: a constant of tarfile (REGTYPE, DIRTYPE, ...). ``pax``: more PAX records, such as
+    ``SCHILY.xattr.user.x`` for an extended attribute.
     """
 
     name: str
@@ -77,29 +77,29 @@ def folder(name: str, *, mode: int = 0o755) -> Entry:
 
 
 def symlink(name: str, target: str) -> Entry:
-    """A symbolic link, wherever it points."""
+    """A symbolic link; ``target`` may be anything."""
     return Entry(name=name, type=tarfile.SYMTYPE, mode=0o777, target=target)
 
 
 def hardlink(name: str, target: str) -> Entry:
-    """A further name of the file ``target``, whether or not there is one."""
+    """A hard link to ``target``, which need not exist."""
     return Entry(name=name, type=tarfile.LNKTYPE, target=target)
 
 
 def whiteout(name: str) -> Entry:
-    """What hides ``name`` of the layers below."""
+    """An entry that deletes ``name`` from the layers below."""
     above, slash, last = name.rpartition("/")
     return Entry(name=f"{above}{slash}.wh.{last}", mode=0)
 
 
 def opaque(name: str) -> Entry:
-    """What hides all that the folder ``name`` held in the layers below."""
+    """An entry that deletes the contents of folder ``name`` in the layers below."""
     return Entry(name=f"{name}/.wh..wh..opq", mode=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A layer: its entries in order, or ``tar``, the bytes of a tar file (or of none) that somebody made otherwise."""
+    """A layer: its entries in order, or ``tar``: ready bytes, which need not be a tar file."""
 
     entries: tuple[Entry, ...] = ()
     tar: bytes | None = None
@@ -109,9 +109,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleImage:
-    """An image for one architecture, the names are those of registries (amd64, arm64).
+    """An image for one architecture, named as in registries (amd64, arm64).
 
-    ``config`` is what containers start with: Env, WorkingDir, Entrypoint, Cmd, User.
+    ``config``: Env, WorkingDir, Entrypoint, Cmd, User.
     """
 
     layers: tuple[Layer, ...]
@@ -123,7 +123,7 @@ class SampleImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A manifest with all that belongs to it, as bytes; ``children`` are the manifests of an index."""
+    """A manifest and its blobs, as bytes. ``children``: the manifests of an index."""
 
     media_type: str
     manifest: bytes
@@ -138,7 +138,7 @@ class Made:
 
     @property
     def layers(self) -> list[dict[str, Any]]:
-        """The descriptors of the layers: mediaType, digest and size."""
+        """Descriptors of the layers: mediaType, digest, size."""
         found: list[dict[str, Any]] = json.loads(self.manifest)["layers"]
         return found
 
@@ -149,7 +149,7 @@ def digest_of(content: bytes) -> str:
 
 
 def tar_of(layer: Layer) -> bytes:
-    """The layer's tar file, before compression."""
+    """The layer's tar file, uncompressed."""
     if layer.tar is not None:
         return layer.tar
     out = io.BytesIO()
@@ -169,7 +169,7 @@ def _header(entry: Entry) -> tarfile.TarInfo:
 
 
 def compress(content: bytes, compression: Compression) -> bytes:
-    """``content`` as a registry keeps it; the same bytes for the same content."""
+    """``content``, compressed. The same content gives the same bytes."""
     if compression == "gzip":
         return gzip.compress(content, 1, mtime=0)
     if compression == "zstd":

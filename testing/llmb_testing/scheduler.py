@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheduler in a folder, for tests: takes jobs from several processes at once, and forgets and refuses as told.
+"""A scheduler for tests whose state is a folder: several processes can use it at once, and it can refuse and fail.
 
-It keeps every job that it was ever given, also a second one of the same name, as a real scheduler does: so a test sees
-what was submitted twice. What it does is a Behaviour, a file that a test may rewrite at any time:
+It keeps every job it ever took, including a second one of the same name, as a real scheduler does, so a test sees
+duplicate submissions. A test sets what it does, at any time, with a Behaviour:
 
     scheduler = Scheduler(tmp_path)
-    scheduler.behave(script={"*": ("PENDING", "NODE_FAIL"), "*-2": ("RUNNING", "COMPLETED")})
+    scheduler.behave(Behaviour(script={"*": ("PENDING", "NODE_FAIL"), "*-2": ("RUNNING", "COMPLETED")}))
 """
 
 import fnmatch
@@ -25,12 +25,12 @@ _JOBS, _BEHAVIOUR = "jobs", "behaviour.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What the scheduler does; patterns are fnmatch's, on names of jobs.
+    """What the scheduler does. Patterns are fnmatch patterns of job names.
 
-    ``script``: the states that jobs go through, one further with each query that names them, the last for ever; the
-    longest pattern that fits counts, without one GOOD. ``refuse``: jobs that are not taken. ``silent``: jobs that are
-    taken and whose submission gets no answer. ``down``: nothing is answered. ``before`` and ``after``, seconds: how
-    long a submission takes until the job is there, and from then to the answer.
+    ``script``: the states of a job, one per query that names it; the last one repeats. The longest matching pattern
+    applies; the default is GOOD. ``refuse``: jobs that it rejects. ``silent``: jobs that it takes without answering
+    the submission. ``down``: it answers nothing. ``before`` and ``after``: seconds that a submission takes until the
+    job exists, and from then until the answer.
     """
 
     script: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeJob:
-    """A job that was taken: its number and name, where it writes, and its state."""
+    """A job that the scheduler took: number, name, output folder, and the states it still goes through."""
 
     number: int
     name: str
@@ -53,7 +53,7 @@ class FakeJob:
 
     @property
     def state(self) -> str:
-        """The state now."""
+        """The current state."""
         return CANCELLED if self.cancelled else self.states[0]
 
 
@@ -62,46 +62,46 @@ class DownError(LlmbError):
 
 
 class SilentError(LlmbError):
-    """The scheduler has taken the job and its answer was lost."""
+    """The scheduler took the job, but its answer was lost."""
 
 
 class Scheduler:
-    """The scheduler in ``folder``; any number of objects and processes may stand for the same one."""
+    """The scheduler in ``folder``. Several objects and processes can use the same one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def behave(self, behaviour: Behaviour) -> None:
-        """Do as ``behaviour`` says from now on."""
+        """Follow ``behaviour`` from now on."""
         files.write_json(self.folder / _BEHAVIOUR, typed.to_data(behaviour))
 
     @property
     def behaviour(self) -> Behaviour:
-        """What it does now."""
+        """The current behaviour."""
         path = self.folder / _BEHAVIOUR
         data = files.read_json(path)
         return typed.read(Behaviour, yamlfile.Document(name=str(path), data=data)) if data is not None else Behaviour()
 
     def submit(self, name: str, folder: Path) -> int:
-        """Take a job; its number. Raises LlmbError for one it refuses, DownError, SilentError."""
-        does = self._answering()
-        if _fits(name, does.refuse):
-            raise LlmbError(f"{name} is refused")
+        """Take a job and return its number. Raises LlmbError if it refuses the job, DownError, SilentError."""
+        does = self._require_up()
+        if _matches(name, does.refuse):
+            raise LlmbError(f"{name} is refused", code="job-refused", value=name)
         time.sleep(does.before)
         job = self._add(name, folder, does)
         time.sleep(does.after)
-        if _fits(name, does.silent):
-            raise SilentError("no answer came")
+        if _matches(name, does.silent):
+            raise SilentError("the scheduler took the job, but its answer was lost")
         return job.number
 
     def jobs(self) -> list[FakeJob]:
-        """Every job that was ever taken, by number. For tests: it answers also when it is down."""
+        """Every job it ever took, by number. For tests: works also while the scheduler is down."""
         numbers = sorted(int(path.stem) for path in (self.folder / _JOBS).glob("[0-9]*.json"))
         return [self._read(number) for number in numbers]
 
     def query(self, numbers: list[int]) -> dict[int, FakeJob]:
-        """These jobs as they are now; each is one state further for the next query. Raises DownError."""
-        self._answering()
+        """Current values of these jobs; each then advances by one state. Raises DownError."""
+        self._require_up()
         found = {number: self._read(number) for number in numbers if self._path(number).exists()}
         for job in found.values():
             if len(job.states) > 1:
@@ -109,31 +109,31 @@ class Scheduler:
         return found
 
     def find(self, name: str) -> int | None:
-        """The number of the newest job of this name, None when there is none. Raises DownError."""
-        self._answering()
+        """The number of the newest job of this name, or None. Raises DownError."""
+        self._require_up()
         return next((job.number for job in reversed(self.jobs()) if job.name == name), None)
 
     def cancel(self, number: int) -> None:
-        """End a job that has not ended. Raises DownError."""
-        self._answering()
+        """Cancel a job that has not ended. Raises DownError."""
+        self._require_up()
         job = self._read(number)
         if job.state not in ENDS:
             self._write(job, cancelled=True)
 
-    def _answering(self) -> Behaviour:
+    def _require_up(self) -> Behaviour:
         does = self.behaviour
         if does.down:
             raise DownError("the scheduler does not answer", hint="try again")
         return does
 
     def _add(self, name: str, folder: Path, does: Behaviour) -> FakeJob:
-        fitting = sorted((pattern for pattern in does.script if fnmatch.fnmatch(name, pattern)), key=len)
-        states = does.script[fitting[-1]] if fitting else GOOD
+        matching = sorted((pattern for pattern in does.script if fnmatch.fnmatch(name, pattern)), key=len)
+        states = does.script[matching[-1]] if matching else GOOD
         for number in itertools.count(len(list((self.folder / _JOBS).glob("[0-9]*.json"))) + 1):
             job = FakeJob(number=number, name=name, folder=str(folder), states=states)
             if files.create_text(self._path(number), files.to_json(typed.to_data(job))):
                 return job
-        raise AssertionError("numbers do not end")
+        raise AssertionError("unreachable")
 
     def _path(self, number: int) -> Path:
         return self.folder / _JOBS / f"{number}.json"
@@ -149,5 +149,5 @@ class Scheduler:
         files.write_json(self._path(job.number), typed.to_data(changed))
 
 
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small registry of our own that does wrong exactly what a test tells it, and remembers what it was asked.
+"""A small registry that fails exactly as a test asks, and records the requests.
 
 with ScriptedRegistry() as registry:
     registry.add("team/tool", "1.0", made)
@@ -25,7 +25,7 @@ from llmb_testing.sample_images import Made
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Answer with this status in place of the true answer; a Location makes it a redirect."""
+    """Answer with this status instead. A Location header makes it a redirect."""
 
     code: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Be silent after this many bytes of the body, until ``going_on`` is set."""
+    """Pause after this many bytes of the body, until ``resumed`` is set."""
 
     after: int
-    going_on: threading.Event
+    resumed: threading.Event
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Send other bytes, as many."""
+    """Send different bytes of the same length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ Fault = Status | Cut | Hang | Wrong | Longer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request that came, its headers' names in lower case."""
+    """A request. Names of headers are in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -77,11 +77,11 @@ class _Body:
 
 
 class ScriptedRegistry:
-    """A registry on loopback, in threads of this process; as a context manager, from start to end.
+    """A registry on loopback, served by threads of this process within its context.
 
-    With ``certificate`` it speaks TLS. ``passwords``: who may read, None everybody; ``bearer``: by tokens of its own
-    ``/token`` in place of Basic; ``refresh_tokens``: those that it takes there in place of a password; ``ranges``:
-    whether it heeds Range. ``requests`` are those that came, in order.
+    ``certificate``: use TLS. ``passwords``: by user; None if everyone may read. ``bearer``: require tokens of its
+    ``/token`` instead of Basic. ``refresh_tokens``: accepted there instead of a password. ``ranges``: whether it
+    supports Range. ``requests``: all requests, in order.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ScriptedRegistry:
         self._server.server_close()
 
     def add(self, repository: str, tag: str, made: Made) -> str:
-        """Have an image with all that belongs to it; its full name."""
+        """Add an image with its blobs, and return its full name."""
         for child in made.children:
             self.add(repository, child.digest, child)
         self._manifests |= {(repository, tag): made, (repository, made.digest): made}
@@ -124,15 +124,15 @@ class ScriptedRegistry:
         return f"{self.host}/{repository}:{tag}"
 
     def next(self, part: str, *faults: Fault) -> None:
-        """Answer the next requests whose path has ``part`` in it with these faults, one each; then as it should."""
+        """Apply these faults, one each, to the next requests with ``part`` in their path."""
         self._faults.append((part, [*faults]))
 
     def revoke_tokens(self) -> None:
-        """Let every token that was given be worth nothing."""
+        """Invalidate all tokens."""
         self._tokens.clear()
 
     def asked(self, part: str) -> list[Request]:
-        """The requests whose path has ``part`` in it."""
+        """The requests with ``part`` in their path."""
         return [request for request in self.requests if part in request.path]
 
     def _take_fault(self, path: str) -> Fault | None:
@@ -201,7 +201,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no fault of the registry."""
+        """Ignore clients that disconnect."""
 
 
 def _json(status: int, data: Any, headers: dict[str, str] | None = None) -> _Body:
@@ -218,7 +218,7 @@ def _handler(registry: ScriptedRegistry) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            path = re.sub(r"^http://[^/]+", "", self.path)  # as a proxy is asked
+            path = re.sub(r"^http://[^/]+", "", self.path)  # a request to a proxy has the full URL
             given = self.rfile.read(int(headers.get("content-length", 0))).decode()
             request = Request(path=path, headers=headers, body=given)
             registry.requests.append(request)
@@ -246,13 +246,13 @@ def _handler(registry: ScriptedRegistry) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body.content[: fault.after])
                 self.wfile.flush()
                 if isinstance(fault, Hang):
-                    fault.going_on.wait()
+                    fault.resumed.wait()
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
             else:
                 self.wfile.write(body.content)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing on the terminal."""
+            """Log nothing."""
 
     return Handler

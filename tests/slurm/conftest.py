@@ -71,7 +71,7 @@ def _fresh(kit: SlurmKit) -> SlurmKit:
     kit.resume("slurmctld")
     kit.resume("slurmdbd")
     kit.start()
-    kit.run("scancel", "--full", f"--user={kit.place.user}")
+    kit.run("scancel", "--full", f"--user={kit.location.user}")
     wait_until(kit.is_empty, lambda: f"an empty queue: {kit.run('squeue')}")
     return kit
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Run:ai for tests: its control plane's API on this machine, whose pods are processes that really run.
+"""Run:ai for tests: the API of its control plane on this machine. Pods are real processes.
 
     with serve(ControlPlane(tmp_path)) as plane:
         print(plane.url)                                  # for runai.base_url
         plane.trouble(Trouble(path="/workloads/distributed", answer="lost"))
 
-It holds to the API's documentation (2.24), and refuses whatever field, parameter or path that does not name.
+It follows the API documentation (2.24) and rejects every field, parameter and path that is not in it.
 """
 
 from llmb_testing.runai.plane import ControlPlane

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane's state: projects, tokens, workloads, and what a test may do to them."""
+"""The control plane's state: projects, tokens, workloads and their phases, and what a test can do to them."""
 
 import itertools
 import json
@@ -11,18 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmb_testing.runai import phases
-from llmb_testing.runai.workload import END, Cluster, Project, Trouble, Workload, now
+from llmb_testing.runai.workload import END, Cluster, Pods, Project, Trouble, Workload, gpus_of, now, pods_of
+
+_BUSY = ("Initializing", "Running", "Degraded", "Stopping")
+_GRACE = 120.0  # seconds that pods have to end after SIGTERM; the machine may be busy
 
 
 class ControlPlane:
-    """Run:ai's control plane with one cluster; ``serve`` answers for it, and ``url`` is then the API's address.
+    """Run:ai's control plane with one cluster. ``serve`` answers its requests and sets ``url``.
 
-    Pods print into ``folder``. ``gpus``: how many run at a time. ``has_pods``: whether workloads really run; without,
-    each goes through ``phases``. ``clock``: the time that tokens go by, in epoch seconds. ``projects``, ``clusters``,
-    ``keys`` (of access keys, by id), ``applications`` (the older kind; None for a release that has none),
-    ``token_versions`` (of the addresses that give tokens), ``secrets`` and ``claims`` may be changed at will;
-    ``issues`` says what a policy has against a body. ``requests`` has every method and path, ``answers`` each status.
+    ``folder``: where pods write their output. ``gpus``: GPUs of the cluster. ``has_pods``: whether workloads really
+    run; if not, each goes through ``phases``. ``clock``: epoch seconds for the end of tokens. Tests may change
+    ``projects``, ``clusters``, ``keys`` (access keys by id), ``applications`` (the older kind of key; None for a
+    release without them), ``token_versions`` (of the token endpoints), ``secrets`` and ``claims``. ``issues`` returns
+    a policy's complaints about a body. ``requests`` has the method and path of each request, ``answers`` each status.
     """
 
     def __init__(self, folder: Path, *, gpus: int = 8, has_pods: bool = True) -> None:
@@ -48,27 +50,27 @@ class ControlPlane:
         self._serial = itertools.count(1)
 
     def kill_pods(self) -> None:
-        """End every process of every workload."""
+        """Kill every process of every workload."""
         for workload in self.workloads:
             if workload.pods is not None:
                 workload.pods.kill()
 
     def trouble(self, *troubles: Trouble) -> None:
-        """Let these happen."""
+        """Let these happen to the next requests that match."""
         with self.lock:
             self._troubles += troubles
 
     def trouble_for(self, method: str, path: str) -> Trouble | None:
-        """What is to happen to this request."""
-        return next((one for one in self._troubles if one.fits(method, path)), None)
+        """The trouble that applies to this request, if any."""
+        return next((one for one in self._troubles if one.matches(method, path)), None)
 
     def expire_tokens(self) -> None:
-        """Let no token be good any more."""
+        """Invalidate all tokens."""
         with self.lock:
             self.tokens.clear()
 
     def new_token(self) -> str:
-        """A token that is good for ``token_seconds``."""
+        """A token that is valid for ``token_seconds``."""
         until = self.clock() + self.token_seconds
         claims = {"exp": int(until), "sub": f"token-{next(self._serial)}"}
         parts = [urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in ({"alg": "none"}, claims)]
@@ -77,11 +79,11 @@ class ControlPlane:
         return text
 
     def is_good(self, token: str) -> bool:
-        """Whether a token is good now."""
+        """Whether a token is valid now."""
         return self.tokens.get(token, 0.0) > self.clock()
 
     def add(self, kind: str, body: dict[str, Any], project: Project) -> Workload:
-        """Take a new workload."""
+        """Create a workload."""
         if body.get("useGivenNameAsPrefix"):
             body = {**body, "name": f"{body['name']}-{uuid.uuid4().hex[:5]}"}
         workload = Workload(id=str(uuid.uuid4()), kind=kind, body=body, created=now(), project=project)
@@ -90,16 +92,16 @@ class ControlPlane:
         return workload
 
     def there(self) -> list[Workload]:
-        """The workloads that were not deleted."""
+        """The workloads that are not deleted."""
         return [one for one in self.workloads if one.deleted is None]
 
     def named(self, name: str) -> Workload:
-        """The one workload whose name has ``name`` in it. For tests."""
+        """The only workload with ``name`` in its name. For tests."""
         (found,) = [one for one in self.workloads if name in one.name]
         return found
 
     def step(self) -> None:
-        """Move every workload one phase on, if it is to move."""
+        """Advance every workload by one phase, if it is due."""
         for workload in self.there():
             if workload.script:
                 workload.enter(workload.script.pop(0))
@@ -107,7 +109,7 @@ class ControlPlane:
                 self._move(workload)
 
     def run_until_idle(self, seconds: float) -> None:
-        """Let all workloads come to their ends, with nobody looking. Raises TimeoutError after so many seconds."""
+        """Advance all workloads to their ends, without requests. Raises TimeoutError after ``seconds``."""
         deadline = time.monotonic() + seconds
         while True:
             with self.lock:
@@ -116,12 +118,12 @@ class ControlPlane:
                     return
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"not within {seconds:g} s: {[(one.name, one.phase, one.message) for one in self.there()]}"
+                    f"not ended after {seconds:g} s: {[(one.name, one.phase, one.message) for one in self.there()]}"
                 )
             time.sleep(0.1)
 
     def stop(self, workload: Workload) -> None:
-        """Begin to suspend a workload."""
+        """Start to suspend a workload."""
         if workload.phase in END:
             return
         if workload.pods is None:
@@ -129,22 +131,22 @@ class ControlPlane:
             workload.script = []
             return
         workload.pods.terminate()
-        workload.told_to_end = time.monotonic()
+        workload.terminated = time.monotonic()
         workload.enter("Stopping")
 
     def delete(self, workload: Workload) -> None:
-        """Delete a workload: it is no longer there, and among the deleted."""
+        """Delete a workload. It stays in the list of deleted ones."""
         if workload.pods is not None:
             workload.pods.kill()
         workload.deleted = now()
 
     def forget(self, workload: Workload) -> None:
-        """Delete a workload so that nothing knows it any more."""
+        """Delete a workload without a trace."""
         self.delete(workload)
         self.workloads.remove(workload)
 
     def evict(self, workload: Workload) -> None:
-        """Take a workload's pods away and let it wait for others, as a preemption does."""
+        """Kill a workload's pods and return it to pending, as a preemption does."""
         assert workload.pods is not None
         workload.pods.kill()
         workload.pods = None
@@ -154,14 +156,69 @@ class ControlPlane:
         if workload.phase == "Creating":
             workload.enter("Pending")
         elif workload.phase == "Pending":
-            phases.schedule(workload, self.there(), self.gpus)
+            _schedule(workload, self.there(), self.gpus)
         elif workload.phase == "Initializing":
             self._start(workload)
         elif workload.phase in ("Running", "Degraded"):
-            if phases.look(workload):
+            if _restarts(workload):
                 self._start(workload)
         elif workload.phase == "Stopping":
-            phases.finish_stopping(workload)
+            _finish_stopping(workload)
 
     def _start(self, workload: Workload) -> None:
-        phases.start(workload, self.claims, self.secrets, self.folder)
+        _start(workload, self.claims, self.secrets, self.folder)
+
+
+def _schedule(workload: Workload, there: Sequence[Workload], gpus: int) -> None:
+    """Start a pending workload if enough of the ``gpus`` are free."""
+    used = sum(gpus_of(one.kind, one.body) for one in there if one.phase in _BUSY)
+    if used + gpus_of(workload.kind, workload.body) <= gpus:
+        workload.enter("Initializing")
+    else:
+        workload.message = f"Unschedulable: {gpus - used} GPUs are free"
+
+
+def _start(workload: Workload, claims: Sequence[str], secrets: Mapping[str, Mapping[str, str]], folder: Path) -> None:
+    """Start a workload's pods, or add an event if a claim or secret is missing."""
+    spec = workload.body["spec"]
+    volumes = [one["claimName"] for one in (spec.get("storage") or {}).get("pvc") or ()]
+    named = [one["secret"] for one in spec.get("environmentVariables") or () if "secret" in one]
+    events = [("FailedMount", f"claim {name} not found") for name in volumes if name not in claims]
+    events += [
+        ("Failed", f"secret {one['name']} not found") for one in named if one["key"] not in secrets.get(one["name"], {})
+    ]
+    if events:
+        reason, message = events[0]
+        workload.events = [{"type": "Warning", "reason": reason, "message": message, "createdAt": now()}]
+        return
+    count = pods_of(workload.kind, workload.body)
+    workload.pods = Pods(workload.name, spec, count, secrets, folder / workload.id)
+    workload.enter("Running")
+
+
+def _restarts(workload: Workload) -> bool:
+    """Whether to restart its pods. Otherwise sets its end by the rules of the PyTorch operator.
+
+    It is completed when the master pod is, and failed when any pod is.
+    """
+    assert workload.pods is not None
+    codes = workload.pods.codes()
+    if any(codes):
+        spec = workload.body["spec"]
+        if spec.get("restartPolicy", "OnFailure") != "Never" and workload.restarts < spec.get("backoffLimit", 6):
+            workload.pods.kill()
+            workload.restarts += 1
+            return True
+        workload.enter("Failed")
+    elif codes[0] == 0:
+        workload.enter("Completed")
+    return False
+
+
+def _finish_stopping(workload: Workload) -> None:
+    """Set it to stopped when all pods have ended; kill them after a while."""
+    assert workload.pods is not None
+    assert workload.terminated is not None
+    if None not in workload.pods.codes() or time.monotonic() - workload.terminated > _GRACE:
+        workload.pods.kill()
+        workload.enter("Stopped")

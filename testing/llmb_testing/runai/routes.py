@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API does with each request that it knows, sign-in included; any other is refused."""
+"""Routes of the API, including sign-in. Requests without a route are rejected."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 from llmb.clusters.runai import fields
 from llmb_testing.runai import views
-from llmb_testing.runai.answers import Answer, BadQueryError, error, page
 from llmb_testing.runai.plane import ControlPlane
+from llmb_testing.runai.views import Answer, BadQueryError, error, page
 from llmb_testing.runai.workload import Workload
 
 _OF_PROJECTS = ("name", "clusterId")
@@ -25,7 +25,7 @@ _VALUES = ("value", "secret", "configMap", "podFieldRef", "userCredential")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request that has found its route; ``words`` are the path's own."""
+    """A request of a known route. ``words``: the variable parts of its path."""
 
     plane: ControlPlane
     words: tuple[str, ...]
@@ -34,7 +34,7 @@ class Request:
 
 
 def answer_to(plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
-    """Do what is asked. Raises BadQueryError."""
+    """Serve a request. Raises BadQueryError."""
     for own_method, pattern, parameters, act in _ROUTES:
         match = re.fullmatch(pattern, path)
         if match is None or own_method != method:
@@ -126,18 +126,18 @@ _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ..
 
 
 def faults_of(kind: str, content: Any) -> list[str]:
-    """Everything wrong with a body; empty when it is accepted."""
+    """Everything that is wrong with a body."""
     found = [str(one) for one in fields.faults_of(kind, content)]
     return found or [*_common_faults(content), *(_distributed_faults(content) if kind == "distributed" else ())]
 
 
 def _common_faults(content: Mapping[str, Any]) -> Iterator[str]:
-    """What the types of the fields do not say."""
+    """Faults that the types of the fields do not cover."""
     spec = content.get("spec") or {}
     if not spec.get("image"):
         yield "spec.image is missing"
     if not _NAME.fullmatch(content["name"]) or len(content["name"]) > 63:
-        yield f"name '{content['name']}' is not one that Kubernetes takes"
+        yield f"name '{content['name']}' is not a valid Kubernetes name"
     for index, variable in enumerate(spec.get("environmentVariables") or ()):
         if len([name for name in _VALUES if variable.get(name) is not None]) != 1:
             yield f"spec.environmentVariables[{index}] needs one value"
@@ -152,7 +152,7 @@ def _distributed_faults(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> Answer:
-    """A token, or why there is none. Raises ValueError for a body that is no JSON."""
+    """A token, or an error. Raises ValueError if the body is not JSON."""
     if version not in plane.token_versions:
         return error(404, "page not found")
     if version == 2:
@@ -161,12 +161,12 @@ def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str
 
 
 def _second(plane: ControlPlane, content: str, content_type: str) -> Answer:
-    """OAuth 2: a form, and errors by the names of RFC 6749."""
+    """OAuth 2: a form, and the error names of RFC 6749."""
     form = dict(parse_qsl(content))
     if content_type.partition(";")[0] != _FORM:
-        return _denied(400, "invalid_request", "the body is no form")
+        return _denied(400, "invalid_request", "the body is not a form")
     if form.get("grant_type") != "client_credentials":
-        return _denied(400, "unsupported_grant_type", "grant_type is not known")
+        return _denied(400, "unsupported_grant_type", "unknown grant_type")
     if odd := set(form) - {"grant_type", "client_id", "client_secret"}:
         return _denied(400, "invalid_request", f"{min(odd)} is not a parameter")
     if plane.keys.get(form.get("client_id", "")) != form.get("client_secret", ""):
@@ -180,14 +180,14 @@ def _denied(status: int, name: str, why: str) -> Answer:
 
 
 def _first(plane: ControlPlane, content: dict[str, Any]) -> Answer:
-    body = {name.lower(): value for name, value in content.items()}  # the API does not mind their case
+    body = {name.lower(): value for name, value in content.items()}  # the API ignores case
     kinds = {
         "client_credentials": (plane.keys, "clientid", "clientsecret"),
         "app_token": (plane.applications, "appid", "appsecret"),
     }
     known, key, secret = kinds.get(str(body.get("granttype")), (None, "", ""))
     if known is None:
-        return error(400, "grantType is not known")
+        return error(400, "unknown grantType")
     if set(body) - {"granttype", key, secret}:
         return error(400, "unknown field")
     if body.get(key) not in known or known[body[key]] != body.get(secret):

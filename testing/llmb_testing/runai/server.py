@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API over HTTP on loopback: signs in, finds the route, answers in JSON; and the troubles that were asked for."""
+"""Serves the API over HTTP on loopback, with the troubles that a test asked for."""
 
 import json
 import socket
@@ -10,20 +10,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from llmb_testing.runai.answers import Answer, BadQueryError, error
 from llmb_testing.runai.plane import ControlPlane
 from llmb_testing.runai.routes import VERSIONS, answer_to, sign_in
+from llmb_testing.runai.views import Answer, BadQueryError, error
 
 _ROOT = "/api/v1"
 
 
 @contextmanager
 def serve(plane: ControlPlane) -> Iterator[ControlPlane]:
-    """Answer for ``plane`` on a port of loopback, in threads, while the context lasts; then its pods are killed."""
+    """Serve ``plane`` on a loopback port, in threads, within the context; then kill its pods."""
     handler = type("Handler", (_Handler,), {"plane": plane})
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     http.daemon_threads = True
-    http.block_on_close = False  # callers keep their connections
+    http.block_on_close = False  # clients keep their connections open
     plane.url = f"http://127.0.0.1:{http.server_address[1]}{_ROOT}"
     thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -39,7 +39,7 @@ def serve(plane: ControlPlane) -> Iterator[ControlPlane]:
 class _Handler(BaseHTTPRequestHandler):
     plane: ControlPlane
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # an answer in one piece
+    wbufsize = -1  # an answer is one write
 
     def do_GET(self) -> None:
         self._serve()
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
             body: Any = json.loads(content) if content else None
             scheme, _, token = self.headers.get("Authorization", "").partition(" ")
             if not (scheme == "Bearer" and self.plane.is_good(token)):
-                return error(401, "the token is not valid")
+                return error(401, "invalid token")
             return answer_to(self.plane, self.command, path, query, body)
         except (BadQueryError, ValueError) as wrong:
             return error(400, str(wrong))
@@ -104,4 +104,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the control plane keeps its requests itself."""
+        """Log nothing: the control plane records requests."""

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of the control plane: clusters, projects, workloads, and the troubles that a test wants."""
+"""Values of the control plane: clusters, projects, workloads with their pods, and the troubles of a test."""
 
+import contextlib
+import os
 import re
+import shlex
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
-from llmb_testing.runai.pods import Pods
+import psutil
+
+from llmb.system import shell
+from llmb_testing.ports import hold_port, number_of
 
 END = ("Completed", "Failed", "Stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that the control plane knows."""
+    """A cluster."""
 
     uuid: str
     name: str
@@ -31,11 +39,11 @@ class Project:
 
 @dataclass(slots=True, kw_only=True)
 class Trouble:
-    """What happens to the next ``times`` requests whose method and path (below /api/v1) fit.
+    """What happens to the next ``times`` requests whose method and path (below /api/v1) match.
 
-    ``answer``: a status that is given in place of doing it; ``lost``, which does it and cuts the connection; ``cut``,
-    which cuts the connection at once; ``odd``, which does it and answers ``data`` with status 200. ``is_done``: whether
-    it is done all the same before a status is given, as where a gateway breaks on the way back.
+    ``answer``: a status to return instead of serving the request; ``lost``: serve it, then cut the connection;
+    ``cut``: cut the connection at once; ``odd``: serve it and return ``data`` with status 200. ``is_done``: serve the
+    request before returning the status, as when a gateway fails on the way back.
     """
 
     method: str = ".*"
@@ -46,19 +54,71 @@ class Trouble:
     times: int = 1
     is_done: bool = False
 
-    def fits(self, method: str, path: str) -> bool:
-        """Whether it is for this request; each that fits uses it up by one."""
+    def matches(self, method: str, path: str) -> bool:
+        """Whether it applies to this request. Each match uses it up by one."""
         if not self.times or not re.fullmatch(self.method, method) or not re.fullmatch(self.path, path):
             return False
         self.times -= 1
         return True
 
 
+class Pods:
+    """The ``count`` pods of the workload ``name``, with the variables of the Kubernetes operator.
+
+    Each writes its output to a file in ``folder``. ``secrets``: Kubernetes secrets, by name and key. Paths of volumes
+    are paths of this machine.
+    """
+
+    def __init__(
+        self, name: str, spec: Mapping[str, Any], count: int, secrets: Mapping[str, Mapping[str, str]], folder: Path
+    ) -> None:
+        argv = [*shlex.split(spec["command"]), *shlex.split(spec.get("args") or "")]
+        base = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+        own = {one["name"]: _value(one, secrets) for one in spec.get("environmentVariables") or ()}
+        self._held = hold_port()  # until the master listens on it
+        self.processes = []
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank in range(count):
+            host = f"{name}-master-0" if rank == 0 else f"{name}-worker-{rank - 1}"
+            operator = {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(number_of(self._held)),
+                "WORLD_SIZE": str(count),
+                "RANK": str(rank),
+                "HOSTNAME": host,
+            }
+            environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **own}
+            log = folder / f"{host}.log"
+            cwd = Path(spec.get("workingDir") or "/")
+            self.processes.append(shell.spawn(argv, env=environment, cwd=cwd, log=log, session=True))
+
+    def codes(self) -> list[int | None]:
+        """Each pod's exit code, None while it runs."""
+        return [process.poll() for process in self.processes]
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the first process of each pod, as a kubelet does."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+
+    def kill(self) -> None:
+        """Kill all processes of the pods, including those in their own group or session."""
+        for process in self.processes:
+            for below in _descendants(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    below.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._held.close()
+
+
 @dataclass(slots=True, kw_only=True)
 class Workload:
-    """A workload, its pods when they were started, and what a test has said of its phases.
+    """A workload, and its pods once they are started.
 
-    ``script``: the phases that it goes through, one further with each look; empty where pods decide. ``waits``: its
+    ``script``: the phases it goes through, one per request; empty if its pods decide. ``waits``: its
     ``pendingSchedulingMessages`` while it is pending.
     """
 
@@ -75,7 +135,7 @@ class Workload:
     script: list[str] = field(default_factory=list)
     pods: Pods | None = None
     restarts: int = 0
-    told_to_end: float | None = None
+    terminated: float | None = None
     completed: str | None = None
     deleted: str | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -86,23 +146,37 @@ class Workload:
         return str(self.body["name"])
 
     def enter(self, phase: str) -> None:
-        """Be in ``phase`` from now on."""
+        """Change to ``phase``."""
         self.phase, self.message, self.reason, self.changed = phase, "", "", now()
         if phase in END:
             self.completed = now()
 
 
 def now() -> str:
-    """The time as the API writes it."""
+    """The current time in the format of the API."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def pods_of(kind: str, content: Mapping[str, Any]) -> int:
-    """How many pods a workload has: of a distributed one the workers and the master."""
+    """Number of pods: for a distributed workload, the workers and the master."""
     return 1 if kind == "trainings" else 1 + int(content["spec"].get("numWorkers") or 1)
 
 
 def gpus_of(kind: str, content: Mapping[str, Any]) -> int:
-    """How many GPUs a workload asks for in all."""
+    """Number of GPUs that a workload requests in total."""
     own = int((content["spec"].get("compute") or {}).get("gpuDevicesRequest") or 0)
     return own * pods_of(kind, content)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """All descendants of a process; none if it has ended."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _value(variable: Mapping[str, Any], secrets: Mapping[str, Mapping[str, str]]) -> str:
+    if "secret" in variable:
+        return secrets[variable["secret"]["name"]][variable["secret"]["key"]]
+    return str(variable.get("value", ""))  # config maps and pod fields have no value here

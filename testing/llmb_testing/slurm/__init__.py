@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Slurm on this machine alone: several nodes with pretended GPUs, from the distribution's own packages."""
+"""A real Slurm cluster on this machine: several nodes with pretended GPUs, from the Debian packages of Slurm."""
 
 from llmb_testing.slurm.daemons import missing_packages
 from llmb_testing.slurm.files import Shape

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemons of a test cluster: their programs, how each is ended by its pid file, and MariaDB for slurmdbd."""
+"""Daemons of a test cluster: finds their programs, stops them by their pid files, starts MariaDB for slurmdbd."""
 
 import contextlib
 import getpass
@@ -30,22 +30,27 @@ _END_SECONDS = 60.0
 
 
 def missing_packages(*, accounting: bool) -> list[str]:
-    """The Debian packages to install before a cluster can start; none when all are there."""
+    """The Debian packages that a cluster needs and this machine lacks."""
     wanted = _CLUSTER | (_ACCOUNTING if accounting else {})
     return list(dict.fromkeys(package for program, package in wanted.items() if _find(program) is None))
 
 
 def path_of(program: str) -> str:
-    """The full path of a program, of those for administrators too. Raises LlmbError."""
+    """The full path of a program, also of one in an sbin folder. Raises LlmbError."""
     found = _find(program)
     if found is None:
         package = (_CLUSTER | _ACCOUNTING).get(program, program)
-        raise LlmbError(f"there is no program '{program}' here", hint=f"on Debian: apt-get install {package}")
+        raise LlmbError(
+            f"{program}: program not found",
+            hint=f"apt-get install {package} (Debian)",
+            code="program-missing",
+            value=program,
+        )
     return found
 
 
 def search_path() -> str:
-    """PATH with the folders of administrators' programs."""
+    """PATH with the sbin folders."""
     return ":".join([os.environ.get("PATH", "/usr/bin:/bin"), "/usr/sbin", "/sbin"])
 
 
@@ -54,7 +59,7 @@ def _find(program: str) -> str | None:
 
 
 def process_of(pid_file: Path, name: str) -> psutil.Process | None:
-    """The process whose number is in ``pid_file``, if it runs and is called ``name``; a zombie does not run."""
+    """The running process with the id in ``pid_file`` and a name that starts with ``name``. A zombie does not run."""
     try:
         process = psutil.Process(int(pid_file.read_text()))
         runs = _runs(process) and process.name().startswith(name)
@@ -64,21 +69,21 @@ def process_of(pid_file: Path, name: str) -> psutil.Process | None:
 
 
 def end(pid_file: Path, name: str) -> None:
-    """End the daemon in order, and by force after a minute; nothing where it does not run."""
+    """Stop the daemon with SIGTERM, and with SIGKILL after a minute. Does nothing if it does not run."""
     process = process_of(pid_file, name)
     if process is not None:
         _signal(process.pid, signal.SIGTERM)
-        with contextlib.suppress(LlmbError):  # not by the pid file, which goes first: munged and slurmctld write then
-            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
+        with contextlib.suppress(LlmbError):  # not the pid file's end: daemons write after it
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"{name} to end")
         if _runs(process):
             process.kill()
-            wait_for(lambda: not _runs(process), _END_SECONDS, f"the end of {name}")
+            wait_for(lambda: not _runs(process), _END_SECONDS, f"{name} to end")
     pid_file.unlink(missing_ok=True)
 
 
 def kill_with_steps(pid_file: Path, log: Path) -> None:
-    """End a slurmd, the job steps that write to the same ``log``, and their ranks, as a node's failure would."""
-    # Those first who would start others, or tell of their end.
+    """Kill a slurmd, the job steps that write to the same ``log``, and their ranks, as a node failure does."""
+    # First the processes that would start others or report their end.
     slurmd = process_of(pid_file, "slurmd")
     killed = [slurmd] if slurmd is not None else []
     _kill(killed)
@@ -89,18 +94,18 @@ def kill_with_steps(pid_file: Path, log: Path) -> None:
     ranks = [rank for step in steps for rank in _children(step)]
     killed += [*steps, *ranks]
     _kill(killed)
-    wait_for(lambda: not any(map(_runs, killed)), _END_SECONDS, "the end of a node's processes")
+    wait_for(lambda: not any(map(_runs, killed)), _END_SECONDS, "the processes of a node to end")
     pid_file.unlink(missing_ok=True)
 
 
 def pause(pid_file: Path, name: str) -> None:
-    """Stop a daemon where it is, so that it answers nobody."""
+    """Suspend a daemon, so that it answers nothing."""
     if (process := process_of(pid_file, name)) is not None:
         process.suspend()
 
 
 def resume(pid_file: Path, name: str) -> None:
-    """Let a paused daemon go on."""
+    """Resume a suspended daemon."""
     if (process := process_of(pid_file, name)) is not None:
         process.resume()
 
@@ -110,7 +115,7 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise LlmbError(f"waited {seconds:g} s in vain for {what}")
+            raise LlmbError(f"waited {seconds:g} s for {what}, without success", code="wait-timeout")
         time.sleep(0.05)
 
 
@@ -146,12 +151,12 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def socket_of(folder: Path) -> Path:
-    """The socket of the database in a cluster's ``folder``."""
+    """The database's socket, for the cluster in ``folder``."""
     return folder / "run" / "mysql"
 
 
 def start_database(folder: Path, pid_file: Path) -> None:
-    """Make the data folder once and start the server. Raises LlmbError."""
+    """Start MariaDB, and create its data folder the first time. Raises LlmbError."""
     if process_of(pid_file, "mariadbd") is not None:
         return
     data = folder / "mysql"
@@ -171,12 +176,12 @@ def start_database(folder: Path, pid_file: Path) -> None:
     ]
     log = folder / "log" / "mariadbd.log"
     process = shell.spawn(argv, env={}, cwd=folder, log=log, session=True)
-    wait_for(socket_of(folder).exists, START_SECONDS, f"mariadbd; {log} says more")
+    wait_for(socket_of(folder).exists, START_SECONDS, f"mariadbd to start; see {log}")
     shell.let_go(process)
 
 
 def _make_database(folder: Path, common: list[str]) -> None:
-    """Fill the data folder as mariadb-install-db does, which is in another package."""
+    """Fill the data folder, as mariadb-install-db (of another package) does."""
     (folder / "mysql" / "mysql").mkdir(parents=True)
     sources = [path for shared in _SHARED for pattern in _TABLES for path in sorted(shared.glob(pattern))]
     script = folder / "etc" / "tables.sql"
@@ -184,4 +189,4 @@ def _make_database(folder: Path, common: list[str]) -> None:
     argv = [*common, "--bootstrap", "--log-warnings=0", "--enforce-storage-engine="]
     done = shell.run(["bash", "-c", 'exec "${@:2}" < "$1"', "_", str(script), *argv], timeout=START_SECONDS)
     if done.code:
-        raise LlmbError(f"MariaDB's data folder cannot be made: {done.err.strip()}")
+        raise LlmbError(f"{folder / 'mysql'}: MariaDB cannot create its data folder: {done.err.strip()}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration files of a test cluster, as text. Pure."""
+"""The configuration files of a test cluster, as text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,11 @@ ACCOUNT = "benchmarks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a test cluster looks like.
+    """What a test cluster has. The GPUs and CPUs of a node are pretended.
 
-    ``partitions``: lines of slurm.conf; ``min_job_age``: seconds that the controller remembers an ended job;
-    ``message_timeout``: seconds that Slurm's programs wait for one another. All of them share one machine with
-    whatever else it does, so nodes may be silent for minutes before they are down.
+    ``partitions``: lines of slurm.conf. ``min_job_age``: seconds that the controller remembers an ended job.
+    ``message_timeout``: seconds that Slurm's programs wait for each other. The machine may be busy, so a node may be
+    silent for minutes before Slurm reports it as down.
     """
 
     nodes: int = 4
@@ -31,8 +31,8 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where and as whom a cluster runs: its folder, user, host name, and the first of ``nodes`` + 2 free ports."""
+class Location:
+    """Where a cluster runs: folder, user, host name, and the first of ``nodes`` + 2 free ports."""
 
     folder: Path
     user: str
@@ -41,25 +41,25 @@ class Place:
 
     @property
     def socket(self) -> Path:
-        """Munge's socket; Linux takes at most 107 characters."""
+        """Munge's socket. Linux allows 107 characters."""
         return self.folder / "run" / "munge"
 
 
-def slurm_conf(shape: Shape, place: Place) -> str:
-    """slurm.conf: all daemons on this host and on loopback, every path below one folder."""
-    folder, nodes = place.folder, f"n[1-{shape.nodes}]" if shape.nodes > 1 else "n1"
-    ports = f"[{place.port + 2}-{place.port + 1 + shape.nodes}]" if shape.nodes > 1 else f"{place.port + 2}"
+def slurm_conf(shape: Shape, location: Location) -> str:
+    """slurm.conf: all daemons on this host's loopback, all paths below one folder."""
+    folder, nodes = location.folder, f"n[1-{shape.nodes}]" if shape.nodes > 1 else "n1"
+    ports = f"[{location.port + 2}-{location.port + 1 + shape.nodes}]" if shape.nodes > 1 else f"{location.port + 2}"
     gpus = f" Gres=gpu:{shape.gpu_type}:{shape.gpus}" if shape.gpus else ""
     lines = [
         "ClusterName=kit",
-        f"SlurmctldHost={place.host}(127.0.0.1)",
-        f"SlurmctldPort={place.port}",
-        f"SlurmUser={place.user}",
-        f"SlurmdUser={place.user}",
+        f"SlurmctldHost={location.host}(127.0.0.1)",
+        f"SlurmctldPort={location.port}",
+        f"SlurmUser={location.user}",
+        f"SlurmdUser={location.user}",
         "AuthType=auth/munge",
         "CredType=cred/munge",
-        # A job that is requeued waits until its credential has expired: 120 s otherwise.
-        f"AuthInfo=socket={place.socket},cred_expire=30",
+        # A requeued job waits until its credential has expired (default: 120 s).
+        f"AuthInfo=socket={location.socket},cred_expire=30",
         f"StateSaveLocation={folder}/state",
         f"SlurmdSpoolDir={folder}/spool/%n",
         f"SlurmctldPidFile={folder}/run/slurmctld.pid",
@@ -86,44 +86,44 @@ def slurm_conf(shape: Shape, place: Place) -> str:
         "PropagateResourceLimits=NONE",
         "JobAcctGatherType=jobacct_gather/none",
         "GresTypes=gpu",
-        *_accounting(shape, place),
-        f"NodeName={nodes} NodeHostname={place.host} NodeAddr=127.0.0.1 Port={ports} CPUs={shape.cpus}"
+        *_accounting(shape, location),
+        f"NodeName={nodes} NodeHostname={location.host} NodeAddr=127.0.0.1 Port={ports} CPUs={shape.cpus}"
         f" RealMemory=256000{gpus} State=UNKNOWN",
         *shape.partitions,
     ]
     return "\n".join(lines) + "\n"
 
 
-def _accounting(shape: Shape, place: Place) -> list[str]:
+def _accounting(shape: Shape, location: Location) -> list[str]:
     if not shape.accounting:
         return []
     return [
         "AccountingStorageType=accounting_storage/slurmdbd",
         "AccountingStorageHost=127.0.0.1",
-        f"AccountingStoragePort={place.port + 1}",
-        f"AccountingStoragePass={place.socket}",
+        f"AccountingStoragePort={location.port + 1}",
+        f"AccountingStoragePass={location.socket}",
         "AccountingStorageTRES=gres/gpu",
         "AccountingStorageEnforce=associations,limits",
     ]
 
 
-def gres_conf(shape: Shape, place: Place) -> str:
-    """gres.conf: GPUs that are character devices and nothing more."""
+def gres_conf(shape: Shape, location: Location) -> str:
+    """gres.conf: GPUs that are links to /dev/null."""
     devices = f"nvidia[0-{shape.gpus - 1}]" if shape.gpus > 1 else "nvidia0"
-    gpus = f"Name=gpu Type={shape.gpu_type} File={place.folder}/dev/{devices}\n" if shape.gpus else ""
+    gpus = f"Name=gpu Type={shape.gpu_type} File={location.folder}/dev/{devices}\n" if shape.gpus else ""
     return f"AutoDetect=off\n{gpus}"
 
 
-def slurmdbd_conf(place: Place) -> str:
-    """slurmdbd.conf, with MariaDB behind a socket and nowhere else."""
-    folder = place.folder
+def slurmdbd_conf(location: Location) -> str:
+    """slurmdbd.conf: MariaDB, reached by its socket only."""
+    folder = location.folder
     lines = [
         "AuthType=auth/munge",
-        f"AuthInfo=socket={place.socket}",
-        f"DbdHost={place.host}",
+        f"AuthInfo=socket={location.socket}",
+        f"DbdHost={location.host}",
         "DbdAddr=127.0.0.1",
-        f"DbdPort={place.port + 1}",
-        f"SlurmUser={place.user}",
+        f"DbdPort={location.port + 1}",
+        f"SlurmUser={location.user}",
         f"PidFile={folder}/run/slurmdbd.pid",
         f"LogFile={folder}/log/slurmdbd.log",
         "StorageType=accounting_storage/mysql",

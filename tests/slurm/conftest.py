@@ -298,7 +298,7 @@ def bare_site(bare_kit: SlurmKit, site_at: Callable[..., Site]) -> Site:
 
 
 @pytest.fixture
-def python_stand_in(site: Site) -> Callable[[str], None]:
+def fake_python(site: Site) -> Callable[[str], None]:
     """Puts a bash script in place of the environment's Python, so that llmb-run's own jobs run it."""
 
     def put(text: str) -> None:

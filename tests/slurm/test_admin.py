@@ -60,9 +60,9 @@ def user_limit(site: Site) -> Iterator[Callable[..., object]]:
     put("maxjobs=-1", "maxsubmitjobs=-1")
 
 
-def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_mended(site: Site, python_stand_in: Put) -> None:
+def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_mended(site: Site, fake_python: Put) -> None:
     """The others go on while it is refused again, and it counts no more when it has succeeded."""
-    python_stand_in(TRAIN)
+    fake_python(TRAIN)
     path = site.install / "cluster_config.yaml"
     right = path.read_text()
     wrong = yaml.safe_load(right)
@@ -126,9 +126,9 @@ def test_a_job_that_an_administrator_requeues_is_the_same_run(site: Site) -> Non
 
 
 def test_a_partition_that_goes_down_keeps_its_jobs_and_is_named(
-    site: Site, gpu_partition: Callable[[str], object], python_stand_in: Put
+    site: Site, gpu_partition: Callable[[str], object], fake_python: Put
 ) -> None:
-    python_stand_in(TRAIN)
+    fake_python(TRAIN)
     gpu_partition("down")
     done = site.llmb(*ONE)
     assert (done.returncode, "error: partition gpu is down\n" in done.stderr) == (1, True)
@@ -145,9 +145,9 @@ def test_a_partition_that_goes_down_keeps_its_jobs_and_is_named(
 
 
 def test_a_limit_of_the_account_makes_jobs_wait_or_refuses_them(
-    site: Site, user_limit: Callable[..., object], python_stand_in: Put
+    site: Site, user_limit: Callable[..., object], fake_python: Put
 ) -> None:
-    python_stand_in("sleep 600")
+    fake_python("sleep 600")
     user_limit("maxjobs=1", "maxsubmitjobs=2")
     assert site.llmb(*ONE, "--repeats", 2).returncode == 0
     site.one_waits_for(store.all_runs(site.config)[0], "AssocMaxJobsLimit")

@@ -27,8 +27,8 @@ def jobs(site: Site) -> list[dict[str, Any]]:
     return rows
 
 
-def test_submit_follow_and_measure(site: Site, python_stand_in: Put) -> None:
-    python_stand_in(TRAIN)
+def test_submit_follow_and_measure(site: Site, fake_python: Put) -> None:
+    fake_python(TRAIN)
     done = site.llmb(*ONE, 1, "--set", "max_steps=5", "--wait", "--format", "json", "--env", "note=a 'b' $c")
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["results"]
@@ -37,8 +37,8 @@ def test_submit_follow_and_measure(site: Site, python_stand_in: Put) -> None:
     assert (row["state"], row["scheduler_id"].isdecimal()) == ("COMPLETED", True)
 
 
-def test_what_would_be_sent_is_what_is_sent(site: Site, python_stand_in: Put) -> None:
-    python_stand_in(TRAIN)
+def test_what_would_be_sent_is_what_is_sent(site: Site, fake_python: Put) -> None:
+    fake_python(TRAIN)
     flags = (*ONE, 2, "--set", "max_steps=5", "--slurm-arg", 'comment=it\'s a "comment"', "--slurm-arg", "nice=5")
     shown = json.loads(site.llmb(*flags, "--dry-run", "--format", "json").stdout)["jobs"][0]["script"]
     assert site.llmb(*flags).returncode == 0
@@ -52,8 +52,8 @@ def test_what_would_be_sent_is_what_is_sent(site: Site, python_stand_in: Put) ->
     assert site.llmb("jobs", "wait").returncode == 0
 
 
-def test_cancel_ends_what_runs_and_what_waits(site: Site, python_stand_in: Put) -> None:
-    python_stand_in("sleep 600")
+def test_cancel_ends_what_runs_and_what_waits(site: Site, fake_python: Put) -> None:
+    fake_python("sleep 600")
     for _ in range(2):
         assert site.llmb(*ONE, 4).returncode == 0
     assert site.llmb("jobs", "cancel", "--all").returncode == 0
@@ -61,8 +61,8 @@ def test_cancel_ends_what_runs_and_what_waits(site: Site, python_stand_in: Put) 
     assert [row["state"] for row in jobs(site)] == ["CANCELLED", "CANCELLED"]
 
 
-def test_a_failure_is_told_with_its_code_and_cause(site: Site, python_stand_in: Put) -> None:
-    python_stand_in("echo 'RuntimeError: CUDA out of memory. torch.OutOfMemoryError: CUDA out of memory'; exit 9")
+def test_a_failure_is_told_with_its_code_and_cause(site: Site, fake_python: Put) -> None:
+    fake_python("echo 'RuntimeError: CUDA out of memory. torch.OutOfMemoryError: CUDA out of memory'; exit 9")
     done = site.llmb(*ONE, 2, "--wait", "--format", "json")
     assert done.returncode == 3, done.stderr
     (result,) = json.loads(done.stdout)["results"]
@@ -119,7 +119,7 @@ def test_preflight_names_cause_and_cure(
     assert hint in (faults[0].hint or "")
 
 
-def test_preflight_passes_what_is_right_and_tells_all_that_is_not(site: Site, python_stand_in: Put) -> None:
+def test_preflight_passes_what_is_right_and_tells_all_that_is_not(site: Site, fake_python: Put) -> None:
     assert site.cluster().preflight([site.launch("", nodes=4)]) == []
     change(site, account="nobody", gpu={"partition": "none"}, mpi="open")
     (site.install / "venv/bin/python").unlink()
@@ -174,8 +174,8 @@ def test_secrets_that_are_not_set_are_missed_before(site: Site) -> None:
     assert site.cluster(environ={"HF_TOKEN": "x"}).preflight([site.launch("", secrets=("HF_TOKEN",))]) == []
 
 
-def test_without_preflight_slurm_itself_refuses(site: Site, python_stand_in: Put) -> None:
-    python_stand_in(TRAIN)
+def test_without_preflight_slurm_itself_refuses(site: Site, fake_python: Put) -> None:
+    fake_python(TRAIN)
     change(site, account="nobody")
     done = site.llmb(*ONE, 1, "--no-preflight")
     assert done.returncode == 1

@@ -33,10 +33,10 @@ def pyxis_site(kit: Any, site_at: Callable[..., Site], tmp_path: Path, known_opt
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no pyxis stand-in here: apt-get install --no-install-recommends gcc libc6-dev")
-    plugin = tmp_path / "pyxis_stand_in.so"
+    plugin = tmp_path / "pyxis_mock.so"
     version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
     number = f"0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
-    source = Path(__file__).with_name("pyxis_stand_in.c")
+    source = Path(__file__).with_name("pyxis_mock.c")
     words = [f"-DVERSION={number}", *([f"-DKNOWN={known_options}"] if known_options else [])]
     subprocess.run([compiler, "-shared", "-fPIC", *words, "-o", plugin, source], check=True)
     plugstack = kit.folder / "etc/plugstack.conf"

@@ -95,9 +95,9 @@ def test_one_that_does_not_answer_is_not_waited_for(
     assert log == ["llmb vboost: set on 1 of 2 nodes: no answer within 3 s", "trained", "trained"]
 
 
-def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, python_stand_in: Any) -> None:
+def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, fake_python: Any) -> None:
     line = "Training epoch 0, iteration $i/1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5"
-    python_stand_in(f'[[ $RANK == 0 ]] || exit 0; for i in 0 1; do echo "{line}"; done')
+    fake_python(f'[[ $RANK == 0 ]] || exit 0; for i in 0 1; do echo "{line}"; done')
     words = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 2, "--set", "max_steps=2")
     path = put(tmp_path / "bin", calls, REFUSES)
     done = site.llmb(*words, "--vboost", "--wait", "--format", "json", PATH=path)

@@ -172,6 +172,7 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
                 "LLMB_TEST_ACCEPT needs -n 0: workers would overwrite a file"
             )
             texts[name] = text
+            path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8")
         how = f"LLMB_TEST_ACCEPT=1 make test ARGS='-n 0 {request.node.nodeid}' accepts it"
         assert texts.get(name) == text, f"tests/wording/{path.name} has other words for '{name}'; {how}"

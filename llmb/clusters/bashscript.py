@@ -64,8 +64,3 @@ def program(launch: Launch, python: str) -> str:
     """The words that start the launch's program with ``python``."""
     what = ["-m", launch.program.module] if launch.program.module is not None else [str(launch.program.script)]
     return " ".join(map(bash, [python, *what, *launch.args]))
-
-
-def clock(seconds: int) -> str:
-    """Seconds as HH:MM:SS."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -11,8 +11,7 @@ from llmb.errors import LlmbError
 from llmb.failures.cause import Cause, rank_of
 from llmb.failures.table import PYTHON, Signature, any_in, needles, table
 from llmb.logs.reader import read_log
-from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, read_blocks
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, plain, read_blocks, strip_escapes
 from llmb.runs.state import JobState
 
 _TRACEBACK = needle("Traceback (most recent call last)")

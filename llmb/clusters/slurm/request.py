@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.quote import path_pattern
 from llmb.config import ClusterConfig
 from llmb.config.habits import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.runs.launch import Launch, Stamp
+from llmb.text.times import clock
 from llmb.workload.gpus import CPU
 
 RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds

@@ -5,11 +5,11 @@ import re
 from dataclasses import replace
 
 from llmb.clusters import rundir
-from llmb.clusters.bashscript import clock
 from llmb.clusters.rundir import Told, tail
 from llmb.config.slurm import seconds
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT, JobState
+from llmb.text.times import clock
 
 _CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
 _LOST_NODE = re.compile(

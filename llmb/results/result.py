@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from llmb.failures.cause import Cause
+from llmb.failures.find import Cause
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts

@@ -5,11 +5,45 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb.clusters.local import journal, settle
-from llmb.clusters.local.journal import Journal
+from llmb.clusters.local import journal
+from llmb.clusters.local.journal import End, Journal, end_now
+from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
-from llmb.runs.state import LOST, NEXT, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.runs.state import CANCELLED, FAILED, LOST, NEXT, PENDING, RUNNING, UNKNOWN, JobState
+
+RESTARTED = "this machine was restarted while it ran"
+KILLED = "its runner was killed"
+
+
+def is_abandoned(seen: Journal) -> bool:
+    """Whether the run has no end and nobody left who would write one. Only to be asked on the host it ran on."""
+    return seen.end is None and not (seen.runner is not None and seen.runner.is_alive())
+
+
+def settle(directory: Path, seen: Journal) -> End:
+    """The end of an abandoned run, which stands from now on.
+
+    Where it cannot be written (another user's run, a full disk), it is told all the same.
+    """
+    again = journal.read(directory)  # its runner may have written the end just before it went
+    if again is not None and again.end is not None:
+        return again.end
+    end = _end_of(directory, seen)
+    try:
+        return journal.conclude(directory, seen.id, end)
+    except LlmbError:
+        return end
+
+
+def _end_of(directory: Path, seen: Journal) -> End:
+    if seen.runner is not None and not seen.runner.is_of_this_boot:
+        return end_now(LOST, RESTARTED)
+    sweep(seen.id)
+    if cancelled := journal.cancelled_by(directory):
+        return end_now(CANCELLED, cancelled)
+    return end_now(FAILED, KILLED)
+
 
 NEVER_CAME = JobState(state=LOST, reason="it was never handed over: llmb-run was interrupted")
 
@@ -31,8 +65,8 @@ def _started(directory: Path, seen: Journal) -> JobState:
         return journal.state_of_end(seen, seen.end)
     if seen.runner is not None and not seen.runner.is_here:
         return JobState(state=UNKNOWN, reason=f"it runs on {seen.runner.host}; ask there", started=seen.started)
-    if settle.is_abandoned(seen):
-        return journal.state_of_end(seen, settle.settle(directory, seen))
+    if is_abandoned(seen):
+        return journal.state_of_end(seen, settle(directory, seen))
     return JobState(state=RUNNING, started=seen.started)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import llmb
 from llmb.clusters.local import journal, queue
-from llmb.clusters.local.ensure import LOCK, LOG, ensure_supervisor
+from llmb.clusters.local.queue import LOCK, LOG, ensure_supervisor
 from llmb.errors import LlmbError
 from llmb.system import files, locks, shell
 from llmb.system.process import ProcessId

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from llmb.cli.context import Context, say
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE, UNKNOWN, JobState
+from llmb.runs.state import UNKNOWN, JobState
 
 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
@@ -22,5 +22,5 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "a run is"
-        context.warn(f"{count} elsewhere: {away[0].reason.removeprefix(ELSEWHERE)} ({HINT_ELSEWHERE})")
+        context.warn(f"{count} elsewhere: {away[0].detail} ({HINT_ELSEWHERE})")
     return states

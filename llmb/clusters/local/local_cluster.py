@@ -142,7 +142,7 @@ class LocalCluster:
         """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
         ahead = queue.ahead(self.folder)
         found = {run.id: states.state_of(run, ahead) for run in runs}
-        again = [run for run in runs if found[run.id] == states.NEVER_CAME]
+        again = [run for run in runs if found[run.id] == states.NEVER_QUEUED]
         if again:  # it may have come between the two looks; now that its submitter is gone, nothing comes any more
             ahead = queue.ahead(self.folder)
             found |= {run.id: states.state_of(run, ahead) for run in again}

@@ -18,7 +18,7 @@ from llmb.config.slurm import seconds
 from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import CANCELLED, COMPLETED, FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
 
 _CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
 _LOST_NODE = re.compile(
@@ -220,7 +220,7 @@ class Poller:
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:
-            return replace(view.accounted or last_seen(view.run), reason=f"{NO_ANSWER}{view.silence}")
+            return (view.accounted or last_seen(view.run)).unanswered(view.silence)
         known = view.known
         if known is None:
             return self._gone(view)

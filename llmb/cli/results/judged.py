@@ -31,7 +31,7 @@ from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
 from llmb.results.result import of_job
 from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, ELSEWHERE, UNKNOWN, JobState
+from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
 from llmb.system import edge
 from llmb.system.shell import map_many
@@ -52,7 +52,7 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "a run is"
-        context.warn(f"{count} elsewhere: {away[0].reason.removeprefix(ELSEWHERE)} ({HINT_ELSEWHERE})")
+        context.warn(f"{count} elsewhere: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
 
 

@@ -27,7 +27,7 @@ from llmb.errors import LlmbError
 from llmb.planning.joblist import read_job_list
 from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.results.beside import profiled_beside
+from llmb.results.find import profiled_beside
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import secrets

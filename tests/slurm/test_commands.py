@@ -97,7 +97,7 @@ def change(site: Site, **slurm: Any) -> None:
         ({"reservation": "noon"}, {}),
         ({"constraint": "fast"}, {}),
         ({"mpi": "open"}, {}),
-        ({"container": "pyxis"}, {}),
+        ({"container": "pyxis", "mpi": "pmi2"}, {}),
         ({}, {"licenses": "gold"}),
     ],
     ids=[

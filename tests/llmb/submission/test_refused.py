@@ -76,7 +76,7 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
     assert (shown["state"], shown["reason"], shown["fix"]) == (FAILED, "not submitted: no such account", ASK)
     told = llmb("explain", run.id).stdout
     assert "status     Failed: not submitted: no such account\n" in told
-    assert f"fix       {ASK}; then llmb-run jobs retry {run.id}\n" in told
+    assert f"fix        {ASK}; then llmb-run jobs retry {run.id}\n" in told
     assert ASK in llmb("report").stdout
     assert "not submitted: no such account" in llmb("results").stdout
     assert "no step" not in llmb("results").stdout

@@ -128,7 +128,7 @@ def test_explain_a_failure_with_its_cure(install: Any, run: Command) -> None:
     install.run("u1", install.job("llama3.1_8b", "fp8", 16), None, "LOST")
     said = run("explain", "f1").stdout
     assert "cause      GPU out of memory: torch.OutOfMemoryError" in said
-    assert "\ncure       " in said
+    assert "\nfix        " in said
     assert "node failure" in run("explain", "l1").stdout
     assert "llmb-run jobs logs u1" in run("explain", "u1").stdout
 

@@ -18,7 +18,7 @@ from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NEXT, PENDING, RUNNING, UNKNOWN, WAITING, JobState
+from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
 from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, wait
 from llmb.text.names import apart
@@ -111,7 +111,7 @@ def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
 
     That runs of one list wait for each other is not worth a line.
     """
-    return states[:1] if all(one.state == PENDING and one.reason not in ("", NEXT) for one in states) else []
+    return states[:1] if all(one.state == PENDING and one.reason and one.code != NEXT_CODE for one in states) else []
 
 
 class _Follower:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NAMED = 8  # runs that a line has room for
 
 
-@click.group("jobs", invoke_without_command=True)
+@click.group("jobs", cls=options.Group, invoke_without_command=True)
 @click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @options.install_option
 @click.pass_context

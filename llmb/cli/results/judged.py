@@ -30,7 +30,7 @@ from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
 from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, ELSEWHERE, UNKNOWN, JobState
+from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
 from llmb.system import edge
 from llmb.system.shell import map_many
@@ -47,13 +47,12 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 
     states, trouble = look(context.cluster, runs)
     if trouble is not None:
-        say(
-            f"note: these are the last known states: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else "")
-        )
+        hint = f" ({trouble.hint})" if trouble.hint else ""
+        say(f"note: these are the last known states: {trouble.message}{hint}")
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
-        context.warn(f"{count} on another cluster: {away[0].reason.removeprefix(ELSEWHERE)} ({HINT_ELSEWHERE})")
+        context.warn(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
 
 

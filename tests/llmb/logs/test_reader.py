@@ -324,10 +324,10 @@ def test_noise_costs_no_memory(tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(LlmbError, match="cannot be read"):
-        read_log(tmp_path / "none", SPEC)
-    with pytest.raises(LlmbError, match="cannot be read"):
-        read_log(tmp_path, SPEC)
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(LlmbError) as caught:
+            read_log(path, SPEC)
+        assert (caught.value.code, caught.value.value) == ("log-unreadable", str(path))
 
 
 def test_another_spec(tmp_path: Path) -> None:

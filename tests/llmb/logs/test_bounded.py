@@ -95,11 +95,11 @@ def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pyt
 
     counts: Counter[bytes] = Counter()
 
-    def told(hit: Any) -> Any:
+    def found(hit: Any) -> Any:
         counts[hit.text] += 1
         return _error_told(hit)
 
-    monkeypatch.setattr(find, "_error_told", told)
+    monkeypatch.setattr(find, "_error_told", found)
     monkeypatch.setattr(find, "_MOST_TRACEBACKS", 50)
     path = tmp_path / "log-x.out"
     path.write_bytes(b"Traceback (most recent call last):\n  x\nValueError: first\n" * 500 + b"CUDA out of memory\n")

@@ -73,11 +73,11 @@ def test_html_is_not_for_a_terminal(empty_night: Night, wording: Wording) -> Non
     program = str(Path(sys.executable).with_name("llmb-run"))
     words = ["report", "--format", "html", "--install", str(empty_night.folder)]
     child = pexpect.spawn(program, words, encoding="utf-8", timeout=200)
-    said = child.read()
+    shown = child.read()
     child.close()
     assert child.exitstatus == 2
-    wording("report", str(said))
-    assert "<html" not in said
+    wording("report", str(shown))
+    assert "<html" not in shown
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(2.75, 0), (2.83, 0), (3.2, 3)])

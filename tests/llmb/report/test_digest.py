@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that what many runs come to is told in a few lines, however many they are."""
+"""Tests that what many runs come to is found in a few lines, however many they are."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def test_runs_and_causes_beyond_a_few_are_counted(wording: Wording) -> None:
     assert len(lines) == 11
 
 
-def test_what_goes_on_or_was_cancelled_is_no_failure(wording: Wording) -> None:
+def test_what_has_not_ended_or_was_cancelled_is_no_failure(wording: Wording) -> None:
     def one(number: int, status: str, state: str | None = None) -> Result:
         return Result(identity=named(number), status=status, state=state)
 

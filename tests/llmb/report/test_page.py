@@ -35,7 +35,7 @@ class Night(Protocol):
 
 
 class Page(HTMLParser):
-    """The elements of a page, with their attributes and the elements they stand in, and its text."""
+    """The elements of a page, with their attributes and the elements they are in, and its text."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_tables_and_pictures_say_what_they_are(source: str) -> None:
     assert page.all("html") == [{"lang": "en"}]
 
 
-def test_what_a_reader_wants_stands_there(source: str) -> None:
+def test_what_a_reader_wants_is_on_the_page(source: str) -> None:
     text = Page(source).text
     for words in (
         "Benchmarks on aurora",

@@ -36,11 +36,11 @@ def entries(gather: Gather, night: Night) -> list[Entry]:
     return entries_of(gather(night).runs)
 
 
-def said(report: Report) -> str:
+def shown(report: Report) -> str:
     return headline(entries_of(report.runs)).sentence
 
 
-def test_the_worst_stands_first_and_every_run_once(morning: Report) -> None:
+def test_the_worst_is_first_and_every_run_once(morning: Report) -> None:
     found = entries_of(morning.runs)
     words = [entry.word for entry in found]
     expected = [word for word in ORDER if word not in ("Unknown", "Pending")]
@@ -74,11 +74,11 @@ def test_entries_of_one_title_say_what_differs(empty_night: Night, gather: Gathe
 
 
 def test_the_headline_of_a_night(night: Night, gather: Gather, wording: Wording) -> None:
-    told = headline(entries(gather, night))
-    wording("report", told.sentence)
-    wording("report", "\n".join(told.details))
-    assert sum(number for _, number in told.tally) == 37
-    assert [word for word, _ in told.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
+    found = headline(entries(gather, night))
+    wording("report", found.sentence)
+    wording("report", "\n".join(found.details))
+    assert sum(number for _, number in found.tally) == 37
+    assert [word for word, _ in found.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
 
 
 @pytest.mark.parametrize("times", [[], [2.75], [2.75, 2.66], [2.83], [3.1]])
@@ -87,12 +87,12 @@ def test_the_headline_says_it_as_it_is(
 ) -> None:
     for seconds, scale in zip(times, (16, 32), strict=False):
         empty_night.measured(seconds, "nemotron4_15b", "bf16", scale)
-    wording("report", str(said(gather(empty_night))))
+    wording("report", str(shown(gather(empty_night))))
 
 
 def test_the_headline_without_anything_to_compare_with(empty_night: Night, gather: Gather, wording: Wording) -> None:
     empty_night.measured(3.0, "nemotron4_15b", "bf16", 96)
-    wording("report", str(said(gather(empty_night))))
+    wording("report", str(shown(gather(empty_night))))
 
 
 def test_what_asks_for_a_look(morning: Report, wording: Wording) -> None:
@@ -126,7 +126,7 @@ def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording
     assert found.missing == ()
 
 
-def test_what_no_log_tells_is_said(empty_night: Night, gather: Gather, wording: Wording) -> None:
+def test_what_no_log_tells_is_reported(empty_night: Night, gather: Gather, wording: Wording) -> None:
     lines = (f"iteration {i}/49 | train_step_timing in s: 3.1\n" for i in range(50))
     empty_night.run(empty_night.job("nemotron4_15b", "bf16", 16), "".join(lines))
     report = gather(empty_night)
@@ -158,11 +158,11 @@ def test_explain_and_the_report_find_the_same_differences(morning: Report) -> No
         run = entry.runs[0]
         if run.figure is None or entry.ratio is None:
             continue
-        told = explain(
+        found = explain(
             Subject(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
         )
         (why,) = explanations([entry], {}).entries
-        assert all(sentence in told for sentence in why.differs)
+        assert all(sentence in found for sentence in why.differs)
 
 
 def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gather, wording: Wording) -> None:
@@ -181,7 +181,7 @@ def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gat
     assert len(found.rows) == len(set(found.rows))
 
 
-def test_a_variable_of_one_run_is_not_told_as_common(empty_night: Night, gather: Gather) -> None:
+def test_a_variable_of_one_run_is_not_reported_as_common(empty_night: Night, gather: Gather) -> None:
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, how={"NCCL_ALGO": "Ring"})
     found = conditions_of(gather(empty_night))
@@ -242,8 +242,8 @@ def test_cancelled_runs_are_counted_and_do_not_head_the_page(
         empty_night.run(job, None, "CANCELLED", reason="by 1000")
     empty_night.run(job, "Segmentation fault\n", "FAILED", exit_code=139)
     report = gather(empty_night)
-    told = headline(entries_of(report.runs))
-    assert told.details == ("5 runs were cancelled.",)
-    wording("report", told.sentence)
-    assert told.tally == (("Failed", 1), ("Cancelled", 5))
+    found = headline(entries_of(report.runs))
+    assert found.details == ("5 runs were cancelled.",)
+    wording("report", found.sentence)
+    assert found.tally == (("Failed", 1), ("Cancelled", 5))
     assert [item.word for item in attention(report, entries_of(report.runs), [])] == ["Failed", "Cancelled"]

@@ -99,7 +99,7 @@ def test_asked_for_and_nothing_came_of_it(folder_is_there: bool, tmp_path: Path,
     wording("results", str(load))
 
 
-def test_of_a_run_that_goes_on_nothing_is_missed(tmp_path: Path) -> None:
+def test_of_a_run_that_has_not_ended_nothing_is_missed(tmp_path: Path) -> None:
     found = checkpoints_of([], tmp_path, save=True, load="/lustre/there", ended=False)
     assert found is not None
     assert found.problems == ()
@@ -168,8 +168,8 @@ def test_a_run_that_saved(install: HandMade, results: Results, llmb_here: Comman
     wording("results", shown.stdout)
     (line,) = csv.DictReader(io.StringIO(llmb_here("results", "--install", install.folder, "--format", "csv").stdout))
     assert (line["checkpoints_saved_seconds"], line["checkpoints_saved_files"], line["saves"]) == ("4.389", "2", "True")
-    told = llmb_here("explain", "sav1", "--install", install.folder).stdout
-    wording("results", str(told))
+    found = llmb_here("explain", "sav1", "--install", install.folder).stdout
+    wording("results", str(found))
 
 
 def test_a_run_whose_checkpoint_is_not_there_says_why(install: HandMade, results: Results, wording: Wording) -> None:

@@ -164,7 +164,7 @@ def test_all_figures_of_a_foreign_log(tmp_path: Path, workloads: Workloads) -> N
     assert result_of_log(Path(got.identity.path), ParseSpec()).metrics.tokens_per_second is None
 
 
-def test_the_tflops_of_a_hybrid_are_left_out(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
+def test_the_tflops_of_a_hybrid_are_omitted(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
     name = "log-pretrain_nemotronh_56b_fp8_gpus128_tp8_pp1_cp1_vpNone_mbs1_gbs768.out"
     got = result(tmp_path, workloads, name, steps(gbs=768, time="15.858", tflops="532.39"), gpu_type="h100")
     wording("parse", str(got.reason))

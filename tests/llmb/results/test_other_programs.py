@@ -47,10 +47,10 @@ def read(
 def bridge(order: int = 0) -> str:
     """Fifty steps of n seconds each; the line without a number before its own (0), after it (1), or late (2)."""
     own = [megatron(n, n) for n in range(1, 51)]
-    told = [STEP_TIME.format(f"{n}.00", f"{1000 / n:.1f}") for n in range(1, 51)]
+    found = [STEP_TIME.format(f"{n}.00", f"{1000 / n:.1f}") for n in range(1, 51)]
     if order < 2:
-        return "\n".join("\n".join(pair if order == 0 else pair[::-1]) for pair in zip(told, own, strict=True)) + "\n"
-    return "\n".join([*own[:3], told[1], told[0], *own[3:], *told[2:40], *reversed(told[40:])]) + "\n"
+        return "\n".join("\n".join(pair if order == 0 else pair[::-1]) for pair in zip(found, own, strict=True)) + "\n"
+    return "\n".join([*own[:3], found[1], found[0], *own[3:], *found[2:40], *reversed(found[40:])]) + "\n"
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -118,7 +118,7 @@ def test_every_step_of_megatron_bridge_keeps_its_tflops(tmp_path: Path) -> None:
         assert got.metrics.framework_tflops == pytest.approx(sum(round(1000 / n, 1) for n in range(1, 51)) / 50)
 
 
-def test_outliers_and_ends_are_told_in_the_numbers_of_the_log(tmp_path: Path, wording: Wording) -> None:
+def test_outliers_and_ends_are_reported_in_the_numbers_of_the_log(tmp_path: Path, wording: Wording) -> None:
     lines = [megatron(n, 3.0 if n == 20 else 2.0) for n in range(1, 51)]
     got = read(tmp_path, "\n".join(lines) + "\n")
     assert got.metrics.statistics is not None
@@ -127,23 +127,23 @@ def test_outliers_and_ends_are_told_in_the_numbers_of_the_log(tmp_path: Path, wo
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "shown"),
     [
         ("\n".join(megatron(n, 2.0, flops="throughput per GPU (TFLOP/s/GPU): 300.0 | ") for n in range(1, 51)), "0.08"),
         ("\n".join(f"{megatron(n, 2.0)}\n{STEP_TIME.format('2.00', 3943.9)}" for n in range(1, 51)), None),
         ("\n".join(f"completed step: {n}, seconds: 2.0, TFLOP/s/device: 4100.0, loss: 1" for n in range(50)), "1.04"),
     ],
 )
-def test_tflops_that_cannot_be_are_said_for_every_program(
-    tmp_path: Path, workloads: Workloads, log: str, said: str | None
+def test_tflops_that_cannot_be_are_reported_for_every_program(
+    tmp_path: Path, workloads: Workloads, log: str, shown: str | None
 ) -> None:
     name = "log-pretrain_llama3.1_70b_bf16_gpus64_gbs128.out"
     got = read(tmp_path, log + "\n", name, workloads=workloads)
-    found = f"the logged TFLOPS are {said} of what follows from model, batch and GPUs" in (got.reason or "")
-    assert found == (said is not None), got.reason
+    found = f"the logged TFLOPS are {shown} of what follows from model, batch and GPUs" in (got.reason or "")
+    assert found == (shown is not None), got.reason
 
 
-def test_an_mfu_above_one_is_said(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
+def test_an_mfu_above_one_is_reported(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
     log = "\n".join(megatron(n, 2.0) for n in range(1, 51)) + "\n"
     name = "log-pretrain_llama3.1_70b_bf16_gpus64_gbs128.out"
     got = read(tmp_path, log, name, workloads=workloads, gpu_type="h100")

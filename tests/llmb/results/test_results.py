@@ -177,7 +177,7 @@ def test_without_a_peak_there_is_no_mfu(run: RunRecord) -> None:
     assert got.metrics.model_tflops_per_gpu is not None
 
 
-def test_tflops_that_the_framework_has_wrong_are_left_out(run: RunRecord) -> None:
+def test_tflops_that_the_framework_has_wrong_are_omitted(run: RunRecord) -> None:
     run.log.write_text(steps(50))
     got = result_of_run(run, END_OF["COMPLETED"], ParseSpec(tflops_valid=False, tflops_note="hybrid"), 989.0)
     assert (got.metrics.framework_tflops, got.metrics.framework_tflops_deviation) == (None, None)
@@ -238,7 +238,7 @@ def test_a_run_that_failed_says_why(run: RunRecord, state: str, log: str | None,
     wording("results", str(got.reason))
 
 
-def test_the_cause_may_stand_in_the_scripts_own_log(run: RunRecord) -> None:
+def test_the_cause_may_be_in_the_log_of_the_script(run: RunRecord) -> None:
     run.batch_log.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0\n")
     assert (result(run, "FAILED").reason or "").endswith(
         "host out of memory: slurmstepd: error: Detected 1 oom_kill event in StepId=1.0"
@@ -285,7 +285,7 @@ def test_a_log_without_a_record(tmp_path: Path) -> None:
     assert (own.tokens_per_second, own.mfu, own.model_flops, own.flops_convention) == (None,) * 4
 
 
-def test_a_loss_that_is_no_number_counts_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_counts_wherever_it_is_there(tmp_path: Path) -> None:
     for at in (0, 5, 20, 49):
         lines = steps(50).splitlines(keepends=True)
         lines[at] = lines[at].replace("loss: 12.81", "loss: nan")
@@ -316,8 +316,8 @@ def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(
     tmp_path: Path, run: RunRecord, wording: Wording
 ) -> None:
     got = result_of_log(tmp_path / "log-x.out", SPEC)
-    said = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
-    assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", said)
+    shown = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
+    assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", shown)
     run.log.mkdir()
     own = result(run, "COMPLETED")
     assert own.status == "Unknown"
@@ -376,7 +376,7 @@ def test_a_log_of_two_names_is_one(tmp_path: Path) -> None:
     assert find_logs(tmp_path) == [tmp_path / "log-hard.out"]
 
 
-def test_what_cannot_be_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_looked_at_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     locked, shut = tmp_path / "locked", tmp_path / "log-shut.out"
     locked.mkdir()
     for path in (shut, tmp_path / "log-x.out", locked / "log-y.out"):

@@ -125,7 +125,7 @@ def test_other_settings_are_compared_and_named() -> None:
     assert row.differences == ("tp 2, not 4", "image unset, not i:2", "A unset, not 1")
 
 
-def test_what_only_one_of_them_does_is_said_in_words(wording: Wording) -> None:
+def test_what_only_one_of_them_does_is_described(wording: Wording) -> None:
     saving, plain = result("a", change={"saves": True}), result("b")
     wording("compare", "\n".join(only([saving], [plain]).differences))
     wording("compare", "\n".join(only([plain], [saving]).differences))
@@ -326,7 +326,7 @@ def test_gpu_hours_by_past_runs_then_published_times_then_limits(wording: Wordin
     wording("compare", str(describe(found, "GPU")))
 
 
-def test_no_job_counts_for_more_than_its_limit() -> None:
+def test_no_job_applies_to_more_than_its_limit() -> None:
     found = estimate([replace(JOB, max_steps=100_000)], {}, lambda key: [FIGURE])
     assert found.gpu_hours == found.most
     found = estimate([JOB], {alike(JOB): 1e6}, lambda key: [])
@@ -339,11 +339,11 @@ def test_other_gpus_and_other_steps_take_another_time() -> None:
         assert estimate([changed], past, lambda key: []).past == 0
 
 
-def test_nothing_known_is_said_as_at_most(wording: Wording) -> None:
+def test_nothing_known_is_reported_as_at_most(wording: Wording) -> None:
     wording("compare", str(describe(estimate([JOB], {}, lambda key: []), "CPU")))
 
 
-def test_little_is_not_said_as_nothing(wording: Wording) -> None:
+def test_little_is_not_rounded_to_nothing(wording: Wording) -> None:
     job = replace(JOB, scale=1, time_limit=90)
     wording("compare", str(describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU")))
 

@@ -109,7 +109,7 @@ def test_the_rules_and_their_borders(ratio: float, verdict: str) -> None:
     assert judge_ratios([ratio] * 3).verdict == verdict
 
 
-def test_an_interval_on_both_sides_is_inconclusive_and_says_what_would_settle_it(wording: Wording) -> None:
+def test_an_interval_on_both_sides_is_inconclusive_and_names_what_would_decide(wording: Wording) -> None:
     found = judge_ratios([0.94, 0.97])
     assert found.verdict == INCONCLUSIVE
     assert found.interval is not None
@@ -182,7 +182,7 @@ def test_a_row_gets_reference_ratio_and_verdict() -> None:
         ({"num_layers": 8}, "for 8 layers, only for 32 layers"),
     ],
 )
-def test_what_differs_is_not_compared_and_is_told(changes: dict[str, Any], missing: str, wording: Wording) -> None:
+def test_what_differs_is_not_compared_and_is_reported(changes: dict[str, Any], missing: str, wording: Wording) -> None:
     (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
     assert (got.verdict.word, got.verdict.ratio, got.verdict.reference) == (NO_REFERENCE, None, None)
     wording("results", str(got.verdict.reason))
@@ -234,7 +234,7 @@ def test_without_anything_published_there_is_no_reference(wording: Wording) -> N
     assert got.verdict.word == NO_REFERENCE
 
 
-@pytest.mark.parametrize("reason", ["the loss is not a number", "ran over TCP: NCCL said 'Using network Socket'"])
+@pytest.mark.parametrize("reason", ["the loss is not a number", "ran over TCP: NCCL shown 'Using network Socket'"])
 def test_what_keeps_a_measurement_from_counting(reason: str) -> None:
     for figures in [(FIGURE,), ()]:
         (got,) = judged(result(invalid=(reason,)), figures=figures)
@@ -266,7 +266,7 @@ def test_a_window_that_is_not_complete(wording: Wording) -> None:
         result(None, status=RUNNING, max_iteration=20),
     ],
 )
-def test_a_run_that_failed_or_goes_on_has_no_verdict(unfinished: Result) -> None:
+def test_a_run_that_failed_or_has_not_ended_has_no_verdict(unfinished: Result) -> None:
     assert judged(unfinished) == [unfinished]
 
 

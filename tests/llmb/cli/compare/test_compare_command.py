@@ -419,8 +419,8 @@ def test_scaling_says_why_it_ends_3(install: HandMade, run: Run, wording: Wordin
     assert (done.returncode, json.loads(done.stdout)) == (3, [])
     wording("compare", done.stderr)
     install.run("c1", install.job("llama3.1_8b", "bf16", 8), "", "CANCELLED")
-    said = run("compare", "--scaling").stderr
-    wording("compare", str(said))
+    shown = run("compare", "--scaling").stderr
+    wording("compare", str(shown))
 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "csv"])
@@ -469,7 +469,7 @@ def test_a_report_on_some_runs_and_on_none(install: HandMade, run: Run) -> None:
     assert "_bf16_" not in text
 
 
-def test_parse_judges_logs_of_runs_and_of_strangers(
+def test_parse_judges_logs_with_and_without_a_record(
     install: HandMade, run: Run, llmb_here: Command, wording: Wording
 ) -> None:
     ours = install.measured("a1", 2.75)
@@ -483,12 +483,12 @@ def test_parse_judges_logs_of_runs_and_of_strangers(
     wording("compare", str(one["verdict_reason"]))
     assert "--gpu-type" in llmb_here("parse", folder).stderr
     (folder / ours.log.name).rename(folder / "train.log")
-    said = llmb_here("parse", folder / "train.log").stderr
-    wording("compare", str(said))
+    shown = llmb_here("parse", folder / "train.log").stderr
+    wording("compare", str(shown))
     words = ["-w", "nemotron4_15b", "--dtype", "bf16", "--scale", 96, "--gpu-type", "h100"]
-    said = llmb_here("parse", folder / "train.log", *words).stderr
-    said = llmb_here("parse", folder / "train.log", *words, "--gbs", 64).stderr
-    wording("parse", said)
+    shown = llmb_here("parse", folder / "train.log", *words).stderr
+    shown = llmb_here("parse", folder / "train.log", *words, "--gbs", 64).stderr
+    wording("parse", shown)
     (folder / "train.log").rename(folder / ours.log.name)
     (one,) = json.loads(llmb_here("parse", folder, "--gpu-type", "h100", "--format", "json").stdout)["results"]
     assert (one["verdict"], one["ratio"]) == ("PASS", pytest.approx(2.746 / 2.75))
@@ -526,7 +526,7 @@ def test_figures_are_not_read_before_they_are_needed(
     assert llmb_here(*words).returncode == 0
 
 
-def test_a_faulty_file_of_figures_is_said_and_stops_nothing(
+def test_a_faulty_file_of_figures_is_reported_and_stops_nothing(
     install: HandMade, run: Run, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
     install.measured("a1", 2.75)

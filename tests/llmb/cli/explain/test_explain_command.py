@@ -20,8 +20,8 @@ def test_explain_tells_what_the_switches_changed(install: Any, run: Command, wor
     install.measured("a1", 2.0, dtype="fp8")
     log = (install.folder / "workloads").rglob("log-*.out")
     install.run("s1", own, next(log).read_text())
-    told = run("explain", "s1").stdout
-    wording("explain", str(told))
+    found = run("explain", "s1").stdout
+    wording("explain", str(found))
     assert "the scaling of fp8" not in run("explain", "a1").stdout
 
 
@@ -35,8 +35,8 @@ def test_explain_tells_every_term(install: Any, run: Command, wording: Wording) 
 
 def test_explain_names_what_differs(install: Any, run: Command, wording: Wording) -> None:
     install.measured("c1", 4.5, "nemotron4_340b", scale=512, NCCL_ALGO="Ring")
-    said = run("explain", "c1").stdout
-    wording("explain", str(said))
+    shown = run("explain", "c1").stdout
+    wording("explain", str(shown))
     older = run("explain", "c1", "--reference", "24.11").stdout
     wording("explain", str(older))
     assert "of 100" in older
@@ -44,17 +44,17 @@ def test_explain_names_what_differs(install: Any, run: Command, wording: Wording
 
 def test_explain_says_where_it_ran_and_what_nobody_knows(install: Any, run: Command, wording: Wording) -> None:
     log = install.measured("c1", 4.5).log
-    said = run("explain", "c1").stdout
-    wording("explain", str(said))
-    assert "\ndiffers" not in said
+    shown = run("explain", "c1").stdout
+    wording("explain", str(shown))
+    assert "\ndiffers" not in shown
     node = (
         'llmb node gpu-{}: {{"driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, '
         '"max_sm_clock_mhz": {}, "power_limit_w": 700.0}}\n'
     )
     nccl = "gpu-1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\ngpu-1:1:2 [0] NCCL INFO Using network IB\n"
     log.write_text(node.format(1, 1980) + node.format(2, 1755) + nccl + log.read_text())
-    said = run("explain", "c1").stdout
-    assert "not in the log" not in said
+    shown = run("explain", "c1").stdout
+    assert "not in the log" not in shown
 
 
 def test_explain_names_the_image_as_it_was_installed(install: Any, run: Command, wording: Wording) -> None:
@@ -70,8 +70,8 @@ def test_explain_names_the_image_as_it_was_installed(install: Any, run: Command,
 
 def test_explain_names_another_parallelism_than_the_tables(install: Any, run: Command, wording: Wording) -> None:
     install.measured("t1", 2.75, params={"tp": 4, "mbs": 1})
-    said = run("explain", "t1").stdout
-    wording("explain", str(said))
+    shown = run("explain", "t1").stdout
+    wording("explain", str(shown))
 
 
 def test_explain_names_what_is_particular_about_the_steps(install: Any, run: Command, wording: Wording) -> None:
@@ -79,8 +79,8 @@ def test_explain_names_what_is_particular_about_the_steps(install: Any, run: Com
     for at in (20, 30):
         lines[at] = lines[at].replace("in s: 2.7", "in s: 4.7")
     install.run("o1", install.job("nemotron4_15b", "bf16", 16), "".join(lines))
-    said = run("explain", "o1").stdout
-    wording("explain", str(said))
+    shown = run("explain", "o1").stdout
+    wording("explain", str(shown))
     slower = "".join(line.replace("in s: 2.7", f"in s: {2.7 + 0.01 * at:.4g}") for at, line in enumerate(lines))
     install.run("d1", install.job("nemotron4_15b", "fp8", 16), slower)
     wording("explain", run("explain", "d1").stdout)
@@ -88,18 +88,18 @@ def test_explain_names_what_is_particular_about_the_steps(install: Any, run: Com
 
 def test_explain_a_hybrid(install: Any, run: Command, wording: Wording) -> None:
     install.measured("h1", 15.5, "nemotronh_56b", "fp8", 32)
-    said = run("explain", "h1").stdout
-    wording("explain", str(said))
-    assert "attention 6·10 layers·2·8192·8192·(64·128 + 8·128 + 8192) = 1.402e+14" in said
-    assert "WARN" in said
+    shown = run("explain", "h1").stdout
+    wording("explain", str(shown))
+    assert "attention 6·10 layers·2·8192·8192·(64·128 + 8·128 + 8192) = 1.402e+14" in shown
+    assert "WARN" in shown
 
 
-def test_explain_a_failure_with_its_cure(install: Any, run: Command, wording: Wording) -> None:
+def test_explain_a_failure_with_its_fix(install: Any, run: Command, wording: Wording) -> None:
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), "torch.OutOfMemoryError: CUDA out of memory.\n", "FAILED")
     install.run("l1", install.job("llama3.1_8b", "fp8", 8), None, "NODE_FAIL")
     install.run("u1", install.job("llama3.1_8b", "fp8", 16), None, "LOST")
-    said = run("explain", "f1").stdout
-    wording("explain", str(said))
+    shown = run("explain", "f1").stdout
+    wording("explain", str(shown))
     assert "node failure" in run("explain", "l1").stdout
     wording("explain", run("explain", "u1").stdout)
 
@@ -107,12 +107,12 @@ def test_explain_a_failure_with_its_cure(install: Any, run: Command, wording: Wo
 def test_explain_a_run_without_a_reference(make_install: Any, llmb_here: Command, wording: Wording) -> None:
     install = make_install(gpu_type="cpu")
     install.measured("a1", 0.1, "llama3.1_tiny", "fp32", 2)
-    said = llmb_here("explain", "a1", "--install", install.folder).stdout
-    wording("explain", str(said))
-    assert "rules:" not in said
+    shown = llmb_here("explain", "a1", "--install", install.folder).stdout
+    wording("explain", str(shown))
+    assert "rules:" not in shown
 
 
-def test_the_mfu_is_also_told_as_the_reference_computes_it(
+def test_the_mfu_is_also_reported_as_the_reference_computes_it(
     install: Any, run: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
     """Release 24.11 prints this example: 32 · 1.01e16 / 4.77 s / 128 GPUs / 989 TFLOPS = 53.52 %."""
@@ -124,8 +124,8 @@ def test_the_mfu_is_also_told_as_the_reference_computes_it(
     assert round(own["mfu_reference_convention"], 4) == 0.5352
     assert own["mfu"] == pytest.approx(32 * 8.62e15 / 4.77 / 128 / 989e12, rel=1e-3)
     assert (rows["a1"]["mfu_reference_convention"], rows["a1"]["reference_flops_convention"]) == (None, None)
-    said = run("explain", "c1").stdout
-    wording("explain", str(said))
+    shown = run("explain", "c1").stdout
+    wording("explain", str(shown))
     assert "computes it" not in run("explain", "a1").stdout
     assert "53.52" in run("report").stdout
     page = install.folder / "report.html"

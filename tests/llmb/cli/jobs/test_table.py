@@ -27,7 +27,7 @@ REASONS = (
     "",
     "Priority",
     "exit code 3",
-    "the loss is not a number — and this is said in so many words that no line of a terminal has room for them",
+    "the loss is not a number — and this is shown in so many words that no line of a terminal has space for them",
     "no file /scratch/" + "x" * 120,
 )
 

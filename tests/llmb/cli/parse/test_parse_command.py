@@ -84,14 +84,14 @@ def test_a_plugin_that_fails_to_read_its_log_stops_nothing(
     assert done.stderr.count("warning: plugin x:y failed in llmb_parse: KeyError: 'z': its logs are read as") == 1
 
 
-def test_what_a_log_is_of_is_said_where_its_name_does_not(tmp_path: Path, llmb_here: Command) -> None:
+def test_what_a_log_is_of_is_reported_where_its_name_does_not(tmp_path: Path, llmb_here: Command) -> None:
     (tmp_path / "train.log").write_text(steps(2.67))
-    told = ["-w", "nemotron4-15b", "--dtype", "bf16", "--scale", 64, "--gpu-type", "h100"]
+    found = ["-w", "nemotron4-15b", "--dtype", "bf16", "--scale", 64, "--gpu-type", "h100"]
     (bare,) = json.loads(llmb_here("parse", tmp_path / "train.log", "--format", "json").stdout)["results"]
     assert (bare["tokens_per_second"], bare["verdict"]) == (None, "NO_REFERENCE")
-    (one,) = json.loads(llmb_here("parse", tmp_path / "train.log", *told, "--format", "json").stdout)["results"]
+    (one,) = json.loads(llmb_here("parse", tmp_path / "train.log", *found, "--format", "json").stdout)["results"]
     assert (one["verdict"], one["configuration"]["gbs"], round(one["tokens_per_second"])) == ("PASS", 256, 392725)
-    (other,) = json.loads(llmb_here("parse", tmp_path / "train.log", *told, "--gbs", 128, "--format", "json").stdout)[
+    (other,) = json.loads(llmb_here("parse", tmp_path / "train.log", *found, "--gbs", 128, "--format", "json").stdout)[
         "results"
     ]
     assert (other["verdict"], other["configuration"]["gbs"]) == ("NO_REFERENCE", 128)
@@ -101,7 +101,7 @@ def test_what_a_log_is_of_is_said_where_its_name_does_not(tmp_path: Path, llmb_h
     "words",
     [["-w", "nemotron5_15b"], ["-w", "nemotron4"], ["--dtype", "fp9"], ["--gpu-type", "h101"], ["--scale", "0"]],
 )
-def test_what_a_log_is_of_is_said_wrongly(
+def test_what_a_log_is_of_is_given_wrongly(
     words: list[str], tmp_path: Path, llmb_here: Command, wording: Wording
 ) -> None:
     (tmp_path / "train.log").write_text(steps(2.67))
@@ -129,7 +129,7 @@ def test_one_log_or_record_that_cannot_be_read_stops_no_other(
     assert rows["c1"]["reason"].startswith(f"{lost.log} cannot be read: Is a directory")
 
 
-def test_a_folder_that_cannot_be_read_is_said(
+def test_a_folder_that_cannot_be_read_is_reported(
     tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
     (tmp_path / "log-x.out").write_text(steps(2.75))
@@ -159,8 +159,8 @@ def test_results_of_a_workload_whose_plugin_is_gone(install: Any, llmb_here: Com
     wording("parse", llmb_here(*words, "gine").stderr)
 
 
-def test_the_cure_of_a_failed_run_names_its_workload(install: Any, llmb_here: Command, wording: Wording) -> None:
+def test_the_fix_of_a_failed_run_names_its_workload(install: Any, llmb_here: Command, wording: Wording) -> None:
     log = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), log, "FAILED")
-    told = llmb_here("explain", "f1", "--install", install.folder).stdout
-    wording("parse", str(" ".join(told.split())))
+    found = llmb_here("explain", "f1", "--install", install.folder).stdout
+    wording("parse", str(" ".join(found.split())))

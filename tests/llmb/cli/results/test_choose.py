@@ -14,7 +14,7 @@ from llmb.runs.state import CANCELLED, JobState
 Wording = Callable[..., None]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-LEFT_OUT = "note: 1 cancelled run omitted\n"
+OMITTED = "note: 1 cancelled run omitted\n"
 COUNTED = "note: 1 cancelled run listed; --exclude-cancelled omits it\n"
 
 
@@ -29,13 +29,13 @@ def mixed(install: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", ["results", "compare", "report"])
-def test_cancelled_runs_can_be_left_out(command: str, mixed: Any, run: Run) -> None:
+def test_cancelled_runs_can_be_omitted(command: str, mixed: Any, run: Run) -> None:
     done = run(command)
     assert done.returncode == 3
     assert COUNTED in done.stderr
     done = run(command, "--exclude-cancelled")
     assert done.returncode == 0
-    assert LEFT_OUT in done.stderr
+    assert OMITTED in done.stderr
     assert "_gpus32_" not in done.stdout
     assert "CANCELLED" not in done.stdout
 
@@ -52,11 +52,11 @@ def test_workloads_are_chosen(command: str, mixed: Any, run: Run, wording: Wordi
 
 
 def test_scaling_and_baselines_take_the_choice_too(mixed: Any, run: Run, wording: Wording) -> None:
-    assert LEFT_OUT in run("compare", "--scaling", "--exclude-cancelled").stderr
+    assert OMITTED in run("compare", "--scaling", "--exclude-cancelled").stderr
     done = run("baseline", "accept", "good", "-w", "nemotron4", "--exclude-cancelled")
     assert done.returncode == 0
     wording("results", done.stderr)
-    assert "left out: " not in done.stderr
+    assert "omitted: " not in done.stderr
 
 
 def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_path: Path, wording: Wording) -> None:

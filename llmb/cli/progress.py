@@ -20,8 +20,8 @@ from llmb.logs.collect import ReadState
 from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NEXT, PENDING, RUNNING, UNKNOWN, WAITING, JobState
-from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, wait
+from llmb.submission.submit import SubmitResult
 from llmb.text.names import apart
 from llmb.text.tables import shorten
 
@@ -137,7 +137,7 @@ class _Shower:
         reason = f": {state.reason}" if state.reason and is_told else ""
         self.line(f"{_now()} {run.id} {run.job.experiment_name} {state.state}{reason}")
 
-    def retried(self, handed: Handed, end: JobState) -> None:
+    def retried(self, handed: SubmitResult, end: JobState) -> None:
         run, error = handed.run, handed.error
         self.told.pop(run.id, None)
         what = f"is retried after {end.state}: attempt {run.attempt}"

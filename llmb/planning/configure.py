@@ -6,20 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
-from llmb.planning import modes
-from llmb.planning.modes import Mode, mode_of
-from llmb.planning.splits import check_splits, divide
+from llmb.planning import rules
+from llmb.planning.rules import Mode, check_splits, divide, mode_of
 from llmb.runs.job import STRONG, Job
 from llmb.text.names import and_list, nearest, suggest
 from llmb.workload.gpus import CPU, gpus_in_words
 from llmb.workload.model import ModelShape
 from llmb.workload.published import raises_vboost
 from llmb.workload.spec import Row, Size, Workload
-from llmb.workload.switches import NOTHING, Switches
+from llmb.workload.switches import NO_SWITCHES, Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterLimits:
     """The part of a cluster that a job's numbers depend on.
 
     ``gpu_type``: the cluster's name for it; ``rows``: the known type whose rows it takes; ``one_machine``: all ranks
@@ -40,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class JobSpec:
     """One combination out of a JobRequest, names resolved; ``places`` as there."""
 
     workload: Workload
@@ -52,31 +51,31 @@ class Wish:
     strong_scaling: bool = False
     repeat: int = 1
     profile: bool = False
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     places: Mapping[str | int, str] = field(default_factory=dict)
 
 
-def configure(wish: Wish, place: Place, *, force: bool = False) -> tuple[Job, list[str]]:
+def configure(wish: JobSpec, place: ClusterLimits, *, force: bool = False) -> tuple[Job, list[str]]:
     """The job for one wish, and warnings about it. Raises UsageError; ``force`` lifts tested scales, nothing else."""
     size, label = wish.workload.sizes[wish.size], f"{wish.workload.key} {wish.size}"
     try:
         row, warnings = _row(wish, size, place, label, force=force)
     except UsageError as error:
         raise _with_others(error, wish, size, place, label) from error
-    if wish.switches is not NOTHING:
-        modes.check_model(wish.switches, size, wish.dtype, label)
-        modes.check_container(wish.switches, label, container=place.needs_image)
-        warnings += modes.check_checkpoint(wish.switches, size, place.rows, wish.scale, label, force=force)
+    if wish.switches is not NO_SWITCHES:
+        rules.check_model(wish.switches, size, wish.dtype, label)
+        rules.check_container(wish.switches, label, container=place.needs_image)
+        warnings += rules.check_checkpoint(wish.switches, size, place.rows, wish.scale, label, force=force)
         place = replace(place, gpus_per_node=wish.switches.gpus_per_node or place.gpus_per_node)
     job = _settle(wish, size, row, place)
     job, unmet = _with_vboost(job, wish, row, place, label)
     warnings += unmet
     check_splits(job, size)
-    modes.check_ranks(wish.switches if wish.profile else NOTHING, wish.scale, label)
+    rules.check_ranks(wish.switches if wish.profile else NO_SWITCHES, wish.scale, label)
     return job, warnings
 
 
-def _with_vboost(job: Job, wish: Wish, row: Row, place: Place, label: str) -> tuple[Job, list[str]]:
+def _with_vboost(job: Job, wish: JobSpec, row: Row, place: ClusterLimits, label: str) -> tuple[Job, list[str]]:
     """The job with what was asked for, else with what the published runs did; a warning where that cannot be here."""
     wanted = wish.switches.vboost
     if not place.sets_vboost or place.rows == CPU:
@@ -87,15 +86,15 @@ def _with_vboost(job: Job, wish: Wish, row: Row, place: Place, label: str) -> tu
     return replace(job, vboost=wanted), []
 
 
-def _with_others(error: UsageError, wish: Wish, size: Size, place: Place, label: str) -> UsageError:
+def _with_others(error: UsageError, wish: JobSpec, size: Size, place: ClusterLimits, label: str) -> UsageError:
     """The error that no row applies, with what is wrong whichever row would."""
     faults: list[Fault] = []
     with collected(faults):
         raise error
     checks: tuple[Callable[[], object], ...] = (
         lambda: _mode(wish, label),
-        lambda: modes.check_container(wish.switches, label, container=place.needs_image),
-        lambda: modes.check_ranks(wish.switches if wish.profile else NOTHING, wish.scale, label),
+        lambda: rules.check_container(wish.switches, label, container=place.needs_image),
+        lambda: rules.check_ranks(wish.switches if wish.profile else NO_SWITCHES, wish.scale, label),
     )
     for check in checks:
         try:
@@ -116,7 +115,7 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
     return exact or next(iter([*below, *rows]), None)
 
 
-def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tuple[Row, list[str]]:
+def _row(wish: JobSpec, size: Size, place: ClusterLimits, label: str, *, force: bool) -> tuple[Row, list[str]]:
     """The row that applies, and what is unusual about the scale."""
     dtypes = size.dtypes(place.rows)
     if not dtypes:
@@ -134,7 +133,7 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
         message = f"{label} has no strong scaling on {place.gpu_type}"
         hint = _strong_hint(size, place.rows)
         faults.append(Fault(message=message, place=wish.places.get(STRONG, ""), hint=hint))
-    elif wish.scale not in (*counts, *modes.checkpoint_scales(wish.switches, size, place.rows)):
+    elif wish.scale not in (*counts, *rules.checkpoint_scales(wish.switches, size, place.rows)):
         whose = label if len({tuple(one) for one in tested.values()}) == 1 or not is_known else f"{label} {wish.dtype}"
         where, named = f"{whose} on {place.gpu_type}", ", ".join(map(str, counts))
         message = f"{where} has no scale {wish.scale}"
@@ -151,7 +150,7 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
     return row, warnings
 
 
-def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fault:
+def _no_dtype(wish: JobSpec, dtypes: Sequence[str], place: ClusterLimits, label: str) -> Fault:
     message = f"{label} on {place.gpu_type} has no dtype '{wish.dtype}'"
     there = f"its only one there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
     elsewhere = {dtype for size in wish.workload.sizes.values() for row in size.rows for dtype in row.dtype}
@@ -168,7 +167,7 @@ def _strong_hint(size: Size, gpu: str) -> str:
     return f"leave strong scaling out; it is for {', '.join(there)}" if there else "leave strong scaling out"
 
 
-def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
+def _settle(wish: JobSpec, size: Size, row: Row, place: ClusterLimits) -> Job:
     """The job's numbers, each division whole. Raises UsageError that names the one that is not."""
     given = wish.params
     tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
@@ -219,7 +218,7 @@ def _settle(wish: Wish, size: Size, row: Row, place: Place) -> Job:
     )
 
 
-def _mode(wish: Wish, label: str, row: Row | None = None) -> Mode:
+def _mode(wish: JobSpec, label: str, row: Row | None = None) -> Mode:
     size, release = wish.workload.sizes[wish.size], row.release(wish.scale) if row is not None else None
     steps = size.max_steps or wish.workload.max_steps
     switches = replace(wish.switches, strong_scaling=True) if wish.strong_scaling else wish.switches
@@ -229,14 +228,14 @@ def _mode(wish: Wish, label: str, row: Row | None = None) -> Mode:
             profile=wish.profile,
             given_steps=wish.params.get("max_steps"),
             default_steps=steps,
-            window=modes.profile_window(wish.workload, size, release, steps),
-            profiler=modes.PROFILED if size.nemo is None else modes.NSYS,
+            window=rules.profile_window(wish.workload, size, release, steps),
+            profiler=rules.PROFILED if size.nemo is None else rules.NSYS,
         )
     except UsageError as error:
         raise UsageError(f"{label}: {error.message}", hint=error.hint) from error
 
 
-def _nodes(wish: Wish, size: Size, place: Place) -> tuple[int, int]:
+def _nodes(wish: JobSpec, size: Size, place: ClusterLimits) -> tuple[int, int]:
     """Nodes and GPUs on each."""
     if place.one_machine:
         if size.whole_nodes and place.rows != CPU and wish.scale > place.gpus_per_node:
@@ -272,7 +271,7 @@ def _model(model: ModelShape, layers: int | None, label: str) -> ModelShape:
     return replace(model, layers=layers, pattern=model.pattern[:layers])
 
 
-def _name(wish: Wish, mode: Mode, **numbers: Any) -> str:
+def _name(wish: JobSpec, mode: Mode, **numbers: Any) -> str:
     """The experiment's name, with what was changed behind it where it is not in it already."""
     parts = [wish.workload.key, wish.size, wish.dtype, f"gpus{wish.scale}"]
     parts += [f"{name}{value}" for name, value in numbers.items()]

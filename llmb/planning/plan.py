@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.planning.configure import Place, Wish, configure
-from llmb.planning.modes import TRACE_VARIABLES
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.rules import TRACE_VARIABLES
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, no_size
 from llmb.text.typed import KeyFaultError
 from llmb.workload.spec import Workload
-from llmb.workload.switches import NOTHING, PROFILE_DETAILS, Switches, merged
+from llmb.workload.switches import NO_SWITCHES, PROFILE_DETAILS, Switches, merged
 from llmb.workload.variables import check_name
 
 MOST_REPEATS = 10_000  # of one configuration: more is a slip, and would fill the memory
@@ -34,12 +34,12 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
+class JobOverrides:
     """What the command line adds to every job, over all that a list says."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, int] = field(default_factory=dict)
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     force: bool = False
 
 
@@ -48,11 +48,11 @@ def make_plan(
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
     *,
-    extra: Extra | None = None,
+    extra: JobOverrides | None = None,
     gpu_type: str | None = None,
 ) -> Plan:
     """The jobs of all requests on ``gpu_type`` (the cluster's default where None). Pure; raises nothing."""
-    extra = extra or Extra()
+    extra = extra or JobOverrides()
     gpu_type = gpu_type or config.gpu_type
     jobs: list[tuple[Job, str]] = []
     faults: dict[Fault, None] = {}
@@ -72,7 +72,7 @@ def make_plan(
         except UsageError as error:
             faults |= dict.fromkeys(_faults(error, request.header or request.place))
             continue
-        place = place_of(config, gpu_type, found[0].key)
+        place = limits_of(config, gpu_type, found[0].key)
         warnings |= dict.fromkeys(_twice(request))
         for wish, repeats in _wishes(request, *found, place, extra):
             try:
@@ -126,11 +126,11 @@ def resolve(
     return workload, proxy
 
 
-def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
+def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLimits:
     """What a job of ``workload`` must know of the cluster."""
     local = config.cluster_type == "local"
     bare = config.slurm is not None and config.slurm.container == "none"
-    return Place(
+    return ClusterLimits(
         gpu_type=gpu_type,
         rows=config.rows_for(gpu_type),
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
@@ -144,8 +144,8 @@ def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
 
 
 def _wishes(
-    request: JobRequest, workload: Workload, size: str, place: Place, extra: Extra
-) -> Iterator[tuple[Wish, int]]:
+    request: JobRequest, workload: Workload, size: str, place: ClusterLimits, extra: JobOverrides
+) -> Iterator[tuple[JobSpec, int]]:
     """Every combination of a request, dtypes × scales × param values, with its repeats; and the profiled one."""
     supported = workload.sizes[size].dtypes(place.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
@@ -155,7 +155,7 @@ def _wishes(
     traced = TRACE_VARIABLES if switches.nccl_trace else {}  # a cluster's own NCCL_DEBUG must not silence the trace
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values in itertools.product(*swept.values()):
-            wish = Wish(
+            wish = JobSpec(
                 workload=workload,
                 size=size,
                 dtype=dtype,
@@ -195,7 +195,7 @@ def _twice(request: JobRequest) -> Iterator[str]:
 
 def _profile_faults(request: JobRequest, profiled: Collection[str]) -> Iterator[Fault]:
     """A section may say for all its tasks how to profile, and profile some of them."""
-    if request.switches.names_profile and request.header not in profiled:
+    if request.switches.sets_profile and request.header not in profiled:
         said = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
         message = f"'{said}' is said of a profile, and nothing is profiled"
         yield Fault(place=request.place, message=message, hint="add profile: true")

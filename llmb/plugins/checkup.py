@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, UsageError
-from llmb.planning.configure import Place, Wish, configure
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
 from llmb.runs.job import Job
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import KeyPath
@@ -73,14 +73,14 @@ def _jobs(workload: Workload, size: str, row: Row, place: _Place) -> Iterator[Jo
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
         if gpu not in known_types():
             continue
-        here = Place(
+        here = ClusterLimits(
             gpu_type=gpu,
             rows=gpu,
             gpus_per_node=known_types()[gpu].gpus_per_node,
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )
-        wish = Wish(
+        wish = JobSpec(
             workload=workload, size=size, dtype=dtype, scale=scale, params={}, strong_scaling=row.strong_scaling
         )
         try:

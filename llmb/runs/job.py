@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from llmb.errors import Fault
 from llmb.workload.model import ModelShape
-from llmb.workload.switches import NOTHING, Switches
+from llmb.workload.switches import NO_SWITCHES, Switches
 
 STRONG = "strong_scaling"  # the key of its place in JobRequest.places
 
@@ -32,7 +32,7 @@ class JobRequest:
     strong_scaling: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     place: str = ""
     header: str = ""
     places: Mapping[str | int, str] = field(default_factory=dict)
@@ -83,5 +83,5 @@ class Job:
     experiment_name: str
     model: ModelShape
     learning_rate: float
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     vboost: bool | None = None

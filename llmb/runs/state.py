@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler says of a job, in the words of Slurm, and which of them are ends."""
+"""States of jobs, in Slurm's words: which of them are ends, and when a run is lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
@@ -106,3 +106,30 @@ class JobState:
     def is_over(self) -> bool:
         """Whether waiting for more is in vain: an end, or a run that nobody is submitting."""
         return self.is_end or self.state == NOT_SUBMITTED
+
+
+CONFIRM_AFTER = 60.0  # seconds after the first look that did not find a run
+RETRY_AFTER = 600.0  # seconds after a run was lost: until then it may turn up again
+
+
+def confirm_lost(seen: JobState | None, state: JobState, now: float) -> JobState:
+    """What a poll that found ``state`` at ``now`` makes of a run of which ``seen`` was known."""
+    is_lost = seen is not None and seen.state == LOST
+    if state.state == UNKNOWN and is_lost:  # nothing was learnt
+        state = replace(state, state=LOST)
+    if state.state != LOST or state.certain:
+        return state
+    if seen is not None and is_lost:
+        return seen
+    before = seen or JobState(state=UNKNOWN)
+    since = before.missing_since
+    if since is None or since > now:  # the clock was set back
+        since = now
+    if now - since >= CONFIRM_AFTER:
+        return replace(state, started=before.started, ended=now, missing_since=since)
+    return replace(before, reason=f"{state.reason}; llmb looks again in a minute", missing_since=since)
+
+
+def may_be_retried(state: JobState, now: float) -> bool:
+    """Whether another attempt after ``state`` cannot meet the one before any more."""
+    return state.is_final or not state.is_end or not 0 <= now - (state.ended or 0.0) < RETRY_AFTER

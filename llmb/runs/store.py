@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where runs are: makes a new run's directory, finds the old ones, keeps what polling saw last."""
+"""Where runs are: creates a run's directory, finds runs, stores their last state and how a plugin read their logs."""
 
 import contextlib
 import random
@@ -11,12 +11,13 @@ from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
+from llmb.logs.spec import ParseSpec
 from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
 from llmb.system import files, notices
-from llmb.text import typed
+from llmb.text import typed, yamlfile
 
 STATE = "state.json"
 
@@ -153,3 +154,32 @@ def was_cancelled(run: RunRecord) -> bool:
     """Whether the run's present attempt has ended because someone cancelled it, as far as polling has seen."""
     seen = seen_state(run)
     return seen is not None and seen.state == CANCELLED
+
+
+PARSE = "parse.json"
+
+
+def keep(run: RunRecord, spec: ParseSpec) -> None:
+    """Keep the ``spec`` that read a run that has ended, where it is not llmb's own. No room for it is no fault."""
+    if spec == ParseSpec() or not run.place.is_dir():
+        return
+    path = run.place / PARSE
+    with contextlib.suppress(LlmbError):
+        data = typed.to_data(spec)
+        if _read(run) != data:
+            files.write_json(path, data)
+
+
+def kept(run: RunRecord) -> ParseSpec | None:
+    """The spec that was kept of the run's present attempt; None without one that can be read."""
+    with contextlib.suppress(LlmbError, ValueError, TypeError):
+        if (data := _read(run)) is not None:
+            return typed.read(ParseSpec, yamlfile.Document(name=str(run.place / PARSE), data=data))
+    return None
+
+
+def _read(run: RunRecord) -> object:
+    try:
+        return files.read_json(run.place / PARSE)
+    except LlmbError:
+        return None

@@ -10,14 +10,14 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, NOT_SUBMITTED, JobState
-from llmb.submission.dispatch import owned
 from llmb.submission.follow import poll
+from llmb.submission.submit import submission_lock
 
 _BEFORE = "before it was submitted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class CancelResult:
     """What became of a request to end runs: those that will end, those over before, and those left, with the reason."""
 
     ending: list[RunRecord] = field(default_factory=list)
@@ -25,10 +25,10 @@ class Cancelled:
     left: list[tuple[RunRecord, str]] = field(default_factory=list)
 
 
-def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> Cancelled:
+def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> CancelResult:
     """End these runs. Raises LlmbError."""
     states = poll(cluster, runs)
-    found = Cancelled()
+    found = CancelResult()
     sent: list[RunRecord] = []
     for run in runs:
         now, state = record.load(run.directory), states[run.id]
@@ -47,10 +47,10 @@ def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> Cancelled:
     return found
 
 
-def _withdraw(run: RunRecord, found: Cancelled) -> None:
+def _withdraw(run: RunRecord, found: CancelResult) -> None:
     """End a run that nobody is submitting, unless somebody begins to at this moment."""
     try:
-        with owned(run):
+        with submission_lock(run):
             now = record.load(run.directory)
             if now.scheduler_id is None:
                 store.save_state(now, JobState(state=CANCELLED, reason=_BEFORE, ended=time.time()))

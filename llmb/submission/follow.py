@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import looks, store
+from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE, LOST, NO_ANSWER, RETRIABLE, UNKNOWN, JobState
-from llmb.submission.dispatch import Handed
-from llmb.submission.reconcile import mend
+from llmb.runs.state import ELSEWHERE, LOST, NO_ANSWER, RETRIABLE, UNKNOWN, JobState, confirm_lost, may_be_retried
+from llmb.submission.reconcile import recover
 from llmb.submission.retry import retry
+from llmb.submission.submit import SubmitResult
 
 _GROWTH = 1.5
 _JITTER = 0.2
@@ -28,7 +28,7 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     """
     states = {run.id: seen for run in runs if (seen := store.seen_state(run)) is not None and seen.is_final}
     live = [run for run in runs if run.id not in states]
-    mended = mend(cluster, [run for run in live if run.scheduler_id is None])
+    mended = recover(cluster, [run for run in live if run.scheduler_id is None])
     states |= mended.states
     sent = [*(run for run in live if run.scheduler_id is not None), *mended.sent]
     polled = cluster.poll(sent) if sent else {}
@@ -43,7 +43,7 @@ def _kept(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
         state = _missing(cluster, run, state)
     if state.is_doubtful:
         return state
-    state = looks.judged(store.seen_state(run), state, time.time())
+    state = confirm_lost(store.seen_state(run), state, time.time())
     try:
         return store.save_state(run, state)
     except LlmbError:  # a full disk, or a run of another's: what was seen holds all the same, and is asked for again
@@ -73,7 +73,7 @@ class Watcher:
     """Who is told while runs are followed: each round, each retry with the end before it, each trouble once."""
 
     on_round: OnRound = lambda runs, states: None
-    on_retry: Callable[[Handed, JobState], None] = lambda handed, end: None
+    on_retry: Callable[[SubmitResult, JobState], None] = lambda handed, end: None
     on_trouble: Callable[[LlmbError], None] = lambda error: None
 
 
@@ -108,7 +108,7 @@ def wait(
                 return followed, states
             if open_ and all(state.is_elsewhere for state in open_):
                 raise _not_here(open_)
-            ready = [run for run in broken if looks.may_be_retried(states[run.id], time.time())]
+            ready = [run for run in broken if may_be_retried(states[run.id], time.time())]
             followed = _retried(cluster, followed, ready, states, watcher)
             for run in ready:
                 left[run.id] -= 1
@@ -132,7 +132,7 @@ def _retried(
     """``followed`` with a new attempt of those that are ``broken``."""
     if not broken:
         return followed
-    handed, interrupted = retry(cluster, broken, on_handed=lambda one: watcher.on_retry(one, states[one.run.id]))
+    handed, interrupted = retry(cluster, broken, on_result=lambda one: watcher.on_retry(one, states[one.run.id]))
     if interrupted:
         raise KeyboardInterrupt
     newest = {one.run.id: one.run for one in handed}

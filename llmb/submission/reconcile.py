@@ -11,8 +11,15 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ELSEWHERE, NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
-from llmb.submission.dispatch import Handed, begin, hand_over_all, keep_id, owned, owner
-from llmb.submission.leftovers import clean_parts
+from llmb.submission.submit import (
+    SubmitResult,
+    clean_parts,
+    start_attempt,
+    store_id,
+    submission_lock,
+    submit_each,
+    submitter_of,
+)
 from llmb.system import locks
 from llmb.system.process import ProcessId, is_at_work
 
@@ -21,20 +28,20 @@ FIX = "its submission was cut off; llmb-run jobs reconcile submits it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mended:
+class Recovered:
     """What is known of runs without a scheduler's id: those that have one by now, and the state of the others."""
 
     sent: tuple[RunRecord, ...]
     states: dict[str, JobState]
 
 
-def mend(cluster: Cluster, runs: Sequence[RunRecord]) -> Mended:
+def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> Recovered:
     """Look for runs that were recorded and have no scheduler's id. Those of a living submitter are left alone."""
     sent: list[RunRecord] = []
     states: dict[str, JobState] = {}
     abandoned: list[RunRecord] = []
     for run in runs:
-        if (submitter := owner(run)) is not None:
+        if (submitter := submitter_of(run)) is not None:
             states[run.id] = JobState(state=PENDING, reason=f"it is being submitted by {_name(submitter)}")
             continue
         try:
@@ -48,7 +55,7 @@ def mend(cluster: Cluster, runs: Sequence[RunRecord]) -> Mended:
             (abandoned if now.scheduler_id is None else sent).append(now)
     if abandoned:
         _look_for(cluster, abandoned, sent, states)
-    return Mended(sent=tuple(sent), states=states)
+    return Recovered(sent=tuple(sent), states=states)
 
 
 def _as_it_is(run: RunRecord) -> tuple[RunRecord, JobState | None]:
@@ -83,10 +90,10 @@ def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
 
 def _keep(run: RunRecord, scheduler_id: str) -> RunRecord:
     """Write the id down, unless another does so or the runs are not ours to write; the record with it."""
-    with contextlib.suppress(LlmbError), owned(run):  # else the next to ask finds it as well
+    with contextlib.suppress(LlmbError), submission_lock(run):  # else the next to ask finds it as well
         now = record.load(run.directory)
         if now.attempt == run.attempt and now.scheduler_id is None:
-            keep_id(now, scheduler_id)
+            store_id(now, scheduler_id)
     return run.submitted(scheduler_id)
 
 
@@ -94,22 +101,22 @@ def resubmit(
     cluster: Cluster,
     runs: Sequence[RunRecord],
     *,
-    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_result: Callable[[SubmitResult], None] = lambda handed: None,
     on_settle: Callable[[float], None] = lambda seconds: None,
     on_interrupt: Callable[[], None] = lambda: None,
-) -> tuple[list[Handed], bool]:
+) -> tuple[list[SubmitResult], bool]:
     """Submit runs that ``mend`` calls NOT_SUBMITTED, unless the cluster knows them by now; whether Ctrl-C came.
 
     A submission whose sender was killed may still be on its way: it is waited for, after ``on_settle`` was told how
     many seconds at least. A run that another process has submitted or is about to is left to it.
     """
     _settle(cluster, runs, on_settle)
-    return hand_over_all(
+    return submit_each(
         iter(runs),
         lambda run: _again(run, cluster),
         cluster,
         keep_going=True,
-        on_handed=on_handed,
+        on_result=on_result,
         on_interrupt=on_interrupt,
     )
 
@@ -148,22 +155,22 @@ def _written(run: RunRecord) -> float:
         return 0.0
 
 
-def _again(run: RunRecord, cluster: Cluster) -> Handed:
+def _again(run: RunRecord, cluster: Cluster) -> SubmitResult:
     try:
-        with owned(run):
+        with submission_lock(run):
             now, seen = _as_it_is(run)
             if now.attempt != run.attempt or now.scheduler_id is not None or (seen is not None and seen.is_end):
-                return Handed(run=now)  # another was quicker
+                return SubmitResult(run=now)  # another was quicker
             if (found := cluster.find([now]).get(now.id)) is not None:
-                return keep_id(now, found)
+                return store_id(now, found)
             if (where := elsewhere(cluster, now)) is not None:
-                return Handed(run=now, error=LlmbError(f"{now.id} is elsewhere: {where}", hint=HINT_ELSEWHERE))
+                return SubmitResult(run=now, error=LlmbError(f"{now.id} is elsewhere: {where}", hint=HINT_ELSEWHERE))
             clean_parts(now)
-            return begin(replace(now, submitter=ProcessId.current()), cluster)
+            return start_attempt(replace(now, submitter=ProcessId.current()), cluster)
     except locks.LockHeldError:
-        return Handed(run=run)
+        return SubmitResult(run=run)
     except LlmbError as error:
-        return Handed(run=run, error=error)
+        return SubmitResult(run=run, error=error)
 
 
 def _name(process: ProcessId) -> str:

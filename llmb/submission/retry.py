@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import looks, record, store
+from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import JobState
-from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
+from llmb.runs.state import RETRY_AFTER, JobState, may_be_retried
+from llmb.submission.submit import SubmitResult, start_attempt, submission_lock, submit_each
 from llmb.system.process import ProcessId
 
 NO_ARGS: Mapping[str, str | bool] = {}
@@ -23,20 +23,20 @@ def retry(
     time_limit: int | None = None,
     slurm_args: Mapping[str, str | bool] = NO_ARGS,
     keep_going: bool = True,
-    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_result: Callable[[SubmitResult], None] = lambda handed: None,
     on_interrupt: Callable[[], None] = lambda: None,
-) -> tuple[list[Handed], bool]:
+) -> tuple[list[SubmitResult], bool]:
     """Submit the next attempt of each of these runs, all of which have ended; and whether Ctrl-C came.
 
     ``time_limit``: of the new attempts in seconds, None for that of the one before; ``slurm_args``: as ``--slurm-arg``
     gives them, over those that a run has.
     """
-    return hand_over_all(
+    return submit_each(
         iter(runs),
         lambda run: _attempt(run, cluster, time_limit, slurm_args),
         cluster,
         keep_going=keep_going,
-        on_handed=on_handed,
+        on_result=on_result,
         on_interrupt=on_interrupt,
     )
 
@@ -57,21 +57,23 @@ def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
     if (where := elsewhere(cluster, run)) is not None:
         raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE)
     now = time.time()
-    if not looks.may_be_retried(end, now):
-        minutes = (looks.RETRY_AFTER - (now - (end.ended or now))) / 60
+    if not may_be_retried(end, now):
+        minutes = (RETRY_AFTER - (now - (end.ended or now))) / 60
         hint = f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute"
         raise LlmbError(f"{run.id} was lost a moment ago, and may still turn up", hint=hint)
 
 
-def _attempt(run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]) -> Handed:
+def _attempt(
+    run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]
+) -> SubmitResult:
     try:
-        with owned(run):
+        with submission_lock(run):
             now = record.load(run.directory)
             end = store.seen_state(now)
             if now.attempt != run.attempt or end is None or not end.is_end:
                 raise LlmbError(f"{run.id} is being retried already", hint="llmb-run jobs list shows it")
             _check_over(cluster, now, end)
             again = now.again(end, ProcessId.current(), time.time())
-            return begin(changed(again, time_limit, slurm_args), cluster)
+            return start_attempt(changed(again, time_limit, slurm_args), cluster)
     except LlmbError as error:
-        return Handed(run=run, error=error)
+        return SubmitResult(run=run, error=error)

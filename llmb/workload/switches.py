@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches of a job: what it does beside, or instead of, a plain measured run."""
+"""A job's switches, which change how it runs, and the names of its parameters."""
 
 import re
 from collections.abc import Iterable
@@ -43,12 +43,12 @@ class Switches:
     gpus_per_node: int | None = None
 
     @property
-    def names_profile(self) -> bool:
+    def sets_profile(self) -> bool:
         """Whether anything is said that only a profiled job obeys."""
         return any(getattr(self, name) is not None for name in _DETAILS)
 
 
-NOTHING = Switches()
+NO_SWITCHES = Switches()
 NAMES = tuple(own.name for own in fields(Switches))
 PROFILE_DETAILS = _DETAILS
 
@@ -57,12 +57,12 @@ def merged(layers: Iterable[Switches]) -> Switches:
     """What the layers say together, each over those before it."""
     said: dict[str, object] = {}
     for layer in layers:
-        if layer is not NOTHING:
-            said |= said_of(layer)
-    return Switches(**said) if said else NOTHING  # type: ignore[arg-type]
+        if layer is not NO_SWITCHES:
+            said |= given_switches(layer)
+    return Switches(**said) if said else NO_SWITCHES  # type: ignore[arg-type]
 
 
-def said_of(switches: Switches) -> dict[str, object]:
+def given_switches(switches: Switches) -> dict[str, object]:
     """What is said, by its name."""
     return {name: value for name in NAMES if (value := getattr(switches, name)) is not None}
 
@@ -119,3 +119,9 @@ def parse_mount(text: str) -> str:
             f"'{text}' is not a mount: write /on/the/cluster:/in/the/container, :ro behind it to protect it"
         )
     return ":".join(whole)
+
+
+PARAMS = ("tp", "pp", "cp", "vp", "mbs", "gbs", "max_steps", "num_layers")
+
+# What `--set` takes beside them, with its words; a switch of the same name, in a job list a key of its own.
+CHOICES = {"tokenizer": ("null", "hub"), "fp8": ("delayed", "current")}

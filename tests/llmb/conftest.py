@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig, load_config
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program
@@ -54,7 +54,11 @@ class HandMade:
             workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
         )
         plan = make_plan(
-            [request], self.workloads, self.config, extra=Extra(params=params or {}, force=True), gpu_type=gpu_type
+            [request],
+            self.workloads,
+            self.config,
+            extra=JobOverrides(params=params or {}, force=True),
+            gpu_type=gpu_type,
         )
         assert not plan.faults, plan.faults
         return plan.jobs[0]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from llmb.planning.configure import Place, Wish, configure
-from llmb.planning.recompute import FLOPS, MFU, disagreements
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.listing import FLOPS, MFU, disagreements
 from llmb.stats.measure import LAST, Window
 from llmb.workload.gpus import known_types
 from llmb.workload.model import GQA, HYBRID, OLD
@@ -304,8 +304,8 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
 ) -> None:
     for figure in figures[key]:
         per_node = known_types()[figure.gpu_type].gpus_per_node
-        place = Place(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
-        wish = Wish(
+        place = ClusterLimits(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
+        wish = JobSpec(
             workload=workloads[key],
             size=figure.model_size,
             dtype=figure.dtype,

@@ -17,7 +17,7 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import site_of
+from llmb.submission.prepare import site_of
 from llmb.workload.switches import Switches
 
 GOLDEN = Path(__file__).with_name("golden")

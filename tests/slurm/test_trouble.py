@@ -13,7 +13,8 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
 from llmb.clusters.slurm.registering import Registering
 from llmb.errors import LlmbError
-from llmb.runs import looks, store
+from llmb.runs import state as job_state
+from llmb.runs import store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 
@@ -71,7 +72,7 @@ def test_a_job_that_left_nothing_is_lost_only_after_a_while(bare_site: Site, mon
     seen = poll(bare_site.cluster(), [run])[run.id]
     assert (seen.state, seen.is_end) == ("PENDING", False)
     assert f"Slurm no longer knows job {run.scheduler_id}" in seen.reason
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
     end = poll(bare_site.cluster(), [run])[run.id]
     assert (end.state, end.is_final) == ("LOST", False)
     assert "it left no end; last seen PENDING" in end.reason

@@ -9,7 +9,7 @@ from typing import Protocol
 from llmb.config import images
 from llmb.errors import LlmbError
 from llmb.runs import programs
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.workload import needs
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import Need, Needs

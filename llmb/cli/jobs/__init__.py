@@ -47,7 +47,7 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
-    from llmb.cli.jobs.table import levels
+    from llmb.cli.jobs.display import levels
     from llmb.cli.output import print_runs
     from llmb.cli.results.last_seen import states_of
 
@@ -140,7 +140,7 @@ def show(context: Context, run: str, fmt: str) -> None:
 @pass_context
 def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | None) -> None:
     """Print the log of one run."""
-    from llmb.cli.jobs.tail import tail
+    from llmb.cli.jobs.display import tail
     from llmb.submission.follow import poll
 
     found = context.runs((run,))[0]
@@ -247,16 +247,16 @@ def retry(
     force: bool,
 ) -> int:
     """Submit RUNS that have failed once more, as a new attempt of the same run."""
-    from llmb.cli.jobs import next_attempt
+    from llmb.cli.jobs import attempts
     from llmb.errors import UsageError
 
     if bool(runs) == failed:
         raise UsageError("name the runs to retry, or say --failed", hint="llmb-run results shows what has failed")
     if retries and not wait_:
         raise UsageError("--retries works while waiting", hint="add --wait")
-    limit = next_attempt.read_limit(context, time_limit)
-    chosen = next_attempt.choose(context, context.runs(runs), named=bool(runs))
-    taken, code = next_attempt.run(context, chosen, time_limit=limit, force=force, named=bool(runs))
+    limit = attempts.read_limit(context, time_limit)
+    chosen = attempts.choose(context, context.runs(runs), named=bool(runs))
+    taken, code = attempts.run(context, chosen, time_limit=limit, force=force, named=bool(runs))
     return (_follow(context, taken, retries) if wait_ and taken else 0) or code
 
 

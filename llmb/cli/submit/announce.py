@@ -7,19 +7,18 @@ from llmb.cli.context import Context, say
 from llmb.clusters.base import UnclearError
 from llmb.errors import describe
 from llmb.runs.record import RunRecord
-from llmb.submission.dispatch import Handed
-from llmb.submission.submit import Outcome
+from llmb.submission.submit import Outcome, SubmitResult
 
 _NAMED = 8  # runs that a line has room for
 
 
-class Teller:
+class Announcer:
     """Says of each run that it was taken, or why not; a reason that several share once."""
 
     def __init__(self) -> None:
         self.told: set[str] = set()
 
-    def __call__(self, handed: Handed) -> None:
+    def __call__(self, handed: SubmitResult) -> None:
         """One line for a run that was taken, the reason for one that was not."""
         run, error = handed.run, handed.error
         attempt = f"  attempt {run.attempt}" if run.attempt > 1 else ""
@@ -78,7 +77,7 @@ def print_submitted(runs: Sequence[RunRecord], fmt: str) -> None:
     print_rows([Column(key=name) for name in names], rows, fmt)
 
 
-def tell_interrupt() -> None:
+def announce_interrupt() -> None:
     """What Ctrl-C does in the middle of a submission."""
     say("interrupted: what is under way is finished first; Ctrl-C again ends at once")
 
@@ -88,7 +87,7 @@ def resubmit(context: Context, runs: Sequence[RunRecord]) -> int:
     from llmb.submission.reconcile import resubmit
 
     handed, interrupted = resubmit(
-        context.need_cluster(), runs, on_handed=Teller(), on_settle=_tell_settle, on_interrupt=tell_interrupt
+        context.need_cluster(), runs, on_result=Announcer(), on_settle=_tell_settle, on_interrupt=announce_interrupt
     )
     if interrupted:
         raise KeyboardInterrupt

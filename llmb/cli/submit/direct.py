@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.workload.launchvars import unread
 from llmb.workload.switches import absolute_image, parse_clock, parse_mount
+from llmb.workload.variables import unread
 
 
 def _text(value: str) -> str:

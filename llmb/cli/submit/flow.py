@@ -10,12 +10,13 @@ from typing import Any
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce, submit_options, switch_options, time_limits
+from llmb.cli.submit import announce, options
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, collected, describe
-from llmb.planning.plan import Extra, Plan, make_plan
+from llmb.planning.plan import JobOverrides, Plan, make_plan
 from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
-from llmb.submission.submit import Outcome, Prepared, check, prepare, submit
+from llmb.submission.prepare import Prepared, check, prepare
+from llmb.submission.submit import Outcome, submit
 from llmb.workload.gpus import known_types, nearest_type
 from llmb.workload.switches import Switches
 
@@ -38,26 +39,26 @@ class Options:
     gpu_type: str | None = None
     no_preflight: bool = False
     fmt: str = "table"
-    extra: Extra = field(default_factory=Extra)
+    extra: JobOverrides = field(default_factory=JobOverrides)
 
     @classmethod
     def from_flags(cls, flags: dict[str, Any]) -> Options:
-        """From the values of ``submit_options.submit_options``. Raises UsageError."""
+        """From the values of ``options.submit_options``. Raises UsageError."""
         faults: list[Fault] = []
         params, words = dict[str, int](), dict[str, str]()
         with collected(faults):
-            params, words = submit_options.parse_set(flags["params"])
-            params = switch_options.params_of(flags, params)
+            params, words = options.parse_set(flags["params"])
+            params = options.params_of(flags, params)
         with collected(faults):
-            env = submit_options.parse_env(flags["env"])
+            env = options.parse_env(flags["env"])
         with collected(faults):
-            switches = switch_options.switches_of(flags, words)
+            switches = options.switches_of(flags, words)
         if flags["retries"] and not flags["wait_"]:
             hint = "add --wait, or later: llmb-run jobs retry --failed"
             faults.append(Fault(message="--retries works while waiting", hint=hint))
         if faults:
             raise InputFaults(faults)
-        extra = Extra(env=env, params=params, switches=Switches(**switches), force=flags["force"])
+        extra = JobOverrides(env=env, params=params, switches=Switches(**switches), force=flags["force"])
         names = ("dry_run", "retries", "resume", "keep_going", "gpu_type", "no_preflight", "fmt")
         return cls(wait=flags["wait_"], extra=extra, **{name: flags[name] for name in names})
 
@@ -90,9 +91,9 @@ def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None =
     if not how.dry_run:
         return _submit(context, items, how, failed=bool(faults))
     if how.resume:
-        from llmb.cli.submit import resumption
+        from llmb.cli.submit import resume
 
-        items = list(resumption.rest_of(context, items, dry_run=True).items)
+        items = list(resume.rest_of(context, items, dry_run=True).items)
     from llmb.cli.submit import preview
 
     preview.show(context, items, how.fmt)
@@ -111,9 +112,9 @@ def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None
             make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=meant) if meant else Plan()
         )
         raise InputFaults([wrong, *listed.faults, *others.faults])
-    extra = time_limits.settled(context, listed.requests, how.extra)
+    extra = options.settled(context, listed.requests, how.extra)
     plan = make_plan(listed.requests, context.workloads, config, extra=extra, gpu_type=how.gpu_type)
-    if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
+    if how.extra.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")
     faults = [*listed.faults, *plan.faults]
     has_pmix = _has_pmix(context)
@@ -159,10 +160,10 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
     before: Sequence[RunRecord] = ()
     under_way: Sequence[RunRecord] = ()
     if how.resume:
-        from llmb.cli.submit import resumption
+        from llmb.cli.submit import resume
 
-        with resumption.alone(context):
-            rest = resumption.rest_of(context, items, dry_run=False)
+        with resume.alone(context):
+            rest = resume.rest_of(context, items, dry_run=False)
             before, under_way = rest.done, rest.live
             outcome = _send(context, rest.items, how) if rest.items else Outcome()
     else:
@@ -197,8 +198,8 @@ def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
         context.config,
         __version__,
         keep_going=how.keep_going,
-        on_handed=announce.Teller(),
-        on_interrupt=announce.tell_interrupt,
+        on_result=announce.Announcer(),
+        on_interrupt=announce.announce_interrupt,
     )
     announce.sum_up(outcome, len(items))
     return outcome

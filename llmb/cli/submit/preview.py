@@ -16,16 +16,16 @@ from llmb.frameworks.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
 from llmb.frameworks.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
 from llmb.frameworks.nemo.wrappers import NSIGHT
 from llmb.frameworks.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
-from llmb.planning.modes import NSYS, PROFILED
+from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED
-from llmb.submission.submit import Prepared, launch_of, preview
+from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
 from llmb.text.narrow import Level
 from llmb.text.tables import Column, escape, shorten
-from llmb.workload.switches import said_of
+from llmb.workload.switches import given_switches
 
 if TYPE_CHECKING:
     from llmb.planning.estimate import Alike
@@ -82,7 +82,7 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
     """A job's data with its script, and behind it the switches where any is on."""
-    said = said_of(item.job.switches)
+    said = given_switches(item.job.switches)
     return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
 
 

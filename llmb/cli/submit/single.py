@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.submit.submit_options import submit_options
+from llmb.cli.submit.options import submit_options
 
 
 @click.command("single")
@@ -87,8 +87,8 @@ def _measured_too(context: Context, request: Any, gpu_type: str | None) -> bool:
     """Whether ENABLE_PROFILE stood for two jobs in the release that this configuration is of."""
     from llmb.errors import UsageError
     from llmb.planning.configure import find_row
-    from llmb.planning.modes import profile_window
     from llmb.planning.plan import resolve
+    from llmb.planning.rules import profile_window
 
     config = context.config
     gpu = gpu_type or config.gpu_type

@@ -10,7 +10,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.submit.submit_options import submit_options
+from llmb.cli.submit.options import submit_options
 from llmb.errors import InputFaults, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,13 +75,13 @@ def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> in
     from llmb.planning.joblist import read_job_list
     from llmb.planning.select import Selection, adjust, discover, narrow
     from llmb.runs.job import JobList
-    from llmb.workload import launchvars
+    from llmb.workload import variables
 
     if joblist is not None and flags["file"] is not None:
         hint = "--force lifts checks; it has no short form"
         raise UsageError(f"two job lists are given: {joblist} and --file {flags['file']}", hint=hint)
     joblist = joblist or flags["file"]
-    if unread := list(launchvars.unread(os.environ, ())):
+    if unread := list(variables.unread(os.environ, ())):
         say(f"note: variables that only `single` reads: {', '.join(unread)}")
     names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile", "strong_scaling")
     selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.errors import InputFaults, UsageError
-from llmb.planning.configure import Place, Wish, configure
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape
 from llmb.workload.spec import BatchRule, Row, Scales, Size, Workload
 
-H100 = Place(gpu_type="h100", rows="h100", gpus_per_node=8)
+H100 = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
 SHAPE = ModelShape(architecture="llama", layers=16, hidden=64, ffn=128, heads=16, kv_groups=8, vocab=100, seq_length=64)
 
 
@@ -39,12 +39,12 @@ def settle(
     scale: int = 16,
     params: dict[str, int] | None = None,
     force: bool = False,
-    place: Place = H100,
+    place: ClusterLimits = H100,
     strong: bool = False,
     dtype: str = "bf16",
     **size: Any,
 ) -> tuple[Job, list[str]]:
-    wish = Wish(
+    wish = JobSpec(
         workload=workload(*rows, **size), size="s", dtype=dtype, scale=scale, params=params or {}, strong_scaling=strong
     )
     return configure(wish, place, force=force)
@@ -65,7 +65,7 @@ def refusal(*rows: Row, **changes: Any) -> str:
 
 def test_a_wrong_dtype_does_not_hide_a_wrong_scale() -> None:
     own = workload(row(scales=Scales((16,))), row(scales=Scales((32,)), dtype=("fp8",)))
-    wish = Wish(workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"})
+    wish = JobSpec(workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"})
     with pytest.raises(InputFaults) as raised:
         configure(wish, H100)
     assert [str(fault) for fault in raised.value.faults] == [
@@ -143,7 +143,7 @@ def test_embedding_and_loss_count_as_layers_where_the_size_says_so(pp: int, vp: 
 def test_the_405b_splits_and_its_neighbours_do_not(workloads: dict[str, Workload]) -> None:
     def configured(**params: int) -> Job:
         own = workloads["pretrain_llama3.1"]
-        return configure(Wish(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100)[0]
+        return configure(JobSpec(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100)[0]
 
     assert (configured().num_layers, configured().pp, configured().vp, configured().ga) == (126, 8, 8, 64)
     assert configured(vp=4).experiment_name.endswith("_vp4_mbs1_gbs256")
@@ -202,12 +202,12 @@ def test_a_scale_that_one_dtype_alone_lacks_names_the_dtype() -> None:
 
 
 def test_a_type_and_a_dtype_that_no_row_has() -> None:
-    a100 = Place(gpu_type="a100", rows="a100", gpus_per_node=8)
+    a100 = ClusterLimits(gpu_type="a100", rows="a100", gpus_per_node=8)
     assert "pretrain_w s does not run on a100 | it runs on h100" in refusal(row(), place=a100)
     assert "pretrain_w s on h100 has no dtype 'bf61' | did you mean 'bf16'?" in refusal(row(), dtype="bf61")
     assert "has no dtype 'fp8' | its only one there is bf16" in refusal(row(), dtype="fp8")
     cpu, known = row(gpu=("cpu",), dtype=("fp32", "bf16")), row(dtype=("fp8",))
-    here = Place(gpu_type="cpu", rows="cpu", gpus_per_node=1)
+    here = ClusterLimits(gpu_type="cpu", rows="cpu", gpus_per_node=1)
     assert "has no dtype 'fp8' | there it has fp32, bf16" in refusal(cpu, known, place=here, dtype="fp8")
 
 
@@ -237,19 +237,19 @@ def test_a_small_model_may_share_a_node_but_not_spill_over() -> None:
 
 
 def test_on_one_machine_there_is_one_node() -> None:
-    here = Place(gpu_type="cpu", rows="cpu", gpus_per_node=1, one_machine=True)
+    here = ClusterLimits(gpu_type="cpu", rows="cpu", gpus_per_node=1, one_machine=True)
     found = job(row(gpu=("any",), scales=Scales((4,))), scale=4, place=here)
     assert (found.nodes, found.gpus_per_node, found.gpu_type) == (1, 4, "cpu")
 
 
 def test_a_node_of_four() -> None:
-    four = Place(gpu_type="gb200", rows="h100", gpus_per_node=4)
+    four = ClusterLimits(gpu_type="gb200", rows="h100", gpus_per_node=4)
     assert (job(row(), place=four).nodes, job(row(), place=four).gpu_type) == (4, "gb200")
 
 
 @pytest.mark.parametrize(("needs_image", "image"), [(True, "i:1"), (False, None)])
 def test_an_image_where_the_place_needs_one(needs_image: bool, image: str | None) -> None:
-    place = Place(gpu_type="h100", rows="h100", gpus_per_node=8, needs_image=needs_image)
+    place = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8, needs_image=needs_image)
     assert job(row(), place=place).image == image
 
 
@@ -270,7 +270,7 @@ def test_what_changes_goes_into_the_name(params: dict[str, int], end: str) -> No
 
 def test_fewer_layers_of_a_hybrid_keep_the_beginning_of_its_pattern(workloads: dict[str, Workload]) -> None:
     def configured(layers: int) -> Job:
-        wish = Wish(
+        wish = JobSpec(
             workload=workloads["pretrain_nemotronh"], size="56b", dtype="fp8", scale=32, params={"num_layers": layers}
         )
         return configure(wish, H100)[0]

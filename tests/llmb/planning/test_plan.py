@@ -9,7 +9,7 @@ from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, WorkloadConfig, WorkloadsConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import UsageError
-from llmb.planning.plan import Extra, Plan, make_plan, place_of, resolve
+from llmb.planning.plan import JobOverrides, Plan, limits_of, make_plan, resolve
 from llmb.runs.job import JobRequest
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
@@ -108,7 +108,7 @@ def test_warnings_name_their_place_and_come_once(workloads: Workloads) -> None:
 
 
 def test_force_lifts_scales_alone(workloads: Workloads) -> None:
-    found = plan(workloads, request(scales=(24, 20)), extra=Extra(force=True))
+    found = plan(workloads, request(scales=(24, 20)), extra=JobOverrides(force=True))
     assert [job.scale for job in found.jobs] == [24]
     assert "20 GPUs do not fill whole nodes of 8" in found.faults[0].message
 
@@ -116,7 +116,7 @@ def test_force_lifts_scales_alone(workloads: Workloads) -> None:
 def test_the_command_lines_params_come_over_the_lists(workloads: Workloads) -> None:
     swept = request(params={"tp": (2, 4), "mbs": (1,)})
     assert [(job.tp, job.mbs) for job in plan(workloads, swept).jobs] == [(2, 1), (4, 1)]
-    assert [(job.tp, job.mbs) for job in plan(workloads, swept, extra=Extra(params={"tp": 1})).jobs] == [(1, 1)]
+    assert [(job.tp, job.mbs) for job in plan(workloads, swept, extra=JobOverrides(params={"tp": 1})).jobs] == [(1, 1)]
 
 
 def test_the_layers_of_the_environment(workloads: Workloads) -> None:
@@ -133,7 +133,7 @@ def test_the_layers_of_the_environment(workloads: Workloads) -> None:
         ),
     )
     listed = request(env=dict.fromkeys(names[2:], "list"))
-    (job,) = plan(workloads, listed, config=config, extra=Extra(env={"D": "command line", "E": ""})).jobs
+    (job,) = plan(workloads, listed, config=config, extra=JobOverrides(env={"D": "command line", "E": ""})).jobs
     assert job.env == {"A": "cluster", "B": "workload", "C": "list", "D": "command line", "E": ""}
 
 
@@ -144,7 +144,10 @@ def test_the_submitting_shell_is_no_layer(workloads: Workloads, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "NGC_API_KEY", "APP_SECRET", "MY_PASSWORD", "hf_token", "KEY"])
 def test_a_secret_is_refused_with_the_way_to_do_it(name: str, workloads: Workloads) -> None:
-    for how in ({"requests": request(env={name: "abc"})}, {"requests": request(), "extra": Extra(env={name: "abc"})}):
+    for how in (
+        {"requests": request(env={name: "abc"})},
+        {"requests": request(), "extra": JobOverrides(env={name: "abc"})},
+    ):
         (fault,) = plan(workloads, how.pop("requests"), **how).faults  # type: ignore[arg-type]
         assert f"{name} looks like a secret" in fault.message
         assert "~/.config/llmb/secrets" in (fault.hint or "")
@@ -198,7 +201,7 @@ def test_names_that_only_look_a_little_like_secrets_pass(name: str, workloads: W
     ],
 )
 def test_what_a_job_must_know_of_its_cluster(config: ClusterConfig, needs_image: bool, one_machine: bool) -> None:
-    place = place_of(config, "h100", "pretrain_nemotron4")
+    place = limits_of(config, "h100", "pretrain_nemotron4")
     assert (place.needs_image, place.one_machine) == (needs_image, one_machine)
 
 
@@ -219,7 +222,7 @@ def test_what_a_job_must_know_of_its_cluster(config: ClusterConfig, needs_image:
 )
 def test_gpus_of_a_node_by_the_nearest_that_says_so(own: GpuTypeConfig, slurm: SlurmConfig, per_node: int) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="h200", gpu_types={"h200": own}, slurm=slurm)
-    assert place_of(config, "h200", "w").gpus_per_node == per_node
+    assert limits_of(config, "h200", "w").gpus_per_node == per_node
 
 
 def test_a_type_that_is_like_another_takes_its_rows_under_its_own_name(workloads: Workloads) -> None:

@@ -21,7 +21,7 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import Attempt, RunRecord
 from llmb.runs.state import COMPLETED, FAILED, RUNNING, JobState
-from llmb.submission.dispatch import begin
+from llmb.submission.submit import start_attempt
 from llmb.system import locks
 from llmb.system.process import ProcessId
 from llmb.testing.fake_cluster import FakeCluster
@@ -236,7 +236,7 @@ def test_records_and_the_folders_that_hold_them_are_synced(
         os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
     )
     fresh = replace(made, attempt=1, retried=None, history=(), scheduler_id=None)
-    begin(fresh, FakeCluster(scheduler=Scheduler(tmp_path / "fake")))
+    start_attempt(fresh, FakeCluster(scheduler=Scheduler(tmp_path / "fake")))
     folders = [str(made.directory), *map(str, made.directory.parents[:2])]
     assert [path for path in synced if path in folders][:3] == folders
     assert synced[0].endswith(".part")

@@ -16,9 +16,9 @@ from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.cancel import cancel
-from llmb.submission.dispatch import owned
 from llmb.submission.follow import Watcher, poll, wait
-from llmb.submission.reconcile import mend, resubmit
+from llmb.submission.reconcile import recover, resubmit
+from llmb.submission.submit import submission_lock
 from llmb.system import files
 from llmb.system.process import ProcessId, is_at_work
 from llmb.testing.fake_cluster import FakeCluster
@@ -75,7 +75,7 @@ def test_one_that_was_not_taken_is_shown_and_submitted_once(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert poll(fake, [run])[run.id] == mend(fake, [run]).states[run.id]
+    assert poll(fake, [run])[run.id] == recover(fake, [run]).states[run.id]
     assert poll(fake, [run])[run.id].state == NOT_SUBMITTED
     assert store.seen_state(run) is None
     for _ in range(3):  # whoever comes later, with the record as it was
@@ -90,7 +90,7 @@ def test_a_run_taken_meanwhile_is_not_submitted_again(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert mend(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
     scheduler.submit(run.stamp.id, run.work)  # an sbatch of the killed submitter was still on its way
     resubmit(fake, [run])
     assert len(scheduler.jobs()) == 1
@@ -247,7 +247,7 @@ def test_runs_of_others_are_found_without_writing(
         raise LlmbError(f"{path} cannot be written: Permission denied")
 
     monkeypatch.setattr(files, "create_text", refuse)
-    assert [one.scheduler_id for one in mend(fake, [run]).sent] == ["1"]
+    assert [one.scheduler_id for one in recover(fake, [run]).sent] == ["1"]
     assert record.load(run.directory).scheduler_id is None
 
 
@@ -284,6 +284,6 @@ def test_the_lock_of_this_process_is_told_from_a_dead_ones(
     crashed: Callable[..., RunRecord], fake: FakeCluster
 ) -> None:
     run = crashed(taken=False)
-    with owned(run):
-        assert ProcessId.current().host in mend(fake, [run]).states[run.id].reason
-    assert mend(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    with submission_lock(run):
+        assert ProcessId.current().host in recover(fake, [run]).states[run.id].reason
+    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED

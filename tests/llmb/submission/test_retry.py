@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from llmb.results import last_attempts
-from llmb.runs import looks, record, store
+from llmb.runs import record, store
+from llmb.runs import state as job_state
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RETRIABLE, RUNNING, JobState
-from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry
+from llmb.submission.submit import SubmitResult
 from llmb.testing.fake_cluster import FakeCluster
 from llmb.testing.scheduler import Behaviour, Scheduler
 
@@ -105,11 +106,11 @@ def test_an_attempt_that_was_cut_off_is_submitted_again_as_that_attempt(
 def test_what_a_node_broke_is_retried_while_waiting(
     state: str, submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
-    monkeypatch.setattr(looks, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
+    monkeypatch.setattr(job_state, "RETRY_AFTER", 0.0)
     scheduler.behave(Behaviour(script={"*": (RUNNING, state), "*-2": (state,), "*-3": (RUNNING, COMPLETED)}))
     runs = submitted(3)
-    told: list[tuple[Handed, JobState]] = []
+    told: list[tuple[SubmitResult, JobState]] = []
     followed, states = wait(fake, runs, Watcher(on_retry=lambda one, why: told.append((one, why))), retries=2)
     assert {one.state for one in states.values()} == {COMPLETED}
     assert [run.attempt for run in followed] == [3, 3, 3]

@@ -20,7 +20,8 @@ from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.submission import follow
-from llmb.submission.submit import Prepared, check, prepare, preview, site_of, submit
+from llmb.submission.prepare import Prepared, check, prepare, preview, site_of
+from llmb.submission.submit import submit
 from llmb.workload.spec import Workload
 
 
@@ -103,7 +104,7 @@ def test_a_hook_is_told_all_that_is_installed_for_its_workload(
 
 def test_each_job_is_recorded_before_the_cluster_hears_of_it(items: list[Prepared], config: ClusterConfig) -> None:
     told: list[str] = []
-    outcome = submit(items, Scheduler(), config, "1.2", on_handed=lambda one: told.append(one.run.id))
+    outcome = submit(items, Scheduler(), config, "1.2", on_result=lambda one: told.append(one.run.id))
     runs = outcome.submitted
     assert (outcome.refused, outcome.left, outcome.interrupted) == ((), (), False)
     assert [run.scheduler_id for run in runs] == ["101", "102"]

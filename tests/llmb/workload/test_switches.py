@@ -8,15 +8,24 @@ import pytest
 
 from llmb.cli.submit import single
 from llmb.cli.submit.direct import VARIABLES
-from llmb.planning.joblist.keys import SwitchKeys
-from llmb.workload.params import CHOICES
-from llmb.workload.switches import NAMES, NOTHING, Switches, merged, parse_clock, parse_mount, rank_ranges, said_of
+from llmb.planning.yaml_joblist import SwitchKeys
+from llmb.workload.switches import (
+    CHOICES,
+    NAMES,
+    NO_SWITCHES,
+    Switches,
+    given_switches,
+    merged,
+    parse_clock,
+    parse_mount,
+    rank_ranges,
+)
 
 
 def test_a_layer_comes_over_those_before_it_only_in_what_it_says() -> None:
     low = Switches(nccl_trace=True, image="a", time_limit=60)
     high = Switches(nccl_trace=False, tokenizer="hub")
-    assert said_of(merged((low, NOTHING, high))) == {
+    assert given_switches(merged((low, NO_SWITCHES, high))) == {
         "nccl_trace": False,
         "image": "a",
         "time_limit": 60,
@@ -25,9 +34,9 @@ def test_a_layer_comes_over_those_before_it_only_in_what_it_says() -> None:
 
 
 def test_layers_that_say_nothing_are_nothing() -> None:
-    assert merged((NOTHING, Switches(), NOTHING)) is NOTHING
-    assert not NOTHING.names_profile
-    assert Switches(profile_start=0).names_profile
+    assert merged((NO_SWITCHES, Switches(), NO_SWITCHES)) is NO_SWITCHES
+    assert not NO_SWITCHES.sets_profile
+    assert Switches(profile_start=0).sets_profile
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import site_of
+from llmb.submission.prepare import site_of
 from llmb.testing.runai.bodies import faults_of
 from llmb.workload.switches import Switches
 

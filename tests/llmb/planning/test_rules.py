@@ -8,11 +8,11 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
-from llmb.planning.modes import mode_of
-from llmb.planning.plan import Extra, Plan, make_plan
+from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.rules import mode_of
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload
-from llmb.workload.switches import Switches, said_of
+from llmb.workload.switches import Switches, given_switches
 
 Workloads = dict[str, Workload]
 PYXIS = ClusterConfig(
@@ -22,7 +22,9 @@ BARE = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig(co
 PLAIN = "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
 
 
-def planned(workloads: Workloads, config: ClusterConfig = PYXIS, *, extra: Extra | None = None, **request: Any) -> Plan:
+def planned(
+    workloads: Workloads, config: ClusterConfig = PYXIS, *, extra: JobOverrides | None = None, **request: Any
+) -> Plan:
     fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
     return make_plan([JobRequest(**fields)], workloads, config, extra=extra)
 
@@ -45,13 +47,13 @@ def refusal(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any)
 def test_a_plain_job_says_nothing(workloads: Workloads) -> None:
     plain = job(workloads)
     assert (plain.experiment_name, plain.max_steps, plain.time_limit) == (PLAIN, 50, 1200)
-    assert said_of(plain.switches) == {}
+    assert given_switches(plain.switches) == {}
 
 
 def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workloads) -> None:
     profiled = job(workloads, profile=True)
     assert (profiled.experiment_name, profiled.max_steps) == (f"{PLAIN}_nsys", 50)
-    assert said_of(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
+    assert given_switches(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
 
 
 @pytest.mark.parametrize(
@@ -133,15 +135,15 @@ def test_a_trace_is_5_steps_in_15_minutes_over_the_clusters_own_nccl_debug(workl
 
 
 def test_the_command_lines_variables_come_over_a_trace(workloads: Workloads) -> None:
-    extra = Extra(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
+    extra = JobOverrides(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
     assert job(workloads, extra=extra).env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}
 
 
 def test_the_command_line_comes_over_a_list(workloads: Workloads) -> None:
     own = Switches(nccl_trace=True, time_limit=60, image="own:1")
-    found = job(workloads, switches=own, extra=Extra(switches=Switches(nccl_trace=False, time_limit=120)))
+    found = job(workloads, switches=own, extra=JobOverrides(switches=Switches(nccl_trace=False, time_limit=120)))
     assert (found.max_steps, found.time_limit, found.image, found.experiment_name) == (50, 120, "own:1", PLAIN)
-    assert said_of(found.switches) == {"nccl_trace": False}
+    assert given_switches(found.switches) == {"nccl_trace": False}
 
 
 def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> None:
@@ -209,7 +211,7 @@ def test_images_and_mounts_are_for_containers(said: Switches, workloads: Workloa
 
 
 def test_force_takes_an_untested_checkpoint_with_a_warning(workloads: Workloads) -> None:
-    extra = Extra(switches=Switches(load_checkpoint="/c"), force=True)
+    extra = JobOverrides(switches=Switches(load_checkpoint="/c"), force=True)
     plan = planned(workloads, scales=(16,), extra=extra)
     assert not plan.faults
     assert plan.warnings == ("pretrain_nemotron4 15b: to load a checkpoint is tested from 64 GPUs on, this is 16 GPUs",)
@@ -262,14 +264,14 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
     config = ClusterConfig(cluster_type="slurm", gpu_type="gb200", slurm=SlurmConfig())
     request: dict[str, Any] = {"workload": "nemotron4_340b", "scales": (128, 256)}
     by_request = planned(workloads, config, **request, strong_scaling=True).jobs
-    by_switch = planned(workloads, config, **request, extra=Extra(switches=Switches(strong_scaling=True))).jobs
+    by_switch = planned(workloads, config, **request, extra=JobOverrides(switches=Switches(strong_scaling=True))).jobs
     assert by_request == by_switch
     assert [(one.gbs, one.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
         (512, 128, 2100, True),
         (512, 64, 2100, True),
     ]
     off = planned(
-        workloads, config, **request, strong_scaling=True, extra=Extra(switches=Switches(strong_scaling=False))
+        workloads, config, **request, strong_scaling=True, extra=JobOverrides(switches=Switches(strong_scaling=False))
     )
     assert [one.gbs for one in off.jobs] == [32, 64]
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
-from llmb.planning.joblist import read_job_list
-from llmb.planning.joblist.simple import parse
+from llmb.planning.joblist import parse, read_job_list
 from llmb.planning.plan import Plan, make_plan
 from llmb.runs.job import JobList, JobRequest
 from llmb.workload.spec import Workload

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from llmb.config import ClusterConfig
 from llmb.errors import InputFaults, LlmbError, UsageError
 from llmb.planning.joblist import read_job_list
-from llmb.planning.joblist.yamllist import requests_of
 from llmb.planning.plan import make_plan
+from llmb.planning.yaml_joblist import requests_of
 from llmb.runs.job import Job, JobList, JobRequest
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from llmb.cli.context import Context, say
 from llmb.cli.results.judged import results_of
-from llmb.cli.submit import time_limits
-from llmb.cli.submit.announce import Teller, tell_interrupt
+from llmb.cli.submit import options
+from llmb.cli.submit.announce import Announcer, announce_interrupt
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
@@ -51,8 +51,8 @@ def read_limit(context: Context, text: str | None) -> int | None:
     if given is None:
         return limit
     if text is not None:
-        say(f"note: {time_limits.spoken(given)} comes over --time-limit {text}")
-    return time_limits.seconds_of(given)
+        say(f"note: {options.spoken(given)} comes over --time-limit {text}")
+    return options.seconds_of(given)
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
     if time_limit is None:
         _warn_of_limits(able)
     handed, interrupted = retry(
-        cluster, able, time_limit=time_limit, slurm_args=args, on_handed=Teller(), on_interrupt=tell_interrupt
+        cluster, able, time_limit=time_limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
     )
     taken = [one.run for one in handed if one.error is None]
     if interrupted or len(taken) < len(runs) != 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simple job list: a header ``<workload>_<size>:`` and below it task lines, each a Python tuple."""
+"""Job lists: reads both formats strictly; parses the simple one, whose tasks are Python tuples below a header."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import Fault, UsageError
+from llmb.planning import yaml_joblist
 from llmb.runs.job import JobList, JobRequest
 from llmb.system import files
 
@@ -16,8 +17,14 @@ _HEADER = re.compile(r"(?P<name>[^\s:()\[\]'\"#]+)\s*:\s*(#.*)?")
 _TASK_HINT = "a task is (dtype or [dtypes], [scales], repeats) or (..., repeats, profile), as ('bf16', [128, 256], 3)"
 
 
-def read(path: Path) -> JobList:
-    """The requests of the file, one for each task line, and its faults. Raises UsageError when it cannot be read."""
+def read_job_list(path: Path) -> JobList:
+    """The requests in a job list and its faults; names are as written, and checked when jobs are planned.
+
+    A name that ends in ``.yaml`` or ``.yml`` is YAML, any other the simple format. Raises UsageError for a file that
+    cannot be read or has no content, InputFaults for invalid YAML.
+    """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return yaml_joblist.read(path)
     return parse(files.read_text(path), name=str(path))
 
 

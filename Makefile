@@ -2,7 +2,7 @@
 # Every habit of this project is a target here; each makes the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
+MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 

@@ -16,12 +16,12 @@ TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU
 FLOPS_TOLERANCE = 0.005  # a fraction: releases print them with three digits
 TOLERANCE = f"one unit of the last printed digit; {100 * FLOPS_TOLERANCE:g} % for model FLOPs, printed with 3 digits"
 GQA_16 = "gqa-16"
-_ALMOST = 1e-9  # a sum's last bit decides nothing
+_ALMOST = 1e-9  # rounding of the last bit is ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A printed value of ``figure`` that is off by more than ``tolerance`` from what follows; ``note``: how it came."""
+    """A printed value of ``figure`` that differs by more than ``tolerance`` from the recomputed one; ``note``: why."""
 
     figure: Figure
     quantity: str
@@ -82,14 +82,14 @@ def _percent(figure: Figure, peak: float) -> float:
 
 
 def _flops(figure: Figure, model: ModelShape) -> Disagreement:
-    """The printed FLOPs of one sample beside those of the model's own shape."""
+    """The printed FLOPs of one sample and those recomputed from the model's shape."""
     assert figure.model_flops is not None
     own = model_flops_old(model) if figure.flops_convention == OLD else model_flops(model)
     note = ""
     if figure.flops_convention == GQA_16 and model.pattern is None:
         note = f"follows with 16 query groups, the model has {model.kv_groups}"
     elif figure.flops_convention not in (GQA, HYBRID, OLD):
-        note = f"the formula '{figure.flops_convention}' is not known here"
+        note = f"the formula '{figure.flops_convention}' is unknown"
     return Disagreement(
         figure=figure,
         quantity=FLOPS,
@@ -101,14 +101,14 @@ def _flops(figure: Figure, model: ModelShape) -> Disagreement:
 
 
 def span(counts: Sequence[int]) -> str:
-    """``16..2048`` for the powers of two between, else the counts themselves."""
+    """``16..2048`` for powers of two, else the counts themselves."""
     counts = sorted(set(counts))
     doubling = all(later == 2 * earlier for earlier, later in itertools.pairwise(counts))
     return f"{counts[0]}..{counts[-1]}" if doubling and len(counts) > 2 else ", ".join(map(str, counts))
 
 
 def first_to_last(numbers: Sequence[int]) -> str:
-    """``4`` where all are, else ``128..16``."""
+    """``4`` where all are equal, else ``128..16``."""
     return str(numbers[0]) if len(set(numbers)) == 1 else f"{numbers[0]}..{numbers[-1]}"
 
 
@@ -137,7 +137,7 @@ RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".joi
 
 
 def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
-    """``25.04`` where all scales are of one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
+    """``25.04`` where all scales have one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
     return [*releases] if len(releases) == 1 else [f"{name}: {span(counts)}" for name, counts in releases.items()]
 
 
@@ -157,7 +157,7 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
 
 
 def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, and what is told to programs alone, for each row of a workload's table.
+    """A row of ROWS, with further keys for programs, for each row of a workload's table.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
@@ -213,7 +213,7 @@ FIGURES = (
 
 
 def figures(found: Iterable[Figure]) -> list[dict[str, Any]]:
-    """A row of FIGURES, and what is told to programs alone, for each published figure, as printed."""
+    """A row of FIGURES, with further keys for programs, for each published figure, as printed."""
     from llmb.text import typed
 
     return [{**typed.to_data(figure), "window": str(figure.window)} for figure in found]
@@ -229,7 +229,7 @@ CHECKED = (
 
 
 def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
-    """A row of CHECKED for each printed value that does not follow."""
+    """A row of CHECKED for each printed value that does not follow from its step time."""
     return [
         {
             **figures([one.figure])[0],
@@ -244,7 +244,7 @@ def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
 
 
 def everything(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """``columns``, and one for each further key of the rows: for formats that programs read."""
+    """``columns``, and one for each further key of the rows, for formats that programs read."""
     shown = {column.key for column in columns}
     further = dict.fromkeys(key for row in rows for key in row if key not in shown)
     return [*columns, *(Column(key=key) for key in further)]

@@ -1,104 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The YAML job list: sections ``<workload>_<size>`` with defaults, tasks and overrides."""
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from llmb.errors import Fault, UsageError
-from llmb.runs.job import STRONG, JobList, JobRequest
+from llmb.runs.job import JobList, JobRequest
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
-from llmb.text.yamlfile import Again, Document, KeyPath
-from llmb.workload.switches import NO_SWITCHES, PARAMS, Switches, absolute_image, parse_clock, parse_mount, rank_ranges
+from llmb.text.yamlfile import Document, DuplicateKey, KeyPath
+from llmb.workload.switches import PARAMS, Count, Switches, merged
 from llmb.workload.variables import JobEnvironment
-
-
-def at_least_one(value: int) -> None:
-    """Raise ValueError for less than 1."""
-    if value < 1:
-        raise ValueError(f"must be 1 or more, not {value}")
-
-
-def _not_negative(value: int) -> None:
-    if value < 0:
-        raise ValueError(f"must be 0 or more, not {value}")
-
-
-def _image(value: str) -> None:
-    whole = absolute_image(value)
-    if whole != value.strip() and not value.strip().startswith("~"):
-        raise ValueError(f"'{value}' is a relative path, and jobs start in folders of their own: write {whole}")
-
-
-def _mounts(value: tuple[str, ...]) -> None:
-    for item in value:
-        parse_mount(item)
-
-
-def _clock(value: str) -> None:
-    parse_clock(value)
-
-
-def _ranks(value: str) -> None:
-    rank_ranges(value)
-
-
-def _absolute(value: str) -> None:
-    if not value.startswith("/"):
-        raise ValueError(f"must be an absolute path, not '{value}'")
-
-
-Count = Annotated[int, at_least_one]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchKeys:
-    """What a section, a task, ``defaults`` and ``overrides`` may say alike; None where nothing is said."""
-
-    max_steps: Count | None = None
-    gbs: Count | None = None
-    tokenizer: Literal["null", "hub"] | None = None
-    fp8: Literal["delayed", "current"] | None = None
-    profile_start: Annotated[int, _not_negative] | None = None
-    profile_stop: Count | None = None
-    profile_ranks: Annotated[str, _ranks] | None = None
-    gpu_metrics: bool | None = None
-    nccl_trace: bool | None = None
-    save_checkpoint: bool | None = None
-    load_checkpoint: Annotated[str, _absolute] | None = None
-    vboost: bool | None = None
-    image: Annotated[str, _image] | None = None
-    mounts: Annotated[tuple[str, ...], _mounts] | None = None
-    container_writable: bool | None = None
-    time_limit: Annotated[str, _clock] | None = None
-    gpus_per_node: Count | None = None
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "time_limit": parse_clock,
-    "mounts": lambda value: tuple(map(parse_mount, value)),
-}
-_PARAMS = ("max_steps", "gbs")
-
-
-def switches_of(layers: Sequence[SwitchKeys]) -> Switches:
-    """What the layers say together, each over those before it, as values."""
-    said = {name: value for name, value in _said(layers).items() if name not in _PARAMS}
-    values = {name: _READERS[name](value) if name in _READERS else value for name, value in said.items()}
-    return Switches(**values) if values else NO_SWITCHES
-
-
-def params_of(layers: Sequence[SwitchKeys]) -> dict[str, tuple[int, ...]]:
-    """The parameters that the layers give by a key of their own."""
-    return {name: (value,) for name, value in _said(layers).items() if name in _PARAMS}
-
-
-def _said(layers: Sequence[SwitchKeys]) -> dict[str, Any]:
-    names = [own.name for own in fields(SwitchKeys)]
-    return {name: value for layer in layers for name in names if (value := getattr(layer, name)) is not None}
 
 
 def _known_param(name: str) -> None:
@@ -106,43 +20,49 @@ def _known_param(name: str) -> None:
         raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
 
 
-def _some(values: tuple[object, ...]) -> None:
+def _not_empty(values: tuple[object, ...]) -> None:
     if not values:
-        raise ValueError("names none; leave it out, or name some")
+        raise ValueError("is empty; omit it, or list at least one")
 
 
-Counts = Annotated[tuple[Count, ...], _some]
+Counts = Annotated[tuple[Count, ...], _not_empty]
 Params = dict[Annotated[str, _known_param], Counts]
-
-
+_KEY_PARAMS = ("max_steps", "gbs")  # parameters that are keys as well
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"
 _BESIDE = "write it in the section or the task itself"
 _LEVELS = {
     **dict.fromkeys(("env", "params"), _BELOW),
-    **dict.fromkeys(("dtypes", "scales", "repeats", "profile", "add_profile", "proxy", STRONG), _BESIDE),
+    **dict.fromkeys(("dtypes", "scales", "repeats", "profile", "add_profile", "proxy"), _BESIDE),
     **dict.fromkeys(("defaults", "tasks"), "write it in the section itself"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides(SwitchKeys):
-    """What a section's ``defaults`` and a task's ``overrides`` may say."""
+class Keys(Switches):
+    """The keys that a section, a task, ``defaults`` and ``overrides`` have in common."""
+
+    max_steps: Count | None = None
+    gbs: Count | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides(Keys):
+    """A section's ``defaults`` or a task's ``overrides``."""
 
     env: JobEnvironment = field(default_factory=dict)
     params: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEntry(SwitchKeys):
-    """A task; what is None comes from its section."""
+class TaskEntry(Keys):
+    """A task; a key that is None is that of its section."""
 
-    dtypes: Annotated[tuple[str, ...], _some] | None = None
+    dtypes: Annotated[tuple[str, ...], _not_empty] | None = None
     scales: Counts | None = None
     repeats: Count | None = None
     add_profile: bool | None = None
     profile: bool | None = None
     proxy: bool | None = None
-    strong_scaling: bool | None = None
     overrides: Overrides = field(default_factory=Overrides)
 
 
@@ -163,10 +83,11 @@ def read(path: Path) -> JobList:
 
 
 def requests_of(document: Document) -> JobList:
-    """The requests in a document, and its faults. Raises UsageError when it is no list or an empty one."""
+    """The requests in a document, and its faults. Raises UsageError for an empty document or one that is no list."""
     if not isinstance(document.data, dict) or not document.data:
-        what = "is not a job list" if document.data else "holds no jobs"
-        raise UsageError(f"{document.name} {what}", hint="write pretrain_nemotron4_15b: and below it scales: [16]")
+        what = "is not a job list" if document.data else "contains no jobs"
+        hint = "write pretrain_nemotron4_15b: and below it scales: [16]"
+        raise UsageError(f"{document.name} {what}", hint=hint, code="joblist-empty")
     requests: list[JobRequest] = []
     faults = list(document.faults)
     for header in document.data:
@@ -177,41 +98,40 @@ def requests_of(document: Document) -> JobList:
 
 
 def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRequest], list[Fault]]:
-    """A request for each task, for a faulty one too, so that all its faults are found."""
+    """A request for each task, also for a faulty one, so that all its faults are found."""
     if not isinstance(document.data[path[0]], dict):
-        hint = "below it, further in: scales: [16]   and: dtypes: [fp8, bf16]"
-        return [], [Fault(place=document.place(path), message=f"{header} says nothing of its jobs", hint=hint)]
+        hint = "below it, indented: scales: [16]   and: dtypes: [fp8, bf16]"
+        message = f"{header} has no keys below it"
+        return [], [Fault(place=document.place(path), message=message, hint=hint, code="section-empty", key=header)]
     section, faults = _read(Section, document, path)
     if section is None:
         return [], faults
-    common = bool(faults) or isinstance(path[0], Again)
+    is_faulty = bool(faults) or isinstance(path[0], DuplicateKey)
     requests = []
     for at in _task_paths(document, path):
         task, wrong = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
         if task is not None:
-            request = _request(header, section, task, document.place(at))
-            wrong += _contradictions(request, whole=not (common or wrong))
-            places = _places(document, (path, section), (at, task))
-            request = replace(request, header=document.place(path), places=places)
-            requests.append(replace(request, faulty=common or bool(wrong)))
+            request = _request(document, header, (path, section), (at, task))
+            wrong += _contradictions(request, complete=not (is_faulty or wrong))
+            requests.append(replace(request, faulty=is_faulty or bool(wrong)))
         faults += wrong
     if not requests and not faults:
-        faults.append(Fault(place=document.place((*path, "tasks")), message=f"{header} has no tasks"))
+        place = document.place((*path, "tasks"))
+        faults.append(Fault(place=place, message=f"{header} has no tasks", code="tasks-empty", key=header))
     return requests, faults
 
 
 def _read(cls: type[Entry], document: Document, path: KeyPath) -> tuple[Entry | None, list[Fault]]:
-    """As ``typed.read_in_part``; the fix for a key that stands at the wrong level is the right one."""
+    """As ``typed.read_in_part``; a key at the wrong level has the hint where to write it."""
     entry, faults = typed.read_in_part(cls, document, path)
-    keys = (re.search(r"'(\w+)' is not a key here$", fault.message) for fault in faults)
     return entry, [
-        replace(fault, hint=_LEVELS[key[1]]) if key is not None and key[1] in _LEVELS else fault
-        for fault, key in zip(faults, keys, strict=True)
+        replace(fault, hint=_LEVELS.get(str(fault.value), fault.hint)) if fault.code == "key-unknown" else fault
+        for fault in faults
     ]
 
 
 def _task_paths(document: Document, path: KeyPath) -> list[KeyPath]:
-    """Where the tasks of a section stand; the section itself is the one task where it has none."""
+    """The key paths of a section's tasks; its own where it has none and is the one task."""
     if "tasks" not in document.data[path[0]]:
         return [path]
     tasks = document.data[path[0]]["tasks"]
@@ -220,58 +140,81 @@ def _task_paths(document: Document, path: KeyPath) -> list[KeyPath]:
     return [(*path, "tasks", index) for index in range(len(tasks))]
 
 
-def _places(document: Document, *said: tuple[KeyPath, TaskEntry]) -> dict[str | int, str]:
-    """Where each dtype and scale stands, and strong scaling: in the last of ``said`` that names it."""
+def _places(document: Document, *entries: tuple[KeyPath, TaskEntry]) -> dict[str | int, str]:
+    """File and line of each dtype and scale, in the last entry that has them."""
     places: dict[str | int, str] = {}
-    for path, entry in said:
+    for path, entry in entries:
         named: dict[str, tuple[str | int, ...]] = {"dtypes": entry.dtypes or (), "scales": entry.scales or ()}
         for name, values in named.items():
             places |= {value: document.place((*path, name, index)) for index, value in enumerate(values)}
-        if entry.strong_scaling is not None:
-            places[STRONG] = document.place((*path, STRONG))
     return places
 
 
-def _contradictions(request: JobRequest, *, whole: bool) -> list[Fault]:
-    """What does not go together, and what is missing; only of a ``whole`` request is it known that it is."""
+def _key_places(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> dict[str, str]:
+    """File and line of each key and parameter that is set, in the last layer that sets it."""
+    places: dict[str, str] = {}
+    for path, layer in layers:
+        names = [own.name for own in fields(layer) if getattr(layer, own.name) is not None]
+        places |= {name: document.place((*path, name)) for name in names if (*path, name) in document.lines}
+        if isinstance(layer, Overrides):
+            places |= {name: document.place((*path, "params", name)) for name in layer.params}
+    return places
+
+
+def _contradictions(request: JobRequest, *, complete: bool) -> list[Fault]:
+    """Keys that exclude each other, and missing scales where the request was read completely."""
     if request.profile and request.add_profile:
         hint = "add_profile adds one profiled run, profile profiles all"
-        return [Fault(place=request.place, message="profile and add_profile are both set", hint=hint)]
-    if whole and not request.scales:
-        return [Fault(place=request.place, message="no scales are given", hint="scales: [128, 256]")]
+        message = "profile and add_profile are both set"
+        return [Fault(place=request.place, message=message, hint=hint, code="profile-twice", key="profile add_profile")]
+    if complete and not request.scales:
+        message = "no scales are given"
+        return [
+            Fault(place=request.place, message=message, hint="scales: [128, 256]", code="key-missing", key="scales")
+        ]
     return []
 
 
-def _request(header: str, section: Section, task: TaskEntry, place: str) -> JobRequest:
-    def pick(name: str, default: Any) -> Any:
-        own, common = getattr(task, name), getattr(section, name)
-        return own if own is not None else common if common is not None else default
+def _request(
+    document: Document, header: str, section: tuple[KeyPath, Section], task: tuple[KeyPath, TaskEntry]
+) -> JobRequest:
+    (above, common), (at, own) = section, task
 
-    layers = (section.defaults, section, section.overrides, task, task.overrides)
+    def pick(name: str, default: Any) -> Any:
+        values = (getattr(own, name), getattr(common, name), default)
+        return next(value for value in values if value is not None)
+
+    layers: tuple[tuple[KeyPath, Keys], ...] = (
+        ((*above, "defaults"), common.defaults),
+        (above, common),
+        ((*above, "overrides"), common.overrides),
+        (at, own),
+        ((*at, "overrides"), own.overrides),
+    )
+    keys = [layer for _, layer in layers]
     return JobRequest(
         workload=header,
-        place=place,
+        place=document.place(at),
+        header=document.place(above),
+        places=_places(document, section, task),
+        key_places=_key_places(document, layers),
         dtypes=pick("dtypes", ()),
         scales=pick("scales", ()),
         repeats=pick("repeats", 1),
         profile=pick("profile", False),
         add_profile=pick("add_profile", False),
         proxy=pick("proxy", False),
-        strong_scaling=pick("strong_scaling", False),
-        env={name: str(value) for layer in layers for name, value in _env_of(layer).items()},
-        params=_params(section, task),
-        switches=switches_of(layers),
+        env={name: str(value) for layer in keys for name, value in _env(layer).items()},
+        params={name: values for layer in keys for name, values in _params(layer).items()},
+        switches=merged(keys),
     )
 
 
-def _env_of(layer: SwitchKeys) -> Mapping[str, str | bool]:
+def _env(layer: Keys) -> Mapping[str, str | bool]:
     return layer.env if isinstance(layer, Overrides) else {}
 
 
-def _params(section: Section, task: TaskEntry) -> dict[str, tuple[int, ...]]:
-    """What the layers give, each over those before it; within one its ``params`` over its own key."""
-    found: dict[str, tuple[int, ...]] = {}
-    for layer in (section.defaults, section, section.overrides, task, task.overrides):
-        found |= params_of((layer,))
-        found |= layer.params if isinstance(layer, Overrides) else {}
-    return found
+def _params(layer: Keys) -> dict[str, tuple[int, ...]]:
+    """The parameters of a layer; its ``params`` override its keys."""
+    found = {name: (value,) for name in _KEY_PARAMS if (value := getattr(layer, name)) is not None}
+    return found | (dict(layer.params) if isinstance(layer, Overrides) else {})

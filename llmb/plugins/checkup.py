@@ -16,6 +16,7 @@ from llmb.text.names import suggest
 from llmb.text.yamlfile import KeyPath
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.spec import ANY_GPU, Row, Workload
+from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
 DTYPES = ("bf16", "fp8", "fp16", "fp32")  # that llmb's programs, and NeMo's plugins of precision, know
@@ -81,7 +82,7 @@ def _jobs(workload: Workload, size: str, row: Row, place: _Place) -> Iterator[Jo
             needs_image=gpu != CPU,
         )
         wish = JobSpec(
-            workload=workload, size=size, dtype=dtype, scale=scale, params={}, strong_scaling=row.strong_scaling
+            workload=workload, size=size, dtype=dtype, scale=scale, switches=Switches(strong_scaling=row.strong_scaling)
         )
         try:
             yield configure(wish, here)[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError, PreflightError, UsageError, collected
+from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.planning.plan import Plan, make_plan
 from llmb.plugins.loader import Plugins
 from llmb.runs.job import Job, JobRequest
@@ -18,14 +18,14 @@ NO_ARGS: Mapping[str, str | bool] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A job with its launch, None where nothing is built yet that could launch it on this cluster type."""
+    """A job with its launch; None where no plugin can launch it on this cluster type."""
 
     job: Job
     launch: Launch | None
 
 
 def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
-    """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has that plugin."""
+    """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has the plugin pmix."""
     own = config.workloads.of(job.workload)
     slurm = config.slurm if config.cluster_type == "slurm" else None
     return Site(
@@ -51,14 +51,14 @@ def prepare(
     *,
     has_pmix: bool = True,
 ) -> tuple[list[Prepared], list[Fault]]:
-    """The launch of each job, and what stands in the way of those that have none; ``has_pmix`` as ``site_of``. Pure."""
+    """The launch of each job, and a fault for each that has none; ``has_pmix`` as in ``site_of``. Pure."""
     workloads = plugins.workloads()
     prepared, faults = [], []
     for job, place in zip(plan.jobs, plan.places, strict=True):
         try:
             launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
         except LlmbError as error:
-            faults.append(Fault(place=place, message=error.message, hint=error.hint))
+            faults.append(as_fault(error, place))
             continue
         if launch is not None and slurm_args:
             launch = replace(launch, slurm_args=slurm_args)
@@ -77,14 +77,14 @@ def preview(item: Prepared, cluster: Cluster | None, config: ClusterConfig) -> s
 
 
 def check(items: Sequence[Prepared], cluster: Cluster) -> None:
-    """Raise PreflightError with all that stands in the way of a submission."""
+    """Run the pre-submission checks. Raises PreflightError with every fault."""
     faults = cluster.preflight([item.launch for item in items if item.launch is not None])
     if faults:
         raise PreflightError(list(dict.fromkeys(faults)))
 
 
 def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch]:
-    """How these jobs run. Raises PreflightError with all of them that no plugin launches."""
+    """The launches of these jobs. Raises PreflightError with every job that no plugin launches."""
     faults: list[Fault] = []
     launches = []
     for item in items:
@@ -96,20 +96,22 @@ def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch
 
 
 def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
-    """How a job runs. Raises UsageError where no plugin says so."""
+    """The launch of a job. Raises UsageError where no plugin launches it."""
     if item.launch is None:
         how = " in a container" if item.job.image is not None else ""
-        fix = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
+        fix = "slurm.container: none starts it from a Python environment; " if how and config.slurm else ""
         raise UsageError(
-            f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
+            f"{item.job.experiment_name}: no plugin launches it{how} on cluster type {config.cluster_type}",
             hint=f"{fix}--dry-run shows its numbers",
+            code="not-launchable",
+            key=item.job.model_size,
         )
     return item.launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlaunchable:
-    """A size that cannot be launched: why, and ``hint``: what makes it run."""
+    """A size that cannot be launched, with the reason and the fix."""
 
     workload: str
     size: str
@@ -118,9 +120,9 @@ class Unlaunchable:
 
 
 def unlaunchable(workloads: Iterable[Workload], plugins: Plugins, config: ClusterConfig) -> Iterator[Unlaunchable]:
-    """The sizes with a row for the cluster's GPU type whose smallest job no plugin launches there. Pure.
+    """The sizes whose smallest job on the cluster's GPU type no plugin launches. Pure.
 
-    A size without such a row is none: the table says which GPU types it is for.
+    A size without a row for that GPU type is skipped.
     """
     gpu = config.rows_for(config.gpu_type)
     for workload in workloads:
@@ -138,11 +140,11 @@ def _refusal(
 ) -> LlmbError | None:
     request = JobRequest(workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,))
     plan = make_plan([request], plugins.workloads(), config)
-    if plan.faults:  # of the job's numbers: what the table says
+    if plan.faults:  # of the numbers: the table does not allow this job
         return None
     items, faults = prepare(plan, plugins, config)
     if faults:
-        return LlmbError(faults[0].message, hint=faults[0].hint)
+        return InputFaults(faults[:1], hint=faults[0].hint)
     try:
         for item in items:
             launch_of(item, config)

@@ -17,7 +17,7 @@ from llmb.runs import record, store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.runs.record import RECORD, RunRecord
-from llmb.runs.state import FAILED, REFUSED, JobState
+from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
 from llmb.submission.prepare import Prepared, launches_of
 from llmb.system import files, locks
 from llmb.system.parallel import held_interrupts, run_bounded
@@ -30,34 +30,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitResult:
-    """A run that a cluster was asked to take; ``error`` says why it did not, or that nobody knows (UnclearError)."""
+    """A run given to a cluster; ``error``: why it was refused, or that this is not known (UnclearError)."""
 
     run: RunRecord
     error: LlmbError | None = None
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the run is on disk: on a full one its record cannot be written, and nothing was submitted."""
+        """Whether the record is on disk; on a full disk it cannot be written, and nothing is submitted."""
         return (self.run.directory / record.RECORD).is_file()
 
 
 def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
-    """Hold the run's lock: a record that is not submitted belongs to its holder. Raises LockHeldError or LlmbError."""
+    """The lock of a run; only its holder may submit the run. Raises LockHeldError or LlmbError."""
     return locks.hold(run.directory, LOCK)
 
 
 def submitter_of(run: RunRecord) -> ProcessId | None:
-    """Who submits the run at this moment, None when nobody does."""
+    """The process that is submitting the run now; None without one."""
     return locks.holder(run.directory, LOCK)
 
 
 def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:
-    """Write the record and the script of a new attempt, and hand it over. For the holder of the run's lock alone."""
+    """Write the record and the script of a new attempt, and submit it. The caller holds the run's lock."""
     try:
         run = replace(run, cluster=_identity(cluster))
         files.make_folder(run.place)
         record.save(run)
-        for folder in run.directory.parents[:2]:  # in which the run's own was just made
+        for folder in run.directory.parents[:2]:  # the folders that contain the run's new one
             files.sync_folder(folder)
     except (OSError, LlmbError) as error:
         return SubmitResult(run=run, error=error if isinstance(error, LlmbError) else _cannot_make(run, error))
@@ -65,12 +65,14 @@ def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:
 
 
 def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
-    """Submit a run whose record is on disk. For the holder of the run's lock alone.
+    """Submit a run whose record is on disk. The caller holds the run's lock.
 
-    A run that is refused has come to its end with that reason. One of which nobody knows is left for ``reconcile``.
+    A run that is refused ends with that reason. Where the answer is unclear, ``reconcile`` settles it later.
     """
     try:
-        files.write_text(run.script, cluster.render(run.launch, run.stamp), durable=False)  # else rendered again
+        files.write_text(
+            run.script, cluster.render(run.launch, run.stamp), durable=False
+        )  # not durable: it can be rendered again
         scheduler_id = cluster.submit(run)
     except UnclearError as error:
         found = _found(run, cluster)
@@ -83,7 +85,7 @@ def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
 
 
 def store_id(run: RunRecord, scheduler_id: str) -> SubmitResult:
-    """Keep the scheduler's id in the record; where that fails, on a full disk, the run is found again later."""
+    """Write the scheduler's id into the record; where that fails, on a full disk, the run is found again later."""
     sent = run.submitted(scheduler_id)
     with contextlib.suppress(LlmbError):
         record.save_scheduler_id(sent)
@@ -99,26 +101,26 @@ def submit_each(
     on_result: Callable[[SubmitResult], None],
     on_interrupt: Callable[[], None],
 ) -> tuple[list[SubmitResult], bool]:
-    """Do ``work`` on each task, as many at a time as the cluster takes; what became of them, and whether Ctrl-C came.
+    """Do ``work`` on each task, as many at a time as the cluster allows; the results, and whether Ctrl-C interrupted.
 
-    The first that is not taken ends it but with ``keep_going``; so does Ctrl-C. What is under way is finished first.
+    The first refusal ends it unless ``keep_going``; so does Ctrl-C. Submissions under way are finished first.
     """
-    handed: list[SubmitResult] = []
+    results: list[SubmitResult] = []
 
     def done(one: SubmitResult) -> bool:
-        handed.append(one)
+        results.append(one)
         on_result(one)
         return one.error is None or keep_going
 
     with held_interrupts(on_interrupt) as interrupted:
         run_bounded(tasks, work, done, workers=cluster.pace.parallel, stop=interrupted)
-        return handed, interrupted()
+        return results, interrupted()
 
 
 def _identity(cluster: Cluster) -> str | None:
     try:
         return identity_of(cluster)
-    except LlmbError:  # it does not answer: the submission will say so
+    except LlmbError:  # it does not answer: the submission reports that
         return None
 
 
@@ -130,23 +132,28 @@ def _found(run: RunRecord, cluster: Cluster) -> str | None:
 
 
 def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
-    return LlmbError(f"{run.place} cannot be made: {error.strerror}", hint="free space or permission there")
+    return LlmbError(
+        f"cannot create {run.place}: {error.strerror}",
+        hint="free space there, or fix its permissions",
+        code="run-folder",
+    )
 
 
 def _refused(run: RunRecord, error: LlmbError) -> SubmitResult:
-    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time(), fix=error.hint or "")
-    with contextlib.suppress(LlmbError):  # on a full disk the record stays as one that nobody submits
+    reason = f"{REFUSED}{error.message}"
+    end = JobState(state=FAILED, code=REFUSED_CODE, reason=reason, ended=time.time(), fix=error.hint or "")
+    with contextlib.suppress(LlmbError):  # on a full disk the record stays as NOT_SUBMITTED
         store.save_state(run, end)
     return SubmitResult(run=run, error=error)
 
 
-_YOUNG = 3600.0  # seconds in which a directory without a lock may be one that is about to get one
+_YOUNG = 3600.0  # seconds in which a new directory may not have its lock yet
 
 
-def clean(experiments: Iterable[Path]) -> None:
-    """Remove from these folders, one for each experiment, the directories in which no run was ever recorded.
+def remove_leftovers(experiments: Iterable[Path]) -> None:
+    """Remove from these folders, one for each experiment, directories in which no run was recorded.
 
-    One whose submitter lives is left alone, and so is one that holds anything that a submission does not leave.
+    A directory whose submitter is alive stays, and so does one with files that a submission does not create.
     """
     for folder in experiments:
         with contextlib.suppress(OSError, LlmbError):
@@ -155,8 +162,8 @@ def clean(experiments: Iterable[Path]) -> None:
                     _remove(directory)
 
 
-def clean_parts(run: RunRecord) -> None:
-    """Remove half-written files of a run. For the holder of its lock alone."""
+def remove_parts(run: RunRecord) -> None:
+    """Remove half-written files of a run. The caller holds the run's lock."""
     for path in (run.directory / RECORD, run.script):
         for part in path.parent.glob(f".{path.name}.*.part"):
             with contextlib.suppress(OSError):
@@ -179,7 +186,7 @@ def _is_left_over(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a submission: the runs submitted and those refused, in order, and the jobs not tried any more."""
+    """The outcome of a submission: the runs submitted and those refused, in order, and the jobs not tried."""
 
     submitted: tuple[RunRecord, ...] = ()
     refused: tuple[SubmitResult, ...] = ()
@@ -194,20 +201,22 @@ def submit(
     version: str,
     *,
     keep_going: bool = False,
-    on_result: Callable[[SubmitResult], None] = lambda handed: None,
+    on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Record and submit the jobs, begun in order, as many at a time as the cluster takes.
+    """Record and submit the jobs, started in order, as many at a time as the cluster allows.
 
-    The record is on disk before the cluster hears of the run, so that nothing that runs is unknown. The first refusal
-    ends it but with ``keep_going``; so does Ctrl-C; what is under way is finished first. A job whose turn did not come
-    leaves nothing behind, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a
-    job that nothing launches.
+    The record is on disk before the run is submitted, so that no running job is unknown. The first refusal ends it
+    unless ``keep_going``; so does Ctrl-C; submissions under way are finished first. A job that is not tried leaves no
+    files, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a job that no
+    plugin launches.
     """
     launches = launches_of(items, config)
-    clean({config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)})
+    remove_leftovers(
+        {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
+    )
     begun: list[RunRecord] = []
-    free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
+    free: dict[str, int] = {}  # the next timestamp that may be free: repeats need not try the earlier ones
 
     def new() -> Iterator[RunRecord]:
         for item, launch in zip(items, launches, strict=True):
@@ -225,10 +234,10 @@ def submit(
             shutil.rmtree(run.directory, ignore_errors=True)
         return one
 
-    handed, interrupted = submit_each(
+    results, interrupted = submit_each(
         new(), work, cluster, keep_going=keep_going, on_result=on_result, on_interrupt=on_interrupt
     )
-    by_id = {one.run.id: one for one in handed}
+    by_id = {one.run.id: one for one in results}
     in_order = [by_id[run.id] for run in begun]
     return Outcome(
         submitted=tuple(one.run for one in in_order if one.error is None),
@@ -239,7 +248,7 @@ def submit(
 
 
 def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> RunRecord:
-    """The record of a new run, with a directory of its own; nothing is in it yet."""
+    """The record of a new run, whose directory was just created."""
     now = time.time()
     stamp = store.new_directory(config.experiments(job.workload), launch.name, max(int(now), after))
     return RunRecord(

@@ -18,6 +18,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
 from llmb.system.process import ProcessId
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 
 def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
@@ -51,13 +52,18 @@ class HandMade:
     ) -> Job:
         """The job that a submission would plan."""
         request = JobRequest(
-            workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
+            workload=workload,
+            dtypes=(dtype,),
+            scales=(scale,),
+            switches=Switches(strong_scaling=strong or None),
+            profile=profile,
+            env=env,
         )
         plan = make_plan(
             [request],
             self.workloads,
             self.config,
-            extra=JobOverrides(params=params or {}, force=True),
+            overrides=JobOverrides(params=params or {}, force=True),
             gpu_type=gpu_type,
         )
         assert not plan.faults, plan.faults

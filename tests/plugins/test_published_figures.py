@@ -19,6 +19,7 @@ from llmb.workload.gpus import known_types
 from llmb.workload.model import GQA, HYBRID, OLD
 from llmb.workload.published import Figure, read_published
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +312,9 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
             dtype=figure.dtype,
             scale=figure.scale,
             params={},
-            strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512,
+            switches=Switches(
+                strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512
+            ),
         )
         job, warnings = configure(wish, place)
         assert not warnings

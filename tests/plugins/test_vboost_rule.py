@@ -45,7 +45,7 @@ def test_by_default_as_the_newest_release_with_a_figure_for_it() -> None:
                 dtypes=(dtype,),
                 scales=(scale,),
                 params={"gbs": (gbs,)},
-                strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048,
+                switches=Switches(strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048),
             ).jobs
             assert job.vboost is RAISED[release], (workload.key, size, dtype, scale, gpu)
 
@@ -70,17 +70,17 @@ def test_a_size_without_nemo_leaves_it_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "runai"])
-def test_elsewhere_it_does_nothing_and_who_asks_for_it_is_told(kind: str) -> None:
+def test_elsewhere_it_does_nothing_and_an_explicit_request_is_a_warning(kind: str) -> None:
     plan = planned(kind=kind)
     assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
     plan = planned(kind=kind, switches=Switches(vboost=False))
     assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
     plan = planned(kind=kind, switches=Switches(vboost=True))
     assert plan.jobs[0].vboost is None
-    assert plan.warnings == ("pretrain_nemotron4 15b: vboost is left as it is: only a job on Slurm can set it",)
+    assert plan.warnings == ("pretrain_nemotron4 15b: vboost is not changed: only a job on Slurm can set it",)
 
 
 def test_on_cpus_there_is_nothing_to_raise() -> None:
     plan = planned("cpu", workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,), switches=Switches(vboost=True))
     assert plan.jobs[0].vboost is None
-    assert plan.warnings == ("pretrain_nemotron4 tiny: vboost is left as it is: there is no GPU",)
+    assert plan.warnings == ("pretrain_nemotron4 tiny: vboost is not changed: there is no GPU",)

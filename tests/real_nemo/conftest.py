@@ -286,7 +286,7 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig(mpi=mpi))
-    plan = make_plan(requests, plugins.workloads(), config, extra=JobOverrides(force=force))
+    plan = make_plan(requests, plugins.workloads(), config, overrides=JobOverrides(force=force))
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults
     assert not faults

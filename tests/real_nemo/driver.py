@@ -18,9 +18,9 @@ import nemo.collections.llm.gpt.model.ssm as ssm
 import nemo.collections.llm.recipes.tp_overlap_configs.userbuffers as userbuffers
 import tokenizers
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.read import parse_recipe
+from llmb_workloads.nemo_pretrain.recipe import parse_recipe
 
 # Modules of this folder, where Python looks first because the script is there.
 leaves, nvidia = importlib.import_module("leaves"), importlib.import_module("nvidia")

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 HERE = Path(__file__).parent
 SMOKE = ("single", "-w", "llama3.1", "-s", "smoke", "--dtype", "bf16", "--scale", "2")

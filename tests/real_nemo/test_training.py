@@ -15,7 +15,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results.facts import invalid_because
 from llmb.stats.measure import Window
-from llmb.testing.ports import hold_port, number_of
+from llmb_testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
 PADDED_VOCABULARY = 1152  # 1024 and the end of document, padded to a multiple of 128

@@ -25,8 +25,8 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, JobState
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.job import SMALLEST_JOB
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
 LIMIT = 1200  # seconds that a job may take: no test may meet it on a machine that does other things too
@@ -71,7 +71,7 @@ def _fresh(kit: SlurmKit) -> SlurmKit:
     kit.resume("slurmctld")
     kit.resume("slurmdbd")
     kit.start()
-    kit.run("scancel", "--full", f"--user={kit.place.user}")
+    kit.run("scancel", "--full", f"--user={kit.location.user}")
     wait_until(kit.is_empty, lambda: f"an empty queue: {kit.run('squeue')}")
     return kit
 

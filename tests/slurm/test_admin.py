@@ -52,7 +52,7 @@ def user_limit(site: Site) -> Iterator[Callable[..., object]]:
     """Sets limits of this user; there are none afterwards."""
 
     def put(*limits: str) -> object:
-        return site.kit.run("sacctmgr", "--immediate", "modify", "user", site.kit.place.user, "set", *limits)
+        return site.kit.run("sacctmgr", "--immediate", "modify", "user", site.kit.location.user, "set", *limits)
 
     yield put
     site.llmb("jobs", "cancel", "--all")

@@ -37,7 +37,7 @@ SWITCHED = Switches(
     profile_ranks="0-7,64",
     mounts=("/datasets:/datasets:ro",),
     image="nvcr.io/nvidia/nemo:25.09",
-    time_limit=3600,
+    time_limit="01:00:00",
 )
 # What each script is of: how ranks start, and the request.
 CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {

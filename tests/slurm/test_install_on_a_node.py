@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from llmb.system.shell import StoppedError
-from llmb.testing.slurm import SlurmKit
 from llmb.workload.needs import Needs, Venv
 from llmb_installer.execution.runner import Sbatch
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.plugin_writer import write_plugin
+from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 

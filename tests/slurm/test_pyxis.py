@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.clusters.slurm import container, known
+from llmb.clusters.slurm import commands, container
 from llmb.runs.launch import Wrapper
 
 Site = Any  # the class is in conftest.py
@@ -135,7 +135,7 @@ def test_an_image_that_is_not_there_is_missed_before(pyxis_site: Site) -> None:
 @pytest.mark.parametrize("known_options", ["2"])
 def test_a_pyxis_that_knows_image_and_mounts_alone(pyxis_site: Site) -> None:
     site, cluster = pyxis_site, pyxis_site.cluster()
-    lacks = known.lacking(cluster.client, cluster.config)
+    lacks = commands.lacking(cluster.client, cluster.config)
     assert lacks == {*container.PYXIS_OPTIONS}
     cluster = replace(cluster, lacks=lacks)
     launch = site.launch(DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"})

@@ -11,7 +11,7 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
-from llmb.clusters.slurm.registering import Registering
+from llmb.clusters.slurm.partitions import Registering
 from llmb.errors import LlmbError
 from llmb.runs import state as job_state
 from llmb.runs import store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import vboost
+from llmb.clusters.slurm import sbatch_script
 
 Site = Any  # the class is in conftest.py
 
@@ -89,7 +89,7 @@ def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
 def test_one_that_does_not_answer_is_not_waited_for(
     site: Site, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vboost, "SECONDS", 3)
+    monkeypatch.setattr(sbatch_script, "VBOOST_SECONDS", 3)
     path = put(tmp_path / "bin", calls, "[[ $SLURMD_NODENAME == n1 ]] || exec sleep 900")
     log = trained(site, path, 2)
     assert log == ["llmb vboost: set on 1 of 2 nodes: no answer within 3 s", "trained", "trained"]

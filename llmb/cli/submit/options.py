@@ -1,165 +1,199 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of every submitting command, and how their text becomes values."""
+"""The options of every submitting command as a dataclass that click fills, and how their text becomes values."""
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import click
 
-from llmb.cli import options
-from llmb.cli.context import Context, say
-from llmb.cli.options import slurm_arg_in_words
-from llmb.clusters.bashscript import clock
-from llmb.config.slurm import seconds
-from llmb.errors import Fault, InputFaults, UsageError
-from llmb.planning.plan import JobOverrides
-from llmb.runs.job import JobRequest
+from llmb.cli import options as common
+from llmb.cli.context import Context, pass_context, say
+from llmb.errors import Fault, InputFaults
 from llmb.system import files
 from llmb.workload.switches import CHOICES, PARAMS
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from llmb.planning.plan import JobOverrides
+    from llmb.runs.job import JobRequest
 
-# Of options that take whole numbers, those that are parameters as well.
-_PARAMS = ("max_steps", "gbs")
-_COUNT = click.IntRange(min=1)
-_WRITABLE = "Whether ranks may write into the image (pyxis)."
-_PROFILE = "Profile the steps that the release did (docs/jobs.md): Nsight Systems; sizes tiny: torch's profiler."
+T = TypeVar("T")
 
-
-def switch_options(command: F) -> F:
-    """What every submitting command takes to run something else than the published configuration."""
-    for option in reversed(
-        (
-            click.option("--max-steps", type=_COUNT, metavar="N", help="Steps of a run; as --set max_steps=N."),
-            click.option("--gbs", type=_COUNT, metavar="N", help="Global batch in samples; as --set gbs=N."),
-            click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of each job."),
-            click.option("--gpus-per-node", type=_COUNT, metavar="N", help="GPUs that a job uses on each node."),
-            click.option("--strong-scaling", is_flag=True, help="Keep the global batch constant over scales."),
-            click.option("-p", "--profile", is_flag=True, help=_PROFILE),
-            click.option("--profile-start", type=click.IntRange(min=0), metavar="N", help="First step profiled."),
-            click.option("--profile-stop", type=_COUNT, metavar="N", help="Last step profiled; the run ends there."),
-            click.option("--profile-ranks", metavar="RANKS", help="Ranks profiled: 0-7 (the default), 0,8 or all."),
-            click.option("--gpu-metrics", is_flag=True, help="Sample the GPUs' metrics in the profile."),
-            click.option("--nccl-trace", is_flag=True, help="Log each NCCL call (5 steps, 15 minutes)."),
-            click.option("--save-checkpoint", is_flag=True, help="Save a checkpoint after the last step."),
-            click.option("--load-checkpoint", metavar="DIR", help="Load the checkpoint in DIR, then run one step."),
-            click.option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (on Slurm)."),
-            click.option("--image", metavar="IMAGE", help="Another image: a reference, or the path of a .sqsh."),
-            click.option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
-            click.option("--container-writable/--container-readonly", default=None, help=_WRITABLE),
-        )
-    ):
-        command = option(command)
-    return command
+COUNT = click.IntRange(min=1)
+_STEP = click.IntRange(min=0)
+_KEYS = ", ".join([*PARAMS, *CHOICES])
 
 
-def switches_of(flags: dict[str, Any], words: dict[str, str]) -> dict[str, Any]:
-    """The switches that ``flags`` and the words of ``--set`` give, by name. Raises UsageError that names the option."""
-    from llmb.workload.switches import absolute_image, parse_clock, parse_mount, rank_ranges
+def option(*names: str, **how: Any) -> Callable[[Any], Any]:
+    """A click option, for the annotation of a field."""
+    return click.option(*names, **how)
 
-    found: dict[str, Any] = dict(words)
-    plain = ("profile_start", "profile_stop", "gpus_per_node", "vboost", "container_writable")
-    found |= {name: flags[name] for name in plain if flags[name] not in (None, "")}
-    yes_or_no = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
-    found |= {name: True for name in yes_or_no if flags[name]}
-    if flags["image"]:
-        found["image"] = _read(absolute_image, flags["image"], "--image")
-    if flags["time_limit"]:
-        found["time_limit"] = _read(parse_clock, flags["time_limit"], "--time-limit")
-    if flags["profile_ranks"]:
-        _read(rank_ranges, flags["profile_ranks"], "--profile-ranks")
-        found["profile_ranks"] = flags["profile_ranks"]
-    if flags["mounts"]:
-        found["mounts"] = tuple(_read(parse_mount, item, "--mount") for item in flags["mounts"])
-    if flags["load_checkpoint"]:
-        found["load_checkpoint"] = str(files.expand(flags["load_checkpoint"]).absolute())
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of every submitting command, as given; a field's name is the option's, and its switch's."""
+
+    dry_run: Annotated[bool, option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing.")]
+    wait: Annotated[bool, option("--wait", is_flag=True, help="Follow the jobs and show their results.")]
+    retries: Annotated[int, common.retries_option]
+    resume: Annotated[bool, option("--resume", is_flag=True, help="Skip jobs that succeeded here or are under way.")]
+    env: Annotated[tuple[str, ...], option("--env", multiple=True, metavar="K=V", help="Set a variable in each job.")]
+    params: Annotated[
+        tuple[str, ...], option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Set {_KEYS}.")
+    ]
+    max_steps: Annotated[int | None, option("--max-steps", type=COUNT, metavar="N", help="Steps of each run.")]
+    gbs: Annotated[int | None, option("--gbs", type=COUNT, metavar="N", help="Global batch in samples.")]
+    time_limit: Annotated[str | None, option("--time-limit", metavar="HH:MM:SS", help="Time limit of each job.")]
+    gpus_per_node: Annotated[
+        int | None, option("--gpus-per-node", type=COUNT, metavar="N", help="GPUs that a job uses on each node.")
+    ]
+    strong_scaling: Annotated[
+        bool, option("--strong-scaling", is_flag=True, help="Keep the global batch the same at every scale.")
+    ]
+    profile: Annotated[
+        bool, option("-p", "--profile", is_flag=True, help="Profile the release's steps (docs/jobs.md).")
+    ]
+    profile_start: Annotated[
+        int | None, option("--profile-start", type=_STEP, metavar="N", help="First profiled step.")
+    ]
+    profile_stop: Annotated[
+        int | None, option("--profile-stop", type=COUNT, metavar="N", help="Last profiled step; the run ends there.")
+    ]
+    profile_ranks: Annotated[
+        str | None, option("--profile-ranks", metavar="RANKS", help="Profiled ranks: 0-7 (default), 0,8 or all.")
+    ]
+    gpu_metrics: Annotated[bool, option("--gpu-metrics", is_flag=True, help="Sample GPU metrics in the profile.")]
+    nccl_trace: Annotated[bool, option("--nccl-trace", is_flag=True, help="Log NCCL calls (5 steps, 15 minutes).")]
+    save_checkpoint: Annotated[
+        bool, option("--save-checkpoint", is_flag=True, help="Save a checkpoint after the last step.")
+    ]
+    load_checkpoint: Annotated[
+        str | None, option("--load-checkpoint", metavar="DIR", help="Load the checkpoint in DIR, then run one step.")
+    ]
+    vboost: Annotated[
+        bool | None, option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (Slurm).")
+    ]
+    image: Annotated[str | None, option("--image", metavar="IMAGE", help="Another image: a reference or a .sqsh file.")]
+    mounts: Annotated[
+        tuple[str, ...],
+        option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
+    ]
+    container_writable: Annotated[
+        bool | None,
+        option("--container-writable/--container-readonly", default=None, help="Let ranks write to the image (pyxis)."),
+    ]
+    force: Annotated[bool, option("--force", is_flag=True, help="Allow untested scales; skip pre-submission checks.")]
+    keep_going: Annotated[
+        bool, option("--keep-going", is_flag=True, help="Submit the valid jobs despite other faults.")
+    ]
+    gpu_type: Annotated[str | None, option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster with several.")]
+    no_preflight: Annotated[bool, option("--no-preflight", is_flag=True, help="Skip the pre-submission checks.")]
+    fmt: Annotated[str, common.format_option]
+
+
+def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Decorate ``command(context, options: cls)`` with the click options of the fields of ``cls``, its own first.
+
+    Each field's annotation has the option as its metadata.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @pass_context
+        @wraps(command)
+        def filled(context: Context, /, **values: Any) -> int:
+            return command(context, cls(**values))
+
+        hints = get_type_hints(cls, include_extras=True)
+        names = dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner))
+        call: Callable[..., int] = common.install_option(common.slurm_arg_option(filled))
+        for name in reversed([*names]):
+            (add,) = hints[name].__metadata__
+            call = add(call)
+        return call
+
+    return decorate
+
+
+def overrides_of(given: SubmitOptions) -> "JobOverrides":
+    """What the options set for every job. Raises InputFaults with every fault."""
+    from llmb.planning.plan import JobOverrides
+    from llmb.workload.switches import Switches
+
+    faults: list[Fault] = []
+    params, words = _parse_set(given.params, faults)
+    env = _parse_env(given.env, faults)
+    params |= _own_params(given, params, faults)
+    switches = words | _switches_of(given, faults)
+    if given.retries and not given.wait:
+        hint = "add --wait, or later: llmb-run jobs retry --failed"
+        faults.append(Fault(message="--retries requires --wait", hint=hint, code="retries-without-wait"))
+    if faults:
+        raise InputFaults(faults)
+    return JobOverrides(env=env, params=params, switches=Switches(**switches), force=given.force)
+
+
+def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
+    """The switches that the options set, by name; the first fault goes to ``faults``."""
+    from llmb.workload import switches as sw
+
+    own = {field.name for field in fields(given)}
+    found: dict[str, Any] = {name: getattr(given, name) for name in sw.NAMES if name in own}
+    positive = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
+    found = {
+        name: value for name, value in found.items() if value not in (None, "", ()) and (value or name not in positive)
+    }
+    readers: dict[str, Callable[[Any], Any]] = {
+        "image": sw.absolute_image,
+        "time_limit": lambda text: text if sw.parse_clock(text) else None,
+        "profile_ranks": lambda text: text if sw.rank_ranges(text) else None,
+        "mounts": lambda items: tuple(map(sw.parse_mount, items)),
+        "load_checkpoint": lambda text: str(files.expand(text).absolute()),
+    }
+    for name, read in readers.items():
+        try:
+            if name in found:
+                found[name] = read(found[name])
+        except ValueError as error:
+            flag = "--mount" if name == "mounts" else f"--{name.replace('_', '-')}"
+            hint = f"correct {flag}, or omit it"
+            faults.append(Fault(message=f"{flag}: {error}", hint=hint, code="option-invalid", key=name))
+            break
     return found
 
 
-def params_of(flags: dict[str, Any], params: dict[str, int]) -> dict[str, int]:
-    """``params`` of ``--set`` with those of options of their own. Raises UsageError where the two differ."""
-    found = dict(params)
-    for name in _PARAMS:
-        if flags[name] is None:
-            continue
-        if found.get(name, flags[name]) != flags[name]:
-            option = "--" + name.replace("_", "-")
-            raise UsageError(f"{option} {flags[name]} and --set {name}={found[name]} differ", hint="give one of them")
-        found[name] = flags[name]
+def _own_params(given: SubmitOptions, params: dict[str, int], faults: list[Fault]) -> dict[str, int]:
+    """The parameters that have options of their own; one that ``--set`` gives differently is a fault."""
+    found = {name: value for name in ("max_steps", "gbs") if (value := getattr(given, name)) is not None}
+    for name, value in found.items():
+        if params.get(name, value) != value:
+            message = f"--{name.replace('_', '-')} {value} and --set {name}={params[name]} differ"
+            faults.append(
+                Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=value)
+            )
     return found
 
 
-def split_set(pairs: dict[str, str], faults: list[Fault]) -> tuple[dict[str, str], dict[str, str]]:
-    """The pairs of ``--set``: those that are numbers, and those that are words. A wrong word goes to the ``faults``."""
-    words = {name: value for name, value in pairs.items() if name in CHOICES}
-    for name, value in words.items():
-        if value not in CHOICES[name]:
-            message = f"--set {name}={value}: must be {' or '.join(CHOICES[name])}"
-            faults.append(Fault(message=message, hint=f"--set {name}={CHOICES[name][-1]}"))
-    return {name: value for name, value in pairs.items() if name not in words}, words
-
-
-def _read(reader: Callable[[str], Any], text: str, option: str) -> Any:
-    try:
-        return reader(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"mend {option}, or leave it out") from error
-
-
-_KEYS = ", ".join([*PARAMS, *(f"{name} ({'|'.join(words)})" for name, words in CHOICES.items())])
-
-
-_FORCE = (
-    "Take untested scales and checkpoints, and skip all checks before submission; numbers must divide all the same."
-)
-
-
-def submit_options(command: F) -> F:
-    """What every submitting command takes."""
-    for option in reversed(
-        (
-            click.option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing."),
-            click.option("--wait", "wait_", is_flag=True, help="Follow the jobs to their end and show the results."),
-            options.retries_option,
-            click.option("--resume", is_flag=True, help="Only what has not succeeded here and is not under way."),
-            click.option("--env", "env", multiple=True, metavar="K=V", help="Set a variable for every job."),
-            click.option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Change {_KEYS}."),
-            switch_options,
-            click.option("--force", is_flag=True, help=_FORCE),
-            click.option("--keep-going", is_flag=True, help="Submit what is right even if something else is wrong."),
-            click.option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster of several."),
-            click.option("--no-preflight", is_flag=True, help="Submit without looking first what stands in the way."),
-            options.slurm_arg_option,
-            options.format_option,
-            options.install_option,
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def _pairs(text: tuple[str, ...], option: str, faults: list[Fault]) -> dict[str, str]:
-    """The pairs by their names; what is none goes to the ``faults``."""
+def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str]:
+    """The pairs ``KEY=VALUE`` by their keys; anything else goes to ``faults``."""
     pairs = {}
     for item in text:
         name, equals, value = item.partition("=")
         if equals and name.strip():
             pairs[name.strip()] = value
         else:
-            message = f"{option} '{item}' is not of the form KEY=VALUE"
-            faults.append(Fault(message=message, hint=f"{option} NAME=value"))
+            message = f"{flag} '{item}' does not have the form KEY=VALUE"
+            faults.append(Fault(message=message, hint=f"{flag} NAME=value", code="pair-invalid", key=flag, value=item))
     return pairs
 
 
-def parse_env(text: tuple[str, ...]) -> dict[str, str]:
-    """The variables of ``--env K=V``. Raises UsageError, for names that a job may not set all at once."""
+def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
+    """The variables of ``--env K=V``; those that a job may not set go to ``faults``."""
     from llmb.text.typed import KeyFaultError
     from llmb.workload.variables import check_effects, check_name, check_values
 
-    faults = list[Fault]()
     env = _pairs(text, "--env", faults)
     checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
     checks.append(partial(check_effects, env, of_list=False))
@@ -167,56 +201,57 @@ def parse_env(text: tuple[str, ...]) -> dict[str, str]:
         try:
             check()
         except KeyFaultError as error:
-            faults.append(Fault(place="--env", message=str(error), hint=error.hint))
-    if faults:
-        raise InputFaults(faults)
+            faults.append(Fault(place="--env", message=str(error), hint=error.hint, code="variable-refused", key="env"))
     return env
 
 
-def parse_set(text: tuple[str, ...]) -> tuple[dict[str, int], dict[str, str]]:
-    """The parameters and the words of ``--set KEY=VALUE``. Raises UsageError that names the nearest key."""
+def _parse_set(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, int], dict[str, str]]:
+    """The numbers and the words of ``--set KEY=VALUE``; unknown keys and invalid values go to ``faults``."""
     from llmb.text.names import suggest
 
-    params, faults = dict[str, int](), list[Fault]()
-    numbers, words = split_set(_pairs(text, "--set", faults), faults)
-    for name, value in numbers.items():
-        if name not in PARAMS:
-            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
-            faults.append(Fault(message=message, hint=hint))
-        elif not value.isdecimal() or int(value) < 1:
-            message = f"--set {name}={value}: must be a whole number from 1"
-            faults.append(Fault(message=message, hint=_number_hint(name, value)))
-        else:
+    params, words = dict[str, int](), dict[str, str]()
+    for name, value in _pairs(text, "--set", faults).items():
+        if name in CHOICES and value in CHOICES[name]:
+            words[name] = value
+        elif name in PARAMS and value.isdecimal() and int(value) >= 1:
             params[name] = int(value)
-    if faults:
-        raise InputFaults(faults)
+        elif name in CHOICES:
+            message = f"--set {name}={value}: must be {' or '.join(CHOICES[name])}"
+            hint = f"--set {name}={CHOICES[name][-1]}"
+            faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
+        elif name in PARAMS:
+            message, hint = f"--set {name}={value}: must be a whole number from 1", _number_hint(name, value)
+            faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
+        else:
+            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
+            faults.append(Fault(message=message, hint=hint, code="param-unknown", key=name, value=value))
     return params, words
 
 
 def _number_hint(name: str, value: str) -> str:
     whole = re.fullmatch(r"\+?0*([1-9]\d*)\.?0*", value.strip(), re.ASCII)
-    return f"--set {name}={whole[1]}" if whole else "leave it out for the workload's own value"
+    return f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
 
 
-def settled(context: Context, requests: Sequence[JobRequest], extra: JobOverrides) -> JobOverrides:
-    """``extra`` with the limit of ``--slurm-arg time=``, which is that of every job; what it comes over is said."""
+def with_slurm_time(context: Context, requests: Sequence["JobRequest"], overrides: "JobOverrides") -> "JobOverrides":
+    """``overrides`` with the time limit of ``--slurm-arg time=``; prints which other limits it overrides."""
+    from llmb.text.times import clock
+
     given = context.slurm_args.get("time")
-    said = [spoken(given)] if given is not None else []
-    said += [f"--time-limit {clock(option)}"] if (option := extra.switches.time_limit) is not None else []
-    said += ["the job list's time_limit"] if any(one.switches.time_limit is not None for one in requests) else []
+    limits = [common.slurm_arg_in_words("time", given)] if given is not None else []
+    limits += [f"--time-limit {option}"] if (option := overrides.switches.time_limit) is not None else []
+    limits += ["the job list's time_limit"] if any(one.switches.time_limit is not None for one in requests) else []
     own = context.config.slurm is not None and context.config.slurm.time_limit is not None
-    said += ["slurm.args.time of cluster_config.yaml"] if own else []
-    if len(said) > 1:
-        say(f"note: {said[0]} comes over {' and '.join(said[1:])}")
+    limits += ["slurm.args.time of cluster_config.yaml"] if own else []
+    if len(limits) > 1:
+        say(f"note: {limits[0]} overrides {' and '.join(limits[1:])}")
     limit = seconds_of(given)
-    return replace(extra, switches=replace(extra.switches, time_limit=limit)) if limit else extra
-
-
-def spoken(given: str | bool) -> str:
-    """``--slurm-arg time=`` as it was given."""
-    return slurm_arg_in_words("time", given)
+    switches = replace(overrides.switches, time_limit=clock(limit)) if limit else overrides.switches
+    return replace(overrides, switches=switches)
 
 
 def seconds_of(given: str | bool | None) -> int | None:
-    """The seconds of ``--slurm-arg time=``; None for a word of Slurm's own, as for a limit that is left away."""
+    """The seconds of ``--slurm-arg time=``; None for a word such as UNLIMITED, and where the option is removed."""
+    from llmb.config.slurm import seconds
+
     return seconds(given) or None if isinstance(given, str) else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from llmb.cli.context import Context, say
 from llmb.cli.submit.announce import resubmit
-from llmb.results.configuration import Configuration
+from llmb.results.result import Configuration
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -16,8 +16,9 @@ from llmb.submission.prepare import Prepared
 from llmb.system import locks
 from llmb.system.process import ProcessId
 
-_JOBS = {own.name for own in fields(Job)} - {"env"}
-_SAME = (*(own.name for own in fields(Configuration) if own.name in _JOBS), "repeat", "max_steps", "switches")
+_JOB_FIELDS = {own.name for own in fields(Job)} - {"env"}
+_SAME = (*(own.name for own in fields(Configuration) if own.name in _JOB_FIELDS), "repeat", "max_steps", "switches")
+_WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
 
 
 def key_of(job: Job) -> Hashable:
@@ -27,7 +28,7 @@ def key_of(job: Job) -> Hashable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """The jobs to submit, and the runs that stand for the others: those that succeeded, and those under way."""
+    """The jobs to submit, and the runs of the others: those that succeeded, and those under way."""
 
     items: tuple[Prepared, ...]
     done: tuple[RunRecord, ...]
@@ -35,7 +36,7 @@ class Remaining:
 
 
 def remaining(items: Sequence[Prepared], succeeded: Sequence[RunRecord], live: Sequence[RunRecord]) -> Remaining:
-    """What is left of ``items``. A run stands for one job alone, where the list has the same job several times."""
+    """The jobs of ``items`` without a run. A run is for one job only, where the list has the same job several times."""
     unused = {"done": _by_key(succeeded), "live": _by_key(live)}
     used: dict[str, list[RunRecord]] = {"done": [], "live": []}
     left = []
@@ -55,17 +56,21 @@ def _by_key(runs: Sequence[RunRecord]) -> dict[Hashable, list[RunRecord]]:
     return found
 
 
-_WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
+def resume_lock(context: Context) -> AbstractContextManager[None]:
+    """The lock between commands that resume; two at once would submit the same jobs, so the second waits."""
 
+    def announce_wait(owner: ProcessId) -> None:
+        say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")
 
-def alone(context: Context) -> AbstractContextManager[None]:
-    """Two that resume one list at a time would both submit what is left of it: the second waits here."""
     folder = store.runs_root(context.config) / ".locks"
-    return locks.hold(folder, "resume", wait=_WAIT, on_wait=_tell_wait)
+    return locks.hold(folder, "resume", wait=_WAIT, on_wait=announce_wait)
 
 
 def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Remaining:
-    """What is left of ``items`` on this install, and how much is not, said. Submits what an interruption has left."""
+    """The jobs of ``items`` that remain on this install; prints how many do not.
+
+    Unless ``dry_run``, first submits the runs of an interrupted submission.
+    """
     from llmb.submission.follow import poll
 
     wanted = {key_of(item.job) for item in items}
@@ -73,26 +78,22 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
     states = poll(context.need_cluster(), runs) if runs else {}
     unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
     if unsent and not dry_run:
-        say(f"{len(unsent)} of them were left in the middle of a submission:")
+        say(f"submitting {len(unsent)} of an interrupted submission:")
         resubmit(context, unsent)
         states = poll(context.need_cluster(), runs)
     live = [run for run in runs if not states[run.id].is_end]
     found = remaining(items, _succeeded(context, runs, states), live)
     under_way = f", {len(found.live)} running or waiting" if found.live else ""
-    say(f"{len(found.done)} of {len(items)} done already{under_way}")
+    say(f"{len(found.done)} of {len(items)} are done{under_way}")
     return found
 
 
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
+    """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
     from llmb.cli.results.judged import results_of
     from llmb.results import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]
-    # What ended well and nobody can read any more is not run a second time.
     done = ((SUCCESS, None), (UNKNOWN, COMPLETED))
     results = zip(ended, results_of(context, ended), strict=True)
     return [run for run, one in results if (one.status, one.state if one.status == UNKNOWN else None) in done]
-
-
-def _tell_wait(owner: ProcessId) -> None:
-    say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")

@@ -55,6 +55,17 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
     assert done.stdout.startswith(f"Usage: llmb-run {name} ")
 
 
+def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups: list[tuple[tuple[str, ...], click.Group]] = [((), app.build(app.load()))]
+    for path, group in groups:
+        page = " ".join(llmb_here(*path, "--help").stdout.split())
+        for name, command in group.commands.items():
+            assert " ".join(f"{name} {command.get_short_help_str(1000)}".split()) in page
+            groups += [((*path, name), command)] if isinstance(command, click.Group) else []
+    assert len(groups) > 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -185,7 +196,7 @@ def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cl
     done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
     assert done.returncode == 2
     assert "pretrain_llama3.1 405b on h100 has no scale 128" in done.stderr
-    fix = "nothing was submitted; --workloads and --dtype name what to take, --keep-going takes what is right"
+    fix = "nothing was submitted; --workloads and --dtype select jobs, --keep-going submits the valid ones"
     assert f"hint: {fix}\n" in done.stderr
     done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
     assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)

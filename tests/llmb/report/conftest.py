@@ -103,7 +103,9 @@ class Night:
     ) -> Job:
         """The job that a submission would plan."""
         request = JobRequest(workload=workload, dtypes=(dtype,), scales=(scale,), profile=profile, env=env)
-        plan = make_plan([request], self.workloads, self.config, extra=JobOverrides(params=params or {}, force=True))
+        plan = make_plan(
+            [request], self.workloads, self.config, overrides=JobOverrides(params=params or {}, force=True)
+        )
         assert not plan.faults, plan.faults
         return plan.jobs[0]
 

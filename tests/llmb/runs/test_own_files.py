@@ -24,8 +24,8 @@ from llmb.runs.state import COMPLETED, FAILED, RUNNING, JobState
 from llmb.submission.submit import start_attempt
 from llmb.system import locks
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Scheduler
 
 pytestmark = pytest.mark.fault("own-files-commands")
 
@@ -203,7 +203,7 @@ def test_what_a_newer_release_has_added_is_kept(made: RunRecord) -> None:
     path.write_text(json.dumps(data))
     run = record.load(made.directory)
     assert run == made
-    record.save(run.again(JobState(state=FAILED), ProcessId.current(), 1002.0))
+    record.save(run.next_attempt(JobState(state=FAILED), ProcessId.current(), 1002.0))
     kept = json.loads(path.read_text())
     assert (kept["colour"], kept["job"]["moon"], kept["attempt"]) == ("blue", {"phase": 1}, 3)
     assert kept["history"][0]["state"]["mood"] == "good"

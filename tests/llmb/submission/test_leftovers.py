@@ -17,7 +17,7 @@ from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
 from llmb.submission.submit import submit
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
+from llmb_testing.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.fault("leftovers")
 

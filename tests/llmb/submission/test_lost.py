@@ -21,8 +21,8 @@ from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry
-from llmb.testing.fake_cluster import FakeCluster, folder_of
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster, folder_of
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 pytestmark = pytest.mark.fault("odd-answers")
 
@@ -140,7 +140,7 @@ def test_another_cluster_is_not_believed(
         assert (run.place / store.STATE).read_text() == kept
     with pytest.raises(LlmbError, match="the run is elsewhere: it was submitted to"):
         wait(other(fake, tmp_path), [run], Watcher())
-    assert cancel(other(fake, tmp_path), [run]).left[0][1] == state.reason
+    assert cancel(other(fake, tmp_path), [run]).not_cancelled[0][1] == state.reason
     assert poll(fake, [run])[run.id].state == RUNNING
 
 
@@ -201,7 +201,7 @@ def test_another_attempt_waits_until_the_first_cannot_turn_up(
     passes(gone, 61)
     poll(fake, [gone])
     ((one,), _) = retry(fake, [gone])
-    assert str(one.error) == f"{gone.id} was lost a moment ago, and may still turn up"
+    assert str(one.error) == f"{gone.id} was lost a moment ago and may reappear"
     assert (one.error.hint if one.error else "") == "retry it in 10 min"
     passes(gone, 599)
     ((one,), _) = retry(fake, [gone])

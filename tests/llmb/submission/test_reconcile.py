@@ -21,8 +21,8 @@ from llmb.submission.reconcile import recover, resubmit
 from llmb.submission.submit import submission_lock
 from llmb.system import files
 from llmb.system.process import ProcessId, is_at_work
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -194,7 +194,7 @@ def test_what_another_process_submits_is_left_to_it(
     assert state.reason.startswith("it is being submitted by process ")
     handed, _ = resubmit(fake, [run])
     assert [(one.run.scheduler_id, one.error) for one in handed] == [(None, None)]
-    left = cancel(fake, [run]).left
+    left = cancel(fake, [run]).not_cancelled
     assert [(one.id, why) for one, why in left] == [(run.id, state.reason)]
     assert scheduler.jobs() == []
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_cannot_tell_leaves_it_unknown(
 ) -> None:
     run = crashed(taken=False)
     scheduler.behave(Behaviour(down=True))
-    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN, reason="no answer: the scheduler does not answer")
+    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN).unanswered("the scheduler does not answer")
     (one,) = resubmit(fake, [run])[0]
     assert isinstance(one.error, LlmbError)
     scheduler.behave(Behaviour())
@@ -265,18 +265,18 @@ def test_cancelling_ends_it_for_good(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert [one.id for one in cancel(fake, [run]).ending] == [run.id]
+    assert [one.id for one in cancel(fake, [run]).cancelling] == [run.id]
     resubmit(fake, [run])
     assert scheduler.jobs() == []
     assert poll(fake, [run])[run.id].state == CANCELLED
-    assert [state.state for _, state in cancel(fake, [run]).over] == [CANCELLED]
+    assert [state.state for _, state in cancel(fake, [run]).ended] == [CANCELLED]
 
 
 def test_cancelling_what_was_found_only_now_reaches_the_scheduler(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=True)
-    assert [one.scheduler_id for one in cancel(fake, [run]).ending] == ["1"]
+    assert [one.scheduler_id for one in cancel(fake, [run]).cancelling] == ["1"]
     assert [job.state for job in scheduler.jobs()] == [CANCELLED]
 
 

@@ -15,8 +15,8 @@ from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry
 from llmb.submission.submit import SubmitResult
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -86,14 +86,14 @@ def test_of_two_that_retry_one_run_the_second_is_told(
 ) -> None:
     retry(fake, [failed])
     ((one,), _) = retry(fake, [failed])
-    assert str(one.error) == f"{failed.id} is being retried already"
+    assert str(one.error) == f"{failed.id} is already being retried"
     assert len(scheduler.jobs()) == 2
 
 
 def test_an_attempt_that_was_cut_off_is_submitted_again_as_that_attempt(
     failed: RunRecord, fake: FakeCluster, scheduler: Scheduler
 ) -> None:
-    cut_off = failed.again(JobState(state=FAILED), failed.submitter, 1.0)
+    cut_off = failed.next_attempt(JobState(state=FAILED), failed.submitter, 1.0)
     cut_off.place.mkdir()
     record.save(cut_off)
     assert poll(fake, [failed])[failed.id].state == FAILED  # of the attempt that was asked for

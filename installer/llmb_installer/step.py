@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from llmb.errors import Fault
 from llmb.text import typed
 
 if TYPE_CHECKING:
@@ -94,6 +95,10 @@ class Step(abc.ABC):
         """Equal for equal content, whoever needs it."""
         return digest_of(self)
 
+    def is_whole(self, facts: Facts) -> bool:
+        """Whether nothing is missing of what it made, by a look at every file; starts no process."""
+        return True
+
     @abc.abstractmethod
     def check(self, context: Context) -> Estimate:
         """What it will cost. Raises LlmbError for what is known beforehand to stand in its way; changes nothing."""
@@ -115,8 +120,8 @@ class Kind(Protocol):
     def is_there(self, name: str, facts: Facts, install: Path) -> bool:
         """Whether what it made is still there, by a glance: no process, no reading of contents."""
 
-    def verify(self, name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
-        """What is wrong with it, empty when it is whole; ``deep`` reads all contents."""
+    def verify(self, name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
+        """What is missing or changed, without its place; ``deep`` reads all contents. Raises LlmbError."""
 
     def remove(self, name: str, facts: Facts, install: Path) -> None:
         """Take it away. Raises LlmbError."""

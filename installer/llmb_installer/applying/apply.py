@@ -9,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError
-from llmb.system import edge, locks
+from llmb.system import edge, files, locks
+from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import schedule
 from llmb_installer.applying.display import Display
 from llmb_installer.applying.schedule import Results
 from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
-from llmb_installer.planning.plan import Intent, Plan, look, own_config, strangers, written_before
-from llmb_installer.record import cleanup, record
-from llmb_installer.record.record import InstallRecord, StepRecord
-from llmb_installer.steps import Context, Facts, Progress, Step
-from llmb_installer.steps.kinds import is_there
-from llmb_installer.steps.nodes import runner_for
+from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
+from llmb_installer.record import InstallRecord, StepRecord
+from llmb_installer.steps import Context, Facts, Progress, Step, is_there
+from llmb_installer.steps.make import runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
@@ -51,7 +50,7 @@ class Outcome:
             raise StepsFailed([*self.faults], hint="the same command goes on from here")
 
 
-class Aloud:
+class StderrProgress:
     """Progress before the work has begun: what is said is a line on standard error."""
 
     def total(self, bytes: int) -> None:
@@ -71,10 +70,10 @@ def context_for(intent: Intent, stop: threading.Event) -> Context:
     runner: Runner = runner_for(intent.answers, install)
     return Context(
         install=install,
-        environ={**os.environ, **cleanup.mark(install)},
+        environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
-        progress=Aloud(),
+        progress=StderrProgress(),
         runner=runner,
         stop=stop,
     )
@@ -88,21 +87,25 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
     install = intent.site.install
     make_folder(install)
     with locks.hold(install / record.FOLDER, record.LOCK):
-        cleanup.end_programs(install)
-        cleanup.tidy(install)
+        record.end_leftover_programs(install)
+        record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
-            cleanup.tidy_parts(install)
+            record.remove_unwanted_parts(install)
     return outcome
 
 
 def make_folder(install: Path) -> None:
     """Have the install directory with its own folder. Raises LlmbError."""
     try:
-        (install / record.FOLDER).mkdir(parents=True, exist_ok=True)
+        install.mkdir(parents=True, exist_ok=True)
+        if not (install / record.FOLDER).exists():
+            (install / record.FOLDER).mkdir()
+            files.mode_of_install.cache_clear()  # only now it is known as an install directory
+            files.share_folder(install / record.FOLDER)
     except OSError as error:
         message = f"{install} cannot be made: {error.strerror}"
         raise LlmbError(message, hint="choose a folder that you may write: --install DIR") from error
@@ -175,7 +178,7 @@ def _configure(plan: Plan, results: Results) -> Outcome:
 def _users(step: Step, found: InstallRecord, intent: Intent) -> tuple[str, ...]:
     """The workloads that a step is for: those that are wanted, and those of before whose plugin is not here."""
     before = found.steps[step.key].workloads if step.key in found.steps else ()
-    gone = strangers(intent, found)
+    gone = unoffered(intent, found)
     return (*step.workloads, *(key for key in before if key in gone))
 
 

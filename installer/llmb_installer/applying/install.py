@@ -9,12 +9,12 @@ import click
 from llmb.errors import LlmbError, UsageError
 from llmb.system import edge
 from llmb.text.tables import to_json
+from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import Costs, find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
-from llmb_installer.record import record
 
 
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.system import locks
+from llmb_installer import record
 from llmb_installer.answers import Answers, to_yaml
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, own_config
-from llmb_installer.record import record
-from llmb_installer.record.record import InstallRecord
-from llmb_installer.steps.kinds import kind_of
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps import kind_of
 from llmb_installer.steps.programs import ProgramsStep
 
 
@@ -70,7 +70,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
 def _own(found: InstallRecord, now: Mapping[str, Any], workloads: Collection[str]) -> Mapping[str, Any]:
     """What of the configuration ``now`` may go with ``workloads``: our own, and all that a person says of them."""
     if not found.config:
-        return config.taken_over(now, removed=workloads)
+        return config.adopted(now, removed=workloads)
     written = found.config.get("workloads", {}).get("installed", ())
     return config.with_entries(found.config, now, [key for key in workloads if key not in written])
 

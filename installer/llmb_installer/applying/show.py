@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user reads: the plan before, as a table or as data, and what is there after."""
+"""Texts and data about a plan, its outcome and the finished steps."""
 
 import shlex
 from collections.abc import Mapping
@@ -10,16 +10,15 @@ from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.text import typed
 from llmb.text.tables import Column, render
 from llmb.text.yamlfile import Document
-from llmb_installer.applying import where
+from llmb.workload.gpus import CPU
 from llmb_installer.applying.apply import Outcome
 from llmb_installer.fits import runai_fit
 from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
-from llmb_installer.planning.status import Standing
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.planning.status import InstallStatus
+from llmb_installer.record import InstallRecord
 from llmb_installer.registry.room import size
-from llmb_installer.steps import Step, VenvStep
-from llmb_installer.steps.kinds import is_there, kind_of
+from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (
     Column(key="step"),
@@ -38,16 +37,21 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     change = "todo" if plan.config.changed else "done"
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
     lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
-    lines += [f"For {_workloads(plan.intent.workloads)}.", *where.sentences(plan)]
+    lines += [f"For {_workloads(plan.intent.workloads)}.", *where_sentences(plan)]
     notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
     lines += [f"note: {sentence}" for sentence in notes]
     return "\n".join([*lines, *_costs_text(plan, costs)])
 
 
 def _replaced(plan: Plan) -> list[str]:
-    """What jobs that are running should know of: an environment changes under its name, an image does not."""
-    there = [step.key for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
-    return [f"{key} is replaced when it is built: let the jobs that run from it end first" for key in there]
+    """Notes on environments that running jobs may use: one is replaced under its name, an image is not."""
+    there = [step for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
+    return [
+        f"{step.key}: only its damaged packages are reinstalled; running jobs are not affected"
+        if step.is_repairable(plan.install)
+        else f"{step.key} is replaced when it is built: wait for the jobs that use it to finish"
+        for step in there
+    ]
 
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
@@ -111,7 +115,7 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
-        "where": where.sentences(plan),
+        "where": where_sentences(plan),
         "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
 
@@ -178,15 +182,15 @@ def steps_text(install: Path, record: InstallRecord) -> list[str]:
     ]
 
 
-def notes_on(standing: Standing, place: str) -> list[str]:
+def notes_on(status: InstallStatus, place: str) -> list[str]:
     """What a user may want to do about an installation that is whole; ``place``: the option that leads to it."""
-    notes = [standing.note] if standing.note is not None else []
-    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in standing.new]
+    notes = [status.note] if status.note is not None else []
+    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in status.new]
     notes += [
-        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in standing.strangers
+        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in status.unoffered
     ]
-    if standing.unused and not standing.outdated:
-        steps = ", ".join(standing.unused)
+    if status.unused and not status.outdated:
+        steps = ", ".join(status.unused)
         notes.append(f"nothing that is installed asks for {steps} any more: llmb-install remove --unused {place}")
     return notes
 
@@ -200,3 +204,33 @@ def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
         what = kind.describe(name, done.facts)
         found.append({"step": key, "there": there, "what": what, "workloads": list(done.workloads)})
     return found
+
+
+_BUILT = {
+    "here": "on this machine",
+    "srun": "on a compute node, by srun",
+    "sbatch": "environments on a compute node, by sbatch; images on this machine",
+}
+
+
+def where_sentences(plan: Plan) -> list[str]:
+    """Two sentences for the user: where things are fetched and built, and what jobs run in."""
+    site = plan.intent.site
+    venvs = [step for step in plan.intent.steps if isinstance(step, VenvStep)]
+    names = " and ".join(step.name for step in venvs)
+    if site.cluster_type == "local":
+        return [f"Fetched, built and run on this machine, from the environment{'s' * (len(venvs) > 1)} {names}."]
+    found = [f"Fetched and built: {_BUILT[plan.intent.answers.method]}."]
+    if site.cluster_type == "runai":
+        return [*found, f"Jobs run in pods, which pull their image{_with_nemo(site.gpu_type)}."]
+    if site.container:
+        return [*found, f"Jobs run in their image on compute nodes{_with_nemo(site.gpu_type)}."]
+    several = len(venvs) > 1
+    if venvs:
+        what = f"environment{'s' * several} {names}: nodes must see {'them' if several else 'it'}"
+        found.append(f"Jobs run on compute nodes from the {what}.")
+    return found
+
+
+def _with_nemo(gpu_type: str) -> str:
+    return "" if gpu_type == CPU else ": NeMo is in it, and nothing of NeMo is installed on this machine"

@@ -15,7 +15,7 @@ from llmb_installer.commands.options import FORMAT, INSTALLED, YES
 if TYPE_CHECKING:
     from llmb.errors import Fault
     from llmb_installer.planning.plan import Intent
-    from llmb_installer.planning.status import Standing
+    from llmb_installer.planning.status import InstallStatus
 
 
 @click.command("verify")
@@ -29,25 +29,24 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     import os
 
     from llmb.errors import UsageError
+    from llmb_installer import record
     from llmb_installer.applying.apply import StepsFailed
     from llmb_installer.applying.install import ask
     from llmb_installer.applying.show import notes_on
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.planning.verify import find_faults
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import at_work, find_folder
+    from llmb_installer.planning.status import find_faults, find_status
+    from llmb_installer.record import find_folder, running_installer
 
     if repair and fmt == "json":
         raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
     folder = find_folder(install, os.environ, edge.current_folder())
     found = record.load(folder)
-    standing = find_standing(folder, found, required=repair)
-    damaged = find_faults(folder, found, standing.wanted, deep=deep)
-    faults = [*damaged, *standing.outdated]
+    status = find_status(folder, found, required=repair)
+    damaged = find_faults(folder, found, status.wanted, deep=deep)
+    faults = [*damaged, *status.outdated]
     place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
-        _print_json(folder, faults, standing)
-    for note in notes_on(standing, place) if fmt == "table" else ():
+        _print_json(folder, faults, status)
+    for note in notes_on(status, place) if fmt == "table" else ():
         edge.echo(f"note: {note}", err=True)
     if not faults:
         how = "read whole" if deep else "not by contents: --deep reads them"
@@ -55,8 +54,8 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
         if fmt == "table":
             edge.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
-    if standing.intent is None or not repair:
-        if (who := at_work(folder)) is not None:
+    if status.intent is None or not repair:
+        if (who := running_installer(folder)) is not None:
             raise StepsFailed(faults, hint=f"{who}, and may yet make them: wait until it has finished")
         again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes makes them"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
@@ -64,19 +63,29 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
         edge.echo(f"found: {fault}", err=True)
     if not yes:
         ask(f"Build {', '.join(sorted({fault.place for fault in faults}))} again?")
-    _repair(folder, standing.intent, {fault.place for fault in damaged})
+    _repair(folder, status.intent, {fault.place for fault in damaged})
 
 
-def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
+def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> None:
     from llmb.text.tables import to_json
 
-    rows = [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in faults]
+    rows = [
+        {
+            "step": fault.place,
+            "message": fault.message,
+            "hint": fault.hint,
+            "code": fault.code,
+            "key": fault.key,
+            "value": fault.value,
+        }
+        for fault in faults
+    ]
     data = {
         "install": str(folder),
         "whole": not faults,
         "faults": rows,
-        "not_installed": [*standing.new],
-        "unused": [*standing.unused],
+        "not_installed": [*status.new],
+        "unused": [*status.unused],
     }
     edge.echo(to_json(data), nl=False)
 
@@ -85,10 +94,10 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
     """Note what is damaged, then build it, and what is outdated; what nobody asks for any more is only forgotten."""
     from llmb.config import CONFIG_FILE
     from llmb.system import locks
+    from llmb_installer import record
     from llmb_installer.applying.install import carry_out
     from llmb_installer.planning import config
-    from llmb_installer.planning.verify import unreadable
-    from llmb_installer.record import record
+    from llmb_installer.planning.status import unreadable
 
     with locks.hold(folder / record.FOLDER, record.LOCK):
         found = record.load(folder)

@@ -17,14 +17,14 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
 from llmb_installer.answers import AUTO, Answers
 from llmb_installer.answers.read import lean, without_nulls
-from llmb_installer.record.folder import own_config
+from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
 _LEADS_TO = ("venv_path", "venv_type", "venvs", "assets")  # of a workload's entry: what the installer has made
 _NAMES = "workloads.installed"  # a list whose order says nothing
 _ABSENT: Any = object()
-_LEFT_OPEN = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
+_OPTIONAL = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def _entries(data: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {name: own for name, own in said.items() if squash_workload(str(name)) in forms}
 
 
-def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
+def adopted(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
     """What of ``now``, a file that somebody else wrote, the installer may change as if it had written it.
 
     That is the folder's own path, what leads to the environments of the workloads that are ``renewed``, and all that is
@@ -173,7 +173,7 @@ def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
         return ours
     if name == _NAMES and isinstance(now, list) and isinstance(ours, list):
         return _merge_names(before if isinstance(before, list) else [], now, ours, kept)
-    said_nothing = ours is _ABSENT if before is _ABSENT else name in _LEFT_OPEN and ours in (None, [])
+    said_nothing = ours is _ABSENT if before is _ABSENT else name in _OPTIONAL and ours in (None, [])
     if now != ours and not said_nothing:
         kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
     return now

@@ -4,16 +4,17 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.system.parallel import run_bounded
+from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.record import record
 from llmb_installer.registry.room import size
 from llmb_installer.steps import Context, Estimate, Step
 
+_CHECKS = 4  # steps that are checked at a time
 RESERVE = 50_000_000  # bytes that stay free for logs and records
 
 
@@ -55,12 +56,19 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
     _, doubtful = check_all(by_reference, context) if by_reference else ([], [])
     estimates = {step.key: Estimate(fetch=0, disk=0) for step in by_reference}
     estimates |= {step.key: estimate for step, estimate in found}
-    with ThreadPoolExecutor(4) as pool:
-        for step, answer in zip(others, pool.map(lambda step: _check(step, context), others), strict=True):
-            if isinstance(answer, Fault):
-                faults.append(answer)
-            else:
-                estimates[step.key] = answer
+    answers: dict[str, Estimate | Fault] = {}
+
+    def keep(checked: tuple[str, Estimate | Fault]) -> bool:
+        answers.update([checked])
+        return True
+
+    run_bounded(others, lambda step: (step.key, _check(step, context)), keep, workers=_CHECKS)
+    for key in (step.key for step in others):
+        answer = answers[key]
+        if isinstance(answer, Fault):
+            faults.append(answer)
+        else:
+            estimates[key] = answer
     disks = _disks(steps, estimates, install)
     return Costs(
         estimates=estimates,

@@ -15,12 +15,12 @@ from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
 from llmb_installer.detect import gres
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.plan import SMOKE, Intent, intend
-from llmb_installer.record import record
-from llmb_installer.record.folder import own_config
+from llmb_installer.record import own_config
 
 # Keys of the answers that have another place in cluster_config.yaml.
 _CONFIGURED = {
@@ -60,15 +60,15 @@ def intent_of(asked: Answers, offered: Known, *, before: Mapping[str, Any] | Non
     known = tuple(offered.workloads)
     if asked.workloads is not None and not {*asked.workloads} & {*known}:  # all were removed, or their plugins
         site = site_of(answers, answers.gpu_type)
-        intent, left_out = Intent(answers=answers, asked=asked, site=site, workloads=(), steps=()), list[str]()
+        intent, omitted = Intent(answers=answers, asked=asked, site=site, workloads=(), steps=()), list[str]()
     else:
-        intent, left_out = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
+        intent, omitted = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
     gone = [key for key in asked.workloads or () if key not in known]
-    left_out += [f"{key}: no plugin offers it here; what is installed of it stays" for key in gone]
+    omitted += [f"{key}: no plugin offers it here; what is installed of it stays" for key in gone]
     smoke = tuple(key for key in intent.workloads if SMOKE in offered.workloads[key].on(intent.site.gpu_type))
     if intent.site.cluster_type == "local":  # its environment may be one without NeMo
         smoke = ()
-    return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *left_out]
+    return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *omitted]
 
 
 def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:

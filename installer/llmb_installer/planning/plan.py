@@ -2,7 +2,7 @@
 """The plan of an installation: every step with whether it is done, and what becomes of the configuration."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,13 @@ from llmb.errors import Fault, LlmbError, PreflightError
 from llmb.runs.site import Site
 from llmb.workload.needs import Needs
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers
+from llmb_installer import record
+from llmb_installer.answers import AUTO, Answers
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning import config
 from llmb_installer.planning.config import ConfigChange
-from llmb_installer.record import record
-from llmb_installer.record.record import InstallRecord
-from llmb_installer.steps import Step
-from llmb_installer.steps.kinds import is_finished
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps import Step, is_finished
 from llmb_installer.steps.make import Plugins, add_workload, programs_step
 
 SMOKE = "smoke"  # the size for the first run on a cluster, by its name
@@ -27,7 +26,7 @@ SMOKE = "smoke"  # the size for the first run on a cluster, by its name
 class Intent:
     """What is wanted, whatever is there already: workloads by their keys, the steps that they need.
 
-    ``asked`` are the answers as they were given, with what is to be found out left open. ``takes_over``: what a
+    ``asked`` are the answers as they were given, with what is to be found out left open. ``adopts``: what a
     configuration written by hand says of these workloads' environments is the installer's to change. ``known``: the
     keys of all that plugins offer here. ``smoke``: those of ``workloads`` that have a size for the first run here.
     """
@@ -37,7 +36,7 @@ class Intent:
     site: Site
     workloads: tuple[str, ...]
     steps: tuple[Step, ...]
-    takes_over: bool = False
+    adopts: bool = False
     known: tuple[str, ...] = ()
     smoke: tuple[str, ...] = ()
 
@@ -71,7 +70,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
     with all that are named.
     """
     steps: tuple[Step, ...] = ()
-    keys, left_out, refused = [], [], list[LlmbError]()
+    keys, omitted, refused = [], [], list[LlmbError]()
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
             continue
@@ -79,7 +78,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
             steps = add_workload(steps, key, _needs(plugins, workload, answers, site), answers, site)
         except LlmbError as error:
             refused += [error] if answers.workloads is not None else []
-            left_out.append(f"{key} is left out: {error.message}")
+            omitted.append(f"{key} is left out: {error.message}")
             continue
         keys.append(key)
     if len(refused) == 1:
@@ -87,9 +86,9 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
     if refused:
         raise PreflightError([Fault(message=error.message, hint=error.hint) for error in refused])
     if not keys:
-        raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
+        raise LlmbError("no workload can be installed here: " + "; ".join(omitted), hint="llmb-run plugins tells more")
     steps = (*steps, programs_step(site.install, tuple(keys)))
-    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), left_out
+    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), omitted
 
 
 def _needs(plugins: Plugins, workload: Workload, answers: Answers, site: Site) -> Needs | None:
@@ -117,9 +116,9 @@ def look(intent: Intent) -> Plan:
 
 def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
     """What of the configuration ``now`` is the installer's own: what it wrote last, or takes over."""
-    if found.config or not intent.takes_over:
+    if found.config or not intent.adopts:
         return found.config
-    return config.taken_over(now, renewed=intent.workloads)
+    return config.adopted(now, renewed=intent.workloads)
 
 
 def own_config(
@@ -129,11 +128,14 @@ def own_config(
 
     Those whose plugin is not here stay as they were, but for those that it is to be ``without``.
     """
-    own = config.own_part(intent.answers, intent.site, workloads, intent.steps)
-    return config.with_entries(own, found.config, [key for key in strangers(intent, found) if key not in without])
+    answers, written = intent.answers, found.config.get("install", {}).get("venv_type")
+    if written is not None and intent.asked.venv_type == AUTO:  # whatever tools are on PATH today
+        answers = replace(answers, venv_type=written)
+    own = config.own_part(answers, intent.site, workloads, intent.steps)
+    return config.with_entries(own, found.config, [key for key in unoffered(intent, found) if key not in without])
 
 
-def strangers(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def unoffered(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     """The installed workloads that no plugin offers here: it was taken away, or is in somebody else's environment."""
     installed = found.config.get("workloads", {}).get("installed") or ()
     return tuple(key for key in installed if key not in intent.known) if intent.known else ()

@@ -1,9 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of an installation: values with an identity, so that workloads share them; a module for each kind."""
 
+from pathlib import Path
+
+from llmb.errors import LlmbError
+from llmb_installer.hub import asset_step
 from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.images import image_step
+from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.step import Context, Estimate, Facts, Kind, Progress, Step
-from llmb_installer.venv.torch_source import TorchSource
+from llmb_installer.steps import programs, repo, task
+from llmb_installer.venv import venv_step
+from llmb_installer.venv.lock import TorchSource
 from llmb_installer.venv.venv_step import VenvStep
 
 __all__ = ["AssetStep", "Context", "Estimate", "Facts", "Kind", "Progress", "Step", "TorchSource", "VenvStep"]
+
+KINDS: dict[str, Kind] = {
+    "venv": venv_step,
+    "image": image_step,
+    "repo": repo,
+    "asset": asset_step,
+    "task": task,
+    "programs": programs,
+}
+
+
+def kind_of(key: str) -> tuple[Kind, str]:
+    """The kind of the recorded step ``key``, and the step's name. Raises LlmbError for a kind from another version."""
+    word, _, name = key.partition(" ")
+    if word not in KINDS:
+        raise LlmbError(f"the record holds '{key}', which this version does not know", hint="use a newer llmb-install")
+    return KINDS[word], name
+
+
+def is_there(key: str, done: StepRecord, install: Path) -> bool:
+    """Whether what the recorded step made is still there for us, by a glance; not when it was found damaged."""
+    kind, name = kind_of(key)
+    try:
+        return not done.damaged and kind.is_there(name, done.facts, install)
+    except PermissionError:  # such as a Python in its owner's home
+        return False
+
+
+def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:
+    """Whether the record holds the step with this content, and what it made is still there. Starts no process."""
+    done = record.steps.get(step.key)
+    if done is None or done.digest != step.digest or not is_there(step.key, done, install):
+        return False
+    try:
+        return step.is_whole(done.facts)
+    except PermissionError:  # installed by somebody else, who repairs it
+        return True

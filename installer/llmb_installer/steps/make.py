@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what workloads need to the steps of an installation, equal needs shared."""
+"""Turns what workloads need into steps, and chooses where their programs run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from llmb.config import images
+from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import LlmbError
 from llmb.runs import programs
 from llmb.runs.site import Site
@@ -16,17 +17,18 @@ from llmb.workload.needs import Need, Needs
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
+from llmb_installer.execution.runner import Here, Runner, Sbatch, Srun
 from llmb_installer.hub.asset_step import AssetStep
 from llmb_installer.images.image_step import ImageStep
+from llmb_installer.record import FOLDER
 from llmb_installer.step import Step
-from llmb_installer.steps.nodes import node_options
 from llmb_installer.steps.programs import ProgramsStep
 from llmb_installer.steps.repo import RepoStep
 from llmb_installer.steps.task import TaskStep
-from llmb_installer.venv.torch_source import TorchSource
+from llmb_installer.venv.lock import TorchSource
 from llmb_installer.venv.venv_step import VenvStep
 
-LEAVE_OUT = "name the others under 'workloads' in the answers"
+OMIT_HINT = "name the others under 'workloads' in the answers"
 
 
 class Plugins(Protocol):
@@ -44,7 +46,7 @@ def add_workload(
 ) -> tuple[Step, ...]:
     """``steps`` with those of one more workload, equal ones shared. Raises LlmbError for what cannot be installed."""
     if wanted is None:
-        raise LlmbError(f"{workload} does not say what it needs on cluster type {site.cluster_type}", hint=LEAVE_OUT)
+        raise LlmbError(f"{workload} does not say what it needs on cluster type {site.cluster_type}", hint=OMIT_HINT)
     found = {step.key: step for step in steps}
     own: list[str] = []
     made = [_step(workload, need, answers, site) for need in wanted.needs]
@@ -106,7 +108,7 @@ def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> Venv
 def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> ImageStep:
     if not answers.uses_images:
         message = f"{workload} needs the container image {need.reference}, and there are no containers here"
-        raise LlmbError(message, hint=LEAVE_OUT)
+        raise LlmbError(message, hint=OMIT_HINT)
     target = None
     if site.cluster_type != "runai":
         config = cluster_of(answers, answers.gpu_type)
@@ -120,3 +122,22 @@ def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> Im
         settings=answers.images,
         srun=node_options(answers) if answers.method == "srun" else None,
     )
+
+
+_OMITTED = ("gres", "gpus_per_node", "segment", "nice")  # what is installed needs no GPU
+
+
+def runner_for(answers: Answers, install: Path) -> Runner:
+    """Where things are fetched and built."""
+    if answers.method == "srun":
+        return Srun(options=node_options(answers))
+    if answers.method == "sbatch":
+        return Sbatch(options=node_options(answers), folder=install / FOLDER / "jobs")
+    return Here()
+
+
+def node_options(answers: Answers) -> tuple[str, ...]:
+    """The options of srun and sbatch that lead to one of the nodes that jobs will use."""
+    slurm = answers.slurm or SlurmConfig()
+    given = {name: slurm.option(name) for name in SLURM_OPTIONS if name not in _OMITTED}
+    return tuple(f"--{name}={value}" for name, value in given.items() if value is not None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.errors import Fault
 from llmb.runs import programs
 from llmb_installer.step import Context, Estimate, Facts, Step
 
@@ -54,15 +55,17 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return programs.path(install, str(facts.get("digest"))).is_dir()
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """Whether they are there with the content that names their folder: a few small files, read in any case."""
     folder, total = programs.path(install, str(facts.get("digest"))), hashlib.sha256()
     if not folder.is_dir():
-        return [f"{folder} is missing"]
+        return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
     for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder / programs.PACKAGE).as_posix()):
         text = path.read_text(encoding="utf-8")
         total.update(f"{path.relative_to(folder).as_posix()}\0{len(text)}\0{text}\0".encode())
-    return [] if total.hexdigest() == facts.get("digest") else [f"{folder} was changed"]
+    if total.hexdigest() == facts.get("digest"):
+        return []
+    return [Fault(message=f"{folder} was changed", code="folder-changed", value=str(folder))]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step
 
@@ -39,7 +39,7 @@ class TaskStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Run it to its end. Raises LlmbError with the end of its output."""
-        from llmb_installer.execution.subprocesses import Commands
+        from llmb_installer.execution.runner import Commands
 
         if not self.need.argv:
             raise LlmbError("its command is empty", hint="tell the plugin's maker")
@@ -53,7 +53,7 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return True
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """Nothing that is known here can be wrong with it."""
     return []
 

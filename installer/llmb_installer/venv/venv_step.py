@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 from llmb.workload.needs import Venv
 from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
-from llmb_installer.venv.torch_source import TorchSource, torch_line
-from llmb_installer.venv.whole import folder_of
-from llmb_installer.venv.whole import is_there as is_there
-from llmb_installer.venv.whole import verify as verify
+from llmb_installer.venv import contents
+from llmb_installer.venv.contents import is_there as is_there
+from llmb_installer.venv.contents import verify as verify
+from llmb_installer.venv.lock import TorchSource, torch_line
 
 SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")  # whose version a summary tells
 _NAMED = 4  # packages that a plan names
@@ -67,11 +67,22 @@ class VenvStep(Step):
         """The link that leads to the environment in use."""
         return self.folder
 
+    def is_whole(self, facts: Facts) -> bool:
+        """Whether no file of a package is missing; contents are not read."""
+        faults = contents.faults(self.folder, facts, deep=False)
+        return not any(fault.code == contents.DAMAGED for fault in faults)
+
+    def is_repairable(self, install: Path) -> bool:
+        """Whether the environment in use is this one, with damaged packages at most; contents are not read."""
+        from llmb_installer.venv import repair
+
+        return repair.is_likely(self, install)
+
     def check(self, context: Context) -> Estimate:
         """Whether the tool and the Python are there, and what the packages are known to weigh. Raises LlmbError."""
-        from llmb_installer.venv import ready
+        from llmb_installer.venv import checks
 
-        return ready.check(self, context)
+        return checks.check(self, context)
 
     def build(self, context: Context) -> Facts:
         """Make it beside the one in use, and switch. Raises LlmbError with the end of the log."""
@@ -82,14 +93,12 @@ class VenvStep(Step):
 
 def remove(name: str, facts: Facts, install: Path) -> None:
     """Take the link away, then every build of this name."""
-    from llmb_installer.venv import location
-
-    link = folder_of(name, install)
+    link = contents.folder_of(name, install)
     if link.is_symlink():
         link.unlink()
     elif link.is_dir():
         shutil.rmtree(link)
-    location.sweep(link.parent, name)
+    contents.sweep(link.parent, name)
 
 
 def describe(name: str, facts: Facts) -> str:

@@ -2,6 +2,8 @@
 """Tests of the order of steps: several at a time, each after those it needs, a failure only for what needs it."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -138,3 +140,37 @@ def test_an_interrupt_waits_for_what_is_under_way() -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out([step("a"), step("b", "a")], (), work, lambda *_: None, workers=2, stop=stop)
     assert ended == ["a"]
+
+
+HANGS = """
+import threading, time
+from llmb_installer.applying.schedule import carry_out
+from llmb_installer.step import Step
+class Hanging(Step):
+    kind, name, title, path = "plain", "a", "a", None
+    def check(self, context): ...
+    def build(self, context): ...
+def work(step):
+    print("ready", flush=True)
+    time.sleep(600)
+stopping = lambda: print("stopping", flush=True)
+carry_out([Hanging()], (), work, lambda *_: None, workers=2, stop=threading.Event(), on_stop=stopping)
+"""
+
+
+def test_a_second_interrupt_ends_at_once() -> None:
+    """Also while a step hangs that does not look at ``stop``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout is not None
+    for line in ("ready\n", "stopping\n"):
+        assert process.stdout.readline() == line
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)  # the step would take 600 s
+    assert err.rstrip().endswith("KeyboardInterrupt")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llmb.runs import programs
-from llmb_installer.record import record
+from llmb_installer import record
 
 JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
 User = Callable[..., "subprocess.CompletedProcess[str]"]

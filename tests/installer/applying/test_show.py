@@ -9,7 +9,7 @@ from llmb.text import typed, yamlfile
 from llmb_installer.answers import Answers
 from llmb_installer.applying import show
 from llmb_installer.planning.flow import intent_of, known
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 
 ON_H100 = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\nslurm: {container: pyxis}"
 ON_A100 = ON_H100.replace("h100", "a100")

@@ -10,7 +10,7 @@ import yaml
 
 from llmb.workload.needs import Venv
 from llmb_installer.applying import show
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 
 SMALL = Venv(name="small", requirements=("small==1",))
 

@@ -11,9 +11,9 @@ import yaml
 
 from llmb.workload.needs import Venv
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.planning.outdated import outdated, unused
 from llmb_installer.planning.plan import Intent
-from llmb_installer.record.record import InstallRecord, StepRecord
+from llmb_installer.planning.status import outdated, unused
+from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.steps import Step, TorchSource, VenvStep
 
 KEPT = Venv(name="other", requirements=("other==1",))

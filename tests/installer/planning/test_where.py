@@ -10,7 +10,7 @@ from llmb.builtin import builtin_plugins
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb_installer.answers import read_answers
-from llmb_installer.applying import where
+from llmb_installer.applying import show
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.plan import Plan, intend, look
 
@@ -27,7 +27,7 @@ def planned(text: str, folder: Path) -> Plan:
 def test_with_pyxis_there_is_no_environment_at_all(tmp_path: Path) -> None:
     plan = planned("cluster_type: slurm\nslurm: {container: pyxis, gpu: {gres: 8}}\n", tmp_path)
     assert {step.kind for step in plan.intent.steps} == {"image", "programs"}
-    assert where.sentences(plan) == [
+    assert show.where_sentences(plan) == [
         "Fetched and built: on this machine.",
         "Jobs run in their image on compute nodes: NeMo is in it, and nothing of NeMo is installed on this machine.",
     ]
@@ -47,7 +47,7 @@ def test_with_pyxis_there_is_no_environment_at_all(tmp_path: Path) -> None:
     ],
 )
 def test_elsewhere(text: str, said: list[str], tmp_path: Path) -> None:
-    assert where.sentences(planned(text, tmp_path)) == said
+    assert show.where_sentences(planned(text, tmp_path)) == said
 
 
 def test_programs_read_it_too(tmp_path: Path) -> None:
@@ -56,5 +56,5 @@ def test_programs_read_it_too(tmp_path: Path) -> None:
 
     plan = planned("cluster_type: local\n", tmp_path)
     costs: Any = Costs(estimates={}, disks=(), faults=(), doubts=())
-    assert show.plan_data(plan, costs)["where"] == where.sentences(plan)
-    assert where.sentences(plan)[0] in show.plan_text(plan, costs)
+    assert show.plan_data(plan, costs)["where"] == show.where_sentences(plan)
+    assert show.where_sentences(plan)[0] in show.plan_text(plan, costs)

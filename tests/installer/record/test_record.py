@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.record.record import InstallRecord, StepRecord, load, record_path, save
+from llmb_installer.record import InstallRecord, StepRecord, load, record_path, save
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ import pytest
 from llmb.errors import LlmbError
 from llmb.system.shell import StoppedError
 from llmb.workload.needs import HubAsset, Repo, Venv
-from llmb_installer.execution.runner import Here
-from llmb_installer.execution.subprocesses import Commands
+from llmb_installer.execution.runner import Commands, Here
 from llmb_installer.hub import asset_step as assets
 from llmb_installer.hub import client as hub_client
 from llmb_installer.hub.asset_step import AssetStep
@@ -95,7 +94,8 @@ def test_files_of_a_hub(asset: AssetStep, context: Context, full_hub: SmallHub) 
     assert (watched.bytes, watched.of) == (len(CONTENT) + 2,) * 2
     assert assets.verify(asset.name, facts, context.install, deep=False) == []
     (asset.path / "sub" / "x.json").write_text("[]")
-    assert assets.verify(asset.name, facts, context.install, deep=False) == [f"{asset.path}/sub/x.json was changed"]
+    (changed,) = assets.verify(asset.name, facts, context.install, deep=False)
+    assert (changed.code, changed.value) == ("file-changed", f"{asset.path}/sub/x.json")
     assets.remove(asset.name, facts, context.install)
     assert not assets.is_there(asset.name, facts, context.install)
 
@@ -184,7 +184,8 @@ def test_a_repository_at_a_commit(context: Context, origin: tuple[str, str]) -> 
     assert repo.verify(step.name, facts, context.install, deep=True) == []
     (step.path / "file").write_text("mine\n")
     assert repo.verify(step.name, facts, context.install, deep=False) == []
-    assert repo.verify(step.name, facts, context.install, deep=True) == [f"{step.path}: 1 changed, the first: M file"]
+    (changed,) = repo.verify(step.name, facts, context.install, deep=True)
+    assert (changed.code, changed.value) == ("folder-changed", ("file",))
     assert step.build(context) == facts
     assert repo.verify(step.name, facts, context.install, deep=True) == []
     repo.remove(step.name, facts, context.install)

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an environment will cost, and what is known beforehand to stand in its way."""
+"""What an environment will cost, and what is known beforehand to prevent it."""
 
 from __future__ import annotations
 
 import platform
 import re
 import shutil
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
-from llmb_installer.execution.subprocesses import Commands
+from llmb.text import yamlfile
+from llmb_installer.execution.runner import Commands
 from llmb_installer.step import Context, Estimate
-from llmb_installer.venv import interpreter, location, pipconf, sizes, tools
-from llmb_installer.venv.interpreter import Python
+from llmb_installer.venv import contents, pipconf, repair, tools
+from llmb_installer.venv.lock import package_of
+from llmb_installer.venv.tools import Python
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep
@@ -25,7 +29,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
     """
     if not re.fullmatch(r"\w[\w.-]*", step.name):
         raise LlmbError(f"'{step.name}' cannot be a folder's name", hint="tell the plugin's maker")
-    location.require_ours(step.folder)
+    contents.require_ours(step.folder)
     if step.wheelhouse is not None and not step.wheelhouse.is_dir():
         raise LlmbError(f"the wheelhouse {step.wheelhouse} is not a folder", hint="pip download -d DIR fills one")
     here = context.runner.where == "here"
@@ -34,7 +38,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
         _check_slurm(context)
     chosen = tools.choose(step.tool, context.environ, here=here)
     if chosen.maker == "conda":
-        if step.python is not None and not interpreter.is_version(step.python):
+        if step.python is not None and not tools.is_version(step.python):
             message = f"conda makes a Python of a version, not from '{step.python}'"
             raise LlmbError(message, hint="set 'python: \"3.12\"' in the answers")
     elif here:
@@ -42,8 +46,8 @@ def check(step: VenvStep, context: Context) -> Estimate:
         fetched = step.fetch_python and chosen.maker == "uv" and step.python is not None
         python = _find(step, commands, fetched=fetched)
         if python is not None and chosen.maker == "venv" and not python.has_venv:
-            raise no_venv(python)
-    return sizes.estimate(step)
+            raise tools.no_venv(python)
+    return Estimate() if repair.is_likely(step, context.install) else estimate(step)
 
 
 def _check_slurm(context: Context) -> None:
@@ -56,7 +60,7 @@ def _check_slurm(context: Context) -> None:
 def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None:
     """The Python that is here; None where it will be fetched."""
     try:
-        return interpreter.find(step.python, commands, fetch=False)
+        return tools.find(step.python, commands, fetch=False)
     except LlmbError:
         if fetched:
             return None
@@ -73,8 +77,23 @@ def _check_architecture(step: VenvStep, *, here: bool) -> None:
         raise LlmbError(message, hint=hint)
 
 
-def no_venv(python: Python) -> LlmbError:
-    """What to say of a Python whose module venv is not complete, as Debian has it."""
-    message = f"{python.program} cannot make environments: its module venv or ensurepip is missing"
-    package = f"python{python.version}-venv"
-    return LlmbError(message, hint=f"install it (Debian: apt-get install {package}), or uv (pip install uv)")
+def estimate(step: VenvStep) -> Estimate:
+    """Bytes to fetch and on the disk, on the low side; unknown where no package is a known one."""
+    if step.wheelhouse is not None:
+        return Estimate(fetch=0, disk=None)
+    names = [package_of(line) for line in step.need.requirements]
+    table = _table()
+    if "torch" in names and step.torch.cpu_index is not None:
+        names[names.index("torch")] = "torch-cpu"
+    known = [table[name] for name in names if name in table]
+    if not known:
+        return Estimate()
+    fetch, disk = (sum(entry[key] for entry in known) * 1_000_000 for key in ("fetch_mb", "disk_mb"))
+    return Estimate(fetch=fetch, disk=disk, rough=True)
+
+
+@cache
+def _table() -> dict[str, dict[str, int]]:
+    text = resources.files("llmb_installer.venv").joinpath("sizes.yaml").read_text(encoding="utf-8")
+    table: dict[str, dict[str, int]] = yamlfile.parse(text, name="sizes.yaml").data
+    return table

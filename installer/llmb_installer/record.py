@@ -17,14 +17,16 @@ from llmb.system import files, locks, marked
 from llmb.text import typed, yamlfile
 
 FOLDER = ".llmb"
-LOCK = "install"  # in FOLDER: held by whoever changes the installation
+LOCK = "install"  # in FOLDER: held by the process that changes the installation
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """A finished step: ``digest`` of the content that was asked for, the facts that its kind of step keeps, and the
-    workloads that it is for; ``damaged`` from the time its repair begins until it is whole again."""
+    """A finished step: the digest of its content, the facts that its kind records, and the workloads that need it.
+
+    ``damaged`` is set while a repair has begun and not succeeded.
+    """
 
     digest: str
     facts: dict[str, Any]
@@ -34,7 +36,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRecord:
-    """Finished steps by their keys, and ``config``: what the installer last wrote into cluster_config.yaml."""
+    """Finished steps by key, and ``config``: what the installer last wrote into cluster_config.yaml."""
 
     steps: dict[str, StepRecord] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class InstallRecord:
         return replace(self, steps={**self.steps, key: step})
 
     def marked(self, key: str) -> InstallRecord:
-        """The record with a step that has to be built again."""
+        """The record with the step ``key`` marked as damaged."""
         return self.finished(key, replace(self.steps[key], damaged=True))
 
     def without(self, key: str) -> InstallRecord:
@@ -53,23 +55,23 @@ class InstallRecord:
 
 
 def record_path(install: Path) -> Path:
-    """Where the record of ``install`` lies."""
+    """The file of the record."""
     return install / FOLDER / "install.json"
 
 
 def answers_path(install: Path) -> Path:
-    """Where the answers lie that ``install`` was made by last."""
+    """The file of the answers of the latest installation."""
     return install / FOLDER / "answers.yaml"
 
 
 def load(install: Path) -> InstallRecord:
-    """The record of ``install``, an empty one where nothing is installed. Raises LlmbError when it is damaged."""
+    """The record of ``install``, empty where nothing is installed. Raises LlmbError when it is damaged."""
     path = record_path(install)
     data = files.read_json(path)
     if data is None:
         return InstallRecord()
     if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:
-        raise LlmbError(f"{path} was written by another version of llmb", hint="use the llmb-install that made it")
+        raise LlmbError(f"{path} was written by another version of llmb", hint="use that version of llmb-install")
     return typed.read(InstallRecord, yamlfile.Document(name=str(path), data=data))
 
 
@@ -79,18 +81,18 @@ def save(install: Path, record: InstallRecord) -> None:
 
 
 def save_answers(install: Path, text: str) -> None:
-    """Write the answers, unless they stand there already."""
+    """Write the answers unless the file has them already."""
     path = answers_path(install)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         files.write_text(path, text)
 
 
 def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """As ``find_install``, and a folder where only what llmb-install notes for itself is left. Raises UsageError."""
+    """The install directory by ``find_install``, or one with only the installer's own files left. Raises UsageError."""
     try:
         return find_install(option, environ, cwd)
     except UsageError:
-        if "STAGE_PATH" in environ:  # refused whatever else is said
+        if "STAGE_PATH" in environ:  # always refused
             raise
         named = option or (Path(environ["LLMB_INSTALL"]).expanduser() if environ.get("LLMB_INSTALL") else None)
         for folder in (cwd / named,) if named is not None else (cwd, *cwd.parents):
@@ -100,7 +102,7 @@ def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> P
 
 
 def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
-    """The configuration of ``folder`` with every layer. Raises InputFaults, whose hint is its repair."""
+    """The configuration of ``folder`` with every layer. Raises InputFaults with the command that repairs it."""
     if not (folder / CONFIG_FILE).is_file():
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
         raise UsageError(message, hint=unfinished_hint(folder))
@@ -109,55 +111,54 @@ def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
 
 
 def own_config(folder: Path) -> ClusterConfig:
-    """What cluster_config.yaml itself says, without the layers above it. Raises InputFaults with its repair."""
+    """cluster_config.yaml without the layers above it. Raises InputFaults with the command that repairs it."""
     try:
         return typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE))
     except InputFaults as error:
-        raise InputFaults(error.faults, hint=error.hint or f"mend it, or {repair_hint(folder)}") from error
+        raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
     except UsageError as error:
-        fix = f"mend it, or {repair_hint(folder)}"
+        fix = f"correct it, or run: {repair_hint(folder)}"
         if isinstance(error.__cause__, PermissionError):
-            fix = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(folder))}"
+            fix = f"ask its owner to run: chmod -R go+rX {shlex.quote(str(folder))}"
         raise InputFaults([Fault(message=error.message, hint=error.hint)], hint=fix) from error
 
 
 def repair_hint(folder: Path) -> str:
-    """The fix of a configuration that is lost or faulty."""
-    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes sets it aside and writes it anew"
+    """The command that replaces a missing or invalid configuration."""
+    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
 
 
 def unfinished_hint(folder: Path) -> str:
-    """The fix of a configuration that is not there: the installation is at work, or has not come to its end."""
+    """The fix of a missing configuration: wait for the running installer, or repair."""
     wait = running_installer(folder)
-    again = f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
-    return f"{wait}: wait until it has finished" if wait is not None else f"{again} makes what is missing, and the file"
+    return f"{wait}: wait until it has finished" if wait is not None else f"run: {repair_hint(folder)}"
 
 
 def running_installer(folder: Path) -> str | None:
-    """Who is changing the installation in ``folder`` at this moment, in words; None where nobody is."""
+    """Which llmb-install is changing ``folder`` now, for a message; None where none is."""
     owner = locks.holder(folder / FOLDER, LOCK)
     if owner is None:
         return None
-    return "llmb-install is at work there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")
+    return "llmb-install is running there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")
 
 
 _MARK = "LLMB_INSTALLING_INTO"
-_OTHERS = 60.0  # seconds after which what another program may be writing is left over
+_OTHERS = 60.0  # seconds after which a file that another program may be writing is a leftover
 
 
 def mark(install: Path) -> dict[str, str]:
-    """The variable that programs which install into ``install`` carry, so that they are known without their parent."""
+    """The variable that marks programs of an installation into ``install``, to find them when their parent is gone."""
     return {_MARK: str(install.resolve())}
 
 
 def end_leftover_programs(install: Path) -> None:
-    """End what a killed installer has left running, such as pip: it would write into what is made anew."""
+    """End programs of a killed installer, such as pip, which would write into what is built next."""
     for name, value in mark(install).items():
         marked.sweep(name, value)
 
 
 def remove_leftovers(install: Path) -> None:
-    """Remove half-written files; those that llmb-run may be writing right now only when they are old."""
+    """Remove half-written files; those that llmb-run may be writing only when they are old."""
     own = install / ".llmb"
     ours = [*install.glob(".cluster_config.yaml*.part"), *own.glob(".install.json.*.part")]
     ours += [*own.glob(".answers.yaml.*.part"), *own.glob("locks/.*.part"), *own.glob("logs/.*.part")]
@@ -167,7 +168,7 @@ def remove_leftovers(install: Path) -> None:
 
 
 def remove_unwanted_parts(install: Path) -> None:
-    """Remove what steps that nobody wants any more had begun to fetch."""
+    """Remove partial downloads of steps that are not needed any more."""
     _remove([*install.glob("repos/.*.part"), *install.glob("datasets/hub/*/.*.part")])
 
 

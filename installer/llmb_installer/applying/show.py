@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def plan_text(plan: Plan, costs: Costs) -> str:
-    """The plan: each step with what it costs, the configuration, the space there is."""
+    """The plan: each step with its cost, the configuration, and the free space."""
     site = plan.intent.site
     head = f"Install directory {plan.install} (cluster type {site.cluster_type}, GPU type {site.gpu_type})"
     rows = [_row(step, plan, costs) for step in plan.intent.steps]
@@ -55,7 +55,7 @@ def _replaced(plan: Plan) -> list[str]:
 
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
-    """The workloads of the plan whose jobs need an image, or an environment, that is not there."""
+    """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
     config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
     return runai_fit.without_torch(config, plan.intent.steps)
 
@@ -72,13 +72,13 @@ def _costs_text(plan: Plan, costs: Costs) -> list[str]:
     rough = "about " if any(estimate.rough for estimate in known) else ""
     unknown = len(plan.todo) - len(known)
     parts = [f"{rough}{size(costs.fetch)}"] if costs.fetch or not unknown else []
-    parts += [f"what {unknown} step{'s' * (unknown != 1)} cannot tell beforehand"] if unknown else []
-    lines = [f"To fetch: {', and '.join(parts)}."]
+    parts += [f"an unknown amount for {unknown} step{'s' * (unknown != 1)}"] if unknown else []
+    lines = [f"To fetch: {' and '.join(parts)}."]
     for disk in costs.disks:
         needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
         lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
     if any(isinstance(step, VenvStep) and step.tool == "uv" and step.wheelhouse is None for step in plan.todo):
-        lines.append("What uv fetches stays in its cache as well ('uv cache dir' names it).")
+        lines.append("uv also keeps what it fetches in its cache ('uv cache dir' shows where).")
     return lines
 
 
@@ -98,7 +98,7 @@ def _row(step: Step, plan: Plan, costs: Costs) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
-    """The plan as plain data."""
+    """The plan as data."""
     site = plan.intent.site
     return {
         "install": str(plan.install),
@@ -131,9 +131,9 @@ def summary(
     imageless: tuple[str, ...] = (),
     smoke: tuple[str, ...] = (),
 ) -> str:
-    """What is there now, and the command to type next.
+    """What is installed, and the next command.
 
-    ``imageless``: workloads that want another image for it; ``smoke``: those with a size for the first run here.
+    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here.
     """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
@@ -148,7 +148,7 @@ def summary(
 
 
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
-    """What an installation came to: what works, and what each workload that does not is lacking."""
+    """The outcome: what is ready, and the steps that each other workload lacks."""
     lines = (
         [summary(plan.install, outcome.record, outcome.ready, without_torch(plan), plan.intent.smoke)]
         if outcome.ready
@@ -160,7 +160,7 @@ def outcome_text(plan: Plan, outcome: Outcome) -> str:
 
 
 def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """What an installation came to, as plain data: ``workloads`` are ready, those of ``not_ready`` lack these steps."""
+    """The outcome as data: ``workloads`` are ready, those of ``not_ready`` lack the steps listed."""
     site = plan.intent.site
     return {
         "install": str(plan.install),
@@ -169,34 +169,34 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "workloads": [*outcome.ready],
         "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
         "steps": rows(plan.install, outcome.record),
-        "notes": [*outcome.said, *_torch_notes(plan)],
+        "notes": [*outcome.notes, *_torch_notes(plan)],
         "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
     }
 
 
 def steps_text(install: Path, record: InstallRecord) -> list[str]:
-    """A line for each finished step: what it made, and whether that is still there."""
+    """A line for each finished step: its result, and whether it is missing."""
     return [
-        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there, or not for you to read)'}"
+        f"{row['step']}: {row['what']}{'' if row['there'] else ' (missing, or not readable by you)'}"
         for row in rows(install, record)
     ]
 
 
 def notes_on(status: InstallStatus, place: str) -> list[str]:
-    """What a user may want to do about an installation that is whole; ``place``: the option that leads to it."""
+    """Optional actions on a complete installation; ``place`` is the option that names its folder."""
     notes = [status.note] if status.note is not None else []
-    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in status.new]
+    notes += [f"{key} is available but not installed: llmb-install add {key} {place}" for key in status.new]
     notes += [
-        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in status.unoffered
+        f"{key} is installed, but no plugin offers it here: llmb-run plugins shows more" for key in status.unoffered
     ]
     if status.unused and not status.outdated:
         steps = ", ".join(status.unused)
-        notes.append(f"nothing that is installed asks for {steps} any more: llmb-install remove --unused {place}")
+        notes.append(f"no installed workload needs {steps}: llmb-install remove --unused {place}")
     return notes
 
 
 def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
-    """The finished steps as plain data."""
+    """The finished steps as data."""
     found: list[Mapping[str, Any]] = []
     for key, done in record.steps.items():
         kind, name = kind_of(key)
@@ -214,7 +214,7 @@ _BUILT = {
 
 
 def where_sentences(plan: Plan) -> list[str]:
-    """Two sentences for the user: where things are fetched and built, and what jobs run in."""
+    """Where everything is fetched and built, and what jobs run in."""
     site = plan.intent.site
     venvs = [step for step in plan.intent.steps if isinstance(step, VenvStep)]
     names = " and ".join(step.name for step in venvs)
@@ -233,4 +233,4 @@ def where_sentences(plan: Plan) -> list[str]:
 
 
 def _with_nemo(gpu_type: str) -> str:
-    return "" if gpu_type == CPU else ": NeMo is in it, and nothing of NeMo is installed on this machine"
+    return "" if gpu_type == CPU else ", which contains NeMo; nothing of NeMo is installed here"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install verify: what is missing or changed, and its repair."""
+"""llmb-install verify: find and repair what is missing, changed or out of date."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @click.command("verify")
 @INSTALLED
-@click.option("--deep", is_flag=True, help="Read the contents of every file, which takes a while.")
-@click.option("--repair", is_flag=True, help="Build again what is missing, changed or older.")
+@click.option("--deep", is_flag=True, help="Also read the contents of every file (slower).")
+@click.option("--repair", is_flag=True, help="Repair what is missing, changed or out of date.")
 @YES
 @FORMAT
 def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
-    """Find what is missing or changed, or older than this release asks for."""
+    """Find what is missing, changed or out of date."""
     import os
 
     from llmb.errors import UsageError
@@ -37,7 +37,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     from llmb_installer.record import find_folder, running_installer
 
     if repair and fmt == "json":
-        raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
+        raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
     folder = find_folder(install, os.environ, edge.current_folder())
     found = record.load(folder)
     status = find_status(folder, found, required=repair)
@@ -49,20 +49,20 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     for note in notes_on(status, place) if fmt == "table" else ():
         edge.echo(f"note: {note}", err=True)
     if not faults:
-        how = "read whole" if deep else "not by contents: --deep reads them"
+        how = "all contents read" if deep else "contents not read (--deep reads them)"
         count = len(found.steps)
         if fmt == "table":
-            edge.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
+            edge.echo(f"{folder} is complete: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
     if status.intent is None or not repair:
         if (who := running_installer(folder)) is not None:
-            raise StepsFailed(faults, hint=f"{who}, and may yet make them: wait until it has finished")
-        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes makes them"
+            raise StepsFailed(faults, hint=f"{who}: wait until it has finished")
+        again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         edge.echo(f"found: {fault}", err=True)
     if not yes:
-        ask(f"Build {', '.join(sorted({fault.place for fault in faults}))} again?")
+        ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
     _repair(folder, status.intent, {fault.place for fault in damaged})
 
 
@@ -91,7 +91,7 @@ def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> Non
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
-    """Note what is damaged, then build it, and what is outdated; what nobody asks for any more is only forgotten."""
+    """Mark the damaged steps and build them with the outdated ones; forget those that no workload needs."""
     from llmb.config import CONFIG_FILE
     from llmb.system import locks
     from llmb_installer import record
@@ -106,10 +106,10 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
         if unreadable(folder) and (aside := config.set_aside(folder)) is not None:
-            edge.echo(f"note: {CONFIG_FILE} as it was is now {aside.name}", err=True)
+            edge.echo(f"note: the previous {CONFIG_FILE} is kept as {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))
     if intent.workloads:
         carry_out(intent, yes=True, dry_run=False)
     else:
-        edge.echo(f"{folder} is mended")
+        edge.echo(f"{folder} is repaired")

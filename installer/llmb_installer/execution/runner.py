@@ -15,27 +15,27 @@ from llmb.system import files, shell
 from llmb.system.shell import Completed
 from llmb_installer.execution.fixes import end_of, fix_for, full_disk
 
-_MINUTES = 120  # that a job on a node may take
+_MINUTES = 120  # time limit of a job on a node
 
 
 class NoNodeError(LlmbError):
-    """Slurm gives no node to run on."""
+    """Slurm allocated no node."""
 
 
 class Runner(Protocol):
-    """Runs programs to their ends somewhere; folders of the install directory are the same there."""
+    """Runs programs on a machine that sees the install directory under the same path."""
 
     @property
     def where(self) -> str:
-        """The place in words: ``here`` is this machine."""
+        """The machine, for messages; ``here`` is this one."""
 
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Run a program with its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
+        """Run a program, its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program that answers at once. Raises LlmbError when it cannot be started."""
+        """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +47,23 @@ class Here:
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Run a program of this machine."""
+        """Run a program here."""
         return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=_umask(log))
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program of this machine that answers at once."""
+        """Run a program here that ends at once."""
         return shell.run(argv, env=env, timeout=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Srun:
-    """A node of a Slurm cluster; ``options`` choose it, as sbatch has them: ``--partition=batch``."""
+    """A node that srun allocates with ``options``, such as ``--partition=batch``."""
 
     options: tuple[str, ...]
 
     @property
     def where(self) -> str:
-        """How the node is reached."""
+        """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
     def _argv(self, argv: Sequence[str]) -> list[str]:
@@ -73,30 +73,30 @@ class Srun:
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Wait for a node and run a program there."""
+        """Run a program on a node."""
         return shell.run_logged(self._argv(argv), log, env=env, cwd=cwd, stop=stop, umask=_umask(log))
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Wait for a node and run a program there."""
+        """Run a program on a node."""
         return _answered(shell.run(self._argv(argv), env=env))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sbatch:
-    """A node of a Slurm cluster that takes batch jobs alone; ``folder`` is shared with it, for what jobs print."""
+    """A node that sbatch allocates with ``options``; ``folder`` is shared with it, for the output of jobs."""
 
     options: tuple[str, ...]
     folder: Path
 
     @property
     def where(self) -> str:
-        """How the node is reached."""
+        """The command that allocates the node."""
         return f"sbatch {' '.join(self.options)}".rstrip()
 
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Submit a program as a job and wait for its end."""
+        """Run a program as a batch job."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         try:
             return shell.run_logged(
@@ -107,15 +107,15 @@ class Sbatch:
             raise
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Submit a program as a job, wait for its end, and read what it printed."""
+        """Run a program as a batch job, and collect its output."""
         self.folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex[:8]
         out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
         try:
             done = shell.run(self._argv(argv, out, err), env=env)
-            told = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
+            printed = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
             _answered(done)
-            return Completed(argv=tuple(argv), code=done.code, out=told[0], err=told[1] + done.err)
+            return Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
         finally:
             for path in (out, err):
                 path.unlink(missing_ok=True)
@@ -144,51 +144,54 @@ def _umask(log: Path) -> int:
 
 
 def _answered(done: Completed) -> Completed:
-    """What srun or sbatch came to. Raises NoNodeError where they have not run the program at all."""
+    """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
     if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
-        raise NoNodeError(f"{done.argv[0]} gets no node:\n{end_of(done.err)}", hint=fix_for(done.err))
+        message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
+        raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
     return done
 
 
-class Place(Protocol):
+class ProgramContext(Protocol):
     """The part of a step's Context that its programs need."""
 
     @property
     def log(self) -> Path:
-        """Where their output goes."""
+        """The file for their output."""
 
     @property
     def runner(self) -> Runner:
-        """Where they run."""
+        """The machine that runs them."""
 
     @property
     def stop(self) -> threading.Event:
-        """Set when the user has interrupted."""
+        """Set when the user interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """The programs of one step, with the environment that they all have."""
+    """Runs the programs of one step, all with the same environment."""
 
-    context: Place
+    context: ProgramContext
     environ: Mapping[str, str] = field(repr=False)
 
     def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
-        """Run one program. Raises LlmbError with ``what`` it was, the end of its output, and a fix."""
+        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
         log = self.context.log
         files.create_text(log, "")  # with the mode of the install directory
         before = log.stat().st_size
         code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
         if code == 0:
             return
-        told = ""
+        printed = ""
         with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
             stream.seek(before)
-            told = end_of(stream.read().decode("utf-8", "replace"))
+            printed = end_of(stream.read().decode("utf-8", "replace"))
         ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        fix = full_disk(log.parent, self.environ) or fix_for(told)
-        raise LlmbError(f"{what} {ended}:\n{told}", hint=f"{fix}; all of its output: {log}")
+        fix = full_disk(log.parent, self.environ) or fix_for(printed)
+        raise LlmbError(
+            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
+        )
 
     def read(self, argv: Sequence[str]) -> Completed:
-        """Run one program that answers at once, whatever its exit code."""
+        """Run one program that ends at once, whatever its exit code."""
         return self.context.runner.read(argv, env=self.environ)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of an installation is missing, damaged, out of date or no longer asked for."""
+"""The status of an installation: what is missing, damaged, out of date or not needed any more."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import as_keys
 from llmb_installer.images.image_step import ImageStep
@@ -20,15 +20,16 @@ from llmb_installer.planning.plan import Intent, own_config, unoffered
 from llmb_installer.record import InstallRecord, StepRecord, answers_path
 from llmb_installer.steps import Step, VenvStep, kind_of
 from llmb_installer.steps.programs import ProgramsStep
+from llmb_installer.venv.lock import normalized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallStatus:
-    """``intent``: what the answers ask for, without the workloads ``new``, which came after the installation.
+    """An installation compared with its answers and this release of llmb.
 
-    ``outdated``: what has to be made anew to be as asked for; ``unused``: keys of steps that nobody asks for now;
-    ``unoffered``: workloads that no plugin offers here. Where the answers cannot be followed here, ``intent`` is None,
-    and ``note`` says why.
+    ``intent`` is without the workloads ``new``, whose plugins came later; None where the answers do not apply here, for
+    the reason in ``note``. ``outdated`` steps must be built again, ``unused`` ones are keys of steps that no workload
+    needs, ``unoffered`` are installed workloads that no plugin offers.
     """
 
     intent: Intent | None = None
@@ -40,15 +41,15 @@ class InstallStatus:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The keys of the steps that are to be there, but for those that are outdated."""
+        """The keys of the required steps that are not outdated."""
         older = {fault.place for fault in self.outdated}
         return tuple(step.key for step in self.intent.steps if step.key not in older) if self.intent is not None else ()
 
 
 def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -> InstallStatus:
-    """Hold the record ``found`` of ``folder`` against its answers.
+    """Compare the record ``found`` of ``folder`` with its answers.
 
-    Raises LlmbError where they cannot be followed and it is ``required``.
+    Raises LlmbError where these do not apply here and are ``required``.
     """
     try:
         offered = flow.known()
@@ -62,7 +63,7 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
     except LlmbError as error:
         if required:
             raise
-        return InstallStatus(note=f"not held against the answers: {error.message}")
+        return InstallStatus(note=f"the answers were not checked: {error.message}")
     if not unreadable(folder):
         older += outdated_config(intent, found)
     intent = replace(intent, asked=asked)
@@ -71,24 +72,21 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
     )
 
 
-_SHOWN = 3  # packages that a sentence names
+_SHOWN = 3  # items that a message shows
 
 
 def outdated(intent: Intent, found: InstallRecord) -> list[Fault]:
-    """A fault for each step that has to be carried out again, or in the place of another, to be as asked for now.
-
-    Its place is the step's key. Steps that were never finished at all are not among them.
-    """
+    """A fault for each finished step that the answers now ask for with other content; its place is the step's key."""
     faults = []
     for step in intent.steps:
         done = found.steps.get(step.key)
-        told = _replaces(step, intent, found) if done is None else _differs(step, done)
-        faults += [Fault(place=step.key, message=told)] if told is not None else []
+        fault = _replaces(step, intent, found) if done is None else _differs(step, done)
+        faults += [replace(fault, place=step.key)] if fault is not None else []
     return faults
 
 
 def outdated_config(intent: Intent, found: InstallRecord) -> list[Fault]:
-    """Whether the configuration leads to what was made before. Raises LlmbError where it cannot be read."""
+    """A fault where the configuration differs from the answers. Raises LlmbError where it cannot be read."""
     written = found.config.get("workloads", {}).get("installed", [])
     own = own_config(intent, tuple(key for key in intent.workloads if key in written), found)
     now = config.read_config(intent.site.install)
@@ -118,7 +116,7 @@ def _shown(value: Any) -> str:
 
 
 def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
-    """The keys of finished steps that the answers ask for no more; programs stay, runs may still need them."""
+    """The keys of finished steps that no workload needs; programs are kept, since runs may still need them."""
     wanted, gone = {step.key for step in intent.steps}, {*unoffered(intent, found)}
     return tuple(
         key
@@ -127,68 +125,61 @@ def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     )
 
 
-def _replaces(step: Step, intent: Intent, found: InstallRecord) -> str | None:
-    """The image that a new one takes the place of, for a workload that both are for."""
+def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
+    """A fault for an image that replaces another of the same workload."""
     if not isinstance(step, ImageStep):
         return None
     users = {*step.workloads}
     old = [key for key in unused(intent, found) if _kind(key) == step.kind and users & {*found.steps[key].workloads}]
-    return f"it takes the place of {' and '.join(key.partition(' ')[2] for key in old)}" if old else None
+    names = [key.partition(" ")[2] for key in old]
+    return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
 
 
-def _differs(step: Step, done: StepRecord) -> str | None:
+def _differs(step: Step, done: StepRecord) -> Fault | None:
     if done.digest == step.digest:
         return None
     if isinstance(step, ProgramsStep) and done.facts.get("digest") != step.content:
-        return "they are those of another release of llmb"
-    if isinstance(step, VenvStep) and (other := _other_versions(step, done)):
+        return Fault(message="are of another release of llmb", code="programs-outdated")
+    if isinstance(step, VenvStep) and (other := [*_other_versions(step, done)]):
         more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
-        return f"it is not what is asked for now: {', '.join(other[:_SHOWN])}{more}"
-    return "it was made for other requirements or answers than are asked for now"
+        message = f"is out of date ({', '.join(other[:_SHOWN])}{more})"
+        return Fault(message=message, code="venv-outdated", value=tuple(other))
+    return Fault(message="is out of date (made for other requirements or answers)", code="step-outdated")
 
 
-def _other_versions(step: VenvStep, done: StepRecord) -> list[str]:
-    """What is installed beside what is pinned now: ``torch 2.7.0 is to be 2.8.0``."""
-    there = {_plain(name): version for name, version in done.facts.get("packages", {}).items()}
-    return [*_said(step.need.requirements, there)]
-
-
-def _said(requirements: Iterable[str], there: dict[str, str]) -> Iterable[str]:
-    for line in requirements:
+def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
+    """Each package of which another version is required: ``torch 2.7.0, expected 2.8.0``."""
+    installed = {normalized(name): version for name, version in done.facts.get("packages", {}).items()}
+    for line in step.need.requirements:
         pinned = re.match(r"([\w.-]+)(?:\[[^\]]*\])?\s*==\s*([^\s;,]+)", line)
         if pinned is None:
             continue
-        has = there.get(_plain(pinned[1]))
-        if has is None:
+        found = installed.get(normalized(pinned[1]))
+        if found is None:
             yield f"{pinned[1]} {pinned[2]} is missing"
-        elif has.partition("+")[0] != pinned[2].partition("+")[0]:  # a build: 2.8.0+cpu
-            yield f"{pinned[1]} {has} is to be {pinned[2]}"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+        elif found.partition("+")[0] != pinned[2].partition("+")[0]:  # 2.8.0+cpu is a build of 2.8.0
+            yield f"{pinned[1]} {found}, expected {pinned[2]}"
 
 
 def _kind(key: str) -> str:
     return key.partition(" ")[0]
 
 
-_OWN_PYTHON = "of a Python in a home folder, 'python' in the answers names one that all may use"
-
-
 def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
-    """What is wrong, the step's key as its place; ``deep`` reads the contents of every file.
+    """What is missing or damaged, with the step's key as place; ``deep`` reads the contents of every file.
 
     ``wanted`` are the keys of the steps that the answers ask for.
     """
     faults = []
     for key, done in found.steps.items():
-        told = _step_faults(key, done, install, deep=deep)
-        if done.damaged and not told:
-            told = [Fault(place=key, message="it was found damaged, and its repair did not come to an end")]
-        faults += told
-    lacking = [key for key in wanted if key not in found.steps]
-    faults += [Fault(place=key, message="the answers ask for it, and it was never finished") for key in lacking]
+        own = _step_faults(key, done, install, deep=deep)
+        if done.damaged and not own:
+            own = [Fault(place=key, message="is damaged, and its repair did not finish", code="repair-unfinished")]
+        faults += own
+    missing = [key for key in wanted if key not in found.steps]
+    faults += [
+        Fault(place=key, message="is in the answers, and was never finished", code="never-finished") for key in missing
+    ]
     return [*faults, *_answers_faults(install), *_config_faults(install, found)]
 
 
@@ -198,50 +189,52 @@ def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> li
         return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
     except PermissionError as error:
         where = os.path.realpath(error.filename or install)
-        hint = f"its owner lets others read it: chmod -R go+rX {shlex.quote(str(install))}; {_OWN_PYTHON}"
-        return [Fault(place=key, message=f"you may not read {where}", hint=hint)]
+        hint = (
+            f"ask its owner to run: chmod -R go+rX {shlex.quote(str(install))}; "
+            "if it is a Python in a home folder, 'python' in the answers names another"
+        )
+        return [Fault(place=key, message=f"you may not read {where}", hint=hint, code="not-readable", value=where)]
     except LlmbError as error:
-        return [Fault(place=key, message=error.message, hint=error.hint)]
+        return [as_fault(error, key)]
 
 
 def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
-    """The workloads of answers that ask for all, which were not there to be asked for when they were carried out.
+    """The workloads whose plugins came after the installation, where the answers ask for all workloads.
 
-    Such a one has no step in the record, not even one that it would share; what was asked for then and failed has: the
-    programs of compute nodes are for all of them.
+    Such a workload is in no recorded step; one that failed to install is at least in that of the programs.
     """
     if intent.asked.workloads is not None or not found.config:
         return ()
-    there = {key for done in found.steps.values() for key in done.workloads}
-    return tuple(key for key in intent.workloads if key not in there)
+    recorded = {key for done in found.steps.values() for key in done.workloads}
+    return tuple(key for key in intent.workloads if key not in recorded)
 
 
 def _answers_faults(install: Path) -> list[Fault]:
-    """Whether the noted answers can be read: nothing can be added, removed or repaired without them."""
+    """A fault where the recorded answers cannot be read: without them nothing can be added, removed or repaired."""
     path = answers_path(install)
     if not path.is_file():
         return []
     try:
         yamlfile.load(path)
     except UsageError as error:
-        hint = f"llmb-install --config answers.yaml --install {shlex.quote(str(install))} writes it anew"
-        return [Fault(place="answers", message=error.message, hint=hint)]
+        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
+        return [replace(as_fault(error, "answers"), hint=hint)]
     return []
 
 
 def unreadable(install: Path) -> list[Fault]:
-    """Why the configuration in ``install`` cannot be used at all; empty where it can."""
+    """Why the configuration in ``install`` cannot be read; empty where it can."""
     try:
         typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
     except InputFaults as error:
-        return [Fault(place="config", message=str(fault), hint=fault.hint) for fault in error.faults]
+        return [replace(fault, place="config", message=str(fault)) for fault in error.faults]
     except UsageError as error:
-        return [Fault(place="config", message=error.message, hint=error.hint)]
+        return [as_fault(error, "config")]
     return []
 
 
 def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
-    """Whether the configuration can be read, and leads to environments that are there."""
+    """Why the configuration cannot be used, or which environments and workloads it names that are missing."""
     if faults := unreadable(install):
         return faults
     config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
@@ -250,11 +243,11 @@ def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
         own = config.workloads.of(key)
         for venv in dict.fromkeys([*([own.venv_path] if own.venv_path is not None else []), *own.venvs.values()]):
             if not venv.is_dir():
-                text = f"{CONFIG_FILE}: {key} has its environment at {venv}: missing"
-                faults.append(Fault(place="config", message=text))
-        has_own = own.venv_path is not None or own.venvs  # that a person named
+                text = f"{CONFIG_FILE}: the environment of {key} is missing: {venv}"
+                faults.append(Fault(place="config", message=text, code="venv-missing", key=key, value=str(venv)))
+        has_own = own.venv_path is not None or own.venvs  # written by hand
         if found.steps and key not in built and not has_own:
-            text = f"{CONFIG_FILE}: {key} is named as installed, and nothing was installed for it"
-            hint = f"llmb-install add {key} --install {shlex.quote(str(install))}, or take it out of the list there"
-            faults.append(Fault(place="config", message=text, hint=hint))
+            text = f"{CONFIG_FILE}: {key} is listed as installed, but nothing is installed for it"
+            hint = f"run: llmb-install add {key} --install {shlex.quote(str(install))}; or remove it from the list"
+            faults.append(Fault(place="config", message=text, hint=hint, code="workload-not-installed", key=key))
     return faults

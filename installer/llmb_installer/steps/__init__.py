@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of an installation: values with an identity, so that workloads share them; a module for each kind."""
+"""The kinds of installation steps, a module for each, and the state of recorded steps."""
 
 from pathlib import Path
 
@@ -27,15 +27,16 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(key: str) -> tuple[Kind, str]:
-    """The kind of the recorded step ``key``, and the step's name. Raises LlmbError for a kind from another version."""
+    """The kind and name of the recorded step ``key``. Raises LlmbError for a kind of another version."""
     word, _, name = key.partition(" ")
     if word not in KINDS:
-        raise LlmbError(f"the record holds '{key}', which this version does not know", hint="use a newer llmb-install")
+        message = f"'{key}' in the record is unknown to this version of llmb-install"
+        raise LlmbError(message, hint="use a newer llmb-install", code="step-unknown", key=key)
     return KINDS[word], name
 
 
 def is_there(key: str, done: StepRecord, install: Path) -> bool:
-    """Whether what the recorded step made is still there for us, by a glance; not when it was found damaged."""
+    """Whether the result of a recorded step exists and is readable, by a quick look; False when it is damaged."""
     kind, name = kind_of(key)
     try:
         return not done.damaged and kind.is_there(name, done.facts, install)
@@ -44,7 +45,7 @@ def is_there(key: str, done: StepRecord, install: Path) -> bool:
 
 
 def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:
-    """Whether the record holds the step with this content, and what it made is still there. Starts no process."""
+    """Whether the step is recorded with this content and no file of it is missing. Starts no process."""
     done = record.steps.get(step.key)
     if done is None or done.digest != step.digest or not is_there(step.key, done, install):
         return False

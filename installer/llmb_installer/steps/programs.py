@@ -24,25 +24,25 @@ class ProgramsStep(Step):
 
     @property
     def name(self) -> str:
-        """There is one such step."""
+        """Always the same: there is one such step."""
         return NAME
 
     @property
     def title(self) -> str:
-        """What they are."""
+        """Their description and content."""
         return f"The programs that compute nodes run ({self.content[:12]})"
 
     @property
     def path(self) -> Path:
-        """The folder of this content alone."""
+        """The folder of this content."""
         return programs.path(self.install, self.content)
 
     def check(self, context: Context) -> Estimate:
-        """Next to nothing."""
+        """Estimate no cost: they are small."""
         return Estimate(fetch=0, disk=0)
 
     def build(self, context: Context) -> Facts:
-        """Copy them, unless they are there and whole."""
+        """Copy them unless they are complete."""
         facts = {"digest": self.content}
         if verify(NAME, facts, self.install, deep=True):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -51,12 +51,12 @@ class ProgramsStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether their folder is there."""
+    """Whether their folder exists."""
     return programs.path(install, str(facts.get("digest"))).is_dir()
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """Whether they are there with the content that names their folder: a few small files, read in any case."""
+    """Whether they have the content that names their folder; the files are small and always read."""
     folder, total = programs.path(install, str(facts.get("digest"))), hashlib.sha256()
     if not folder.is_dir():
         return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
@@ -69,9 +69,9 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Nothing: runs of earlier days may still wait for theirs, and they are small."""
+    """Keep them: queued runs may still need them."""
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Their content's name."""
+    """The digest of their content."""
     return f"programs {str(facts.get('digest'))[:12]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that has a git repository at one commit."""
+"""A step that checks out a git repository at one commit."""
 
 import hashlib
 import re
@@ -27,13 +27,13 @@ class RepoStep(Step):
 
     @property
     def name(self) -> str:
-        """The repository's last word and the commit."""
+        """The last part of the URL, and the commit."""
         word = re.sub(r"[^\w.-]", "-", self.need.url.rstrip("/").removesuffix(".git").rpartition("/")[2]) or "repo"
         return f"{word}-{self.need.commit[:_SHORT]}"
 
     @property
     def title(self) -> str:
-        """Where it comes from, and its commit."""
+        """Its URL and commit."""
         return f"Repository {self.need.url} at {self.need.commit}"
 
     @property
@@ -42,16 +42,17 @@ class RepoStep(Step):
         return self.folder / self.name
 
     def check(self, context: Context) -> Estimate:
-        """Whether there is git, and the commit is one. Raises LlmbError."""
+        """Check for git and a full commit hash. Raises LlmbError."""
         if shutil.which("git", path=context.environ.get("PATH")) is None:
-            raise LlmbError("there is no git here", hint="install git (Debian: apt-get install git)")
+            raise LlmbError("git is not on PATH", hint="install git (Debian: apt-get install git)", code="no-git")
         if not re.fullmatch(r"[0-9a-f]{40}", self.need.commit):
-            hint = "tell the plugin's maker: a branch or a tag may move"
-            raise LlmbError(f"'{self.need.commit}' is not a whole commit of {self.need.url}", hint=hint)
+            hint = "report it to the plugin's author: a branch or a tag may move"
+            message = f"'{self.need.commit}' is not a full commit hash of {self.need.url}"
+            raise LlmbError(message, hint=hint, code="commit-invalid", value=self.need.commit)
         return Estimate()
 
     def build(self, context: Context) -> Facts:
-        """Fetch the one commit, all commits where the server gives no single one, and check it out."""
+        """Fetch the commit, or all commits where the server serves no single one, and check it out."""
         from llmb_installer.execution.runner import Commands
 
         part = self.folder / f".{self.name}.part"
@@ -85,12 +86,12 @@ class RepoStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether its working tree is there."""
+    """Whether its working tree exists."""
     return (Path(str(facts.get("folder"))) / ".git").exists()
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """Whether it is at its commit; ``deep``: and no file of it is missing or changed. Needs no git."""
+    """Whether it is at its commit, and with ``deep`` its files are unchanged. Needs no git."""
     folder = Path(str(facts.get("folder")))
     if not is_there(name, facts, install):
         return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
@@ -150,12 +151,12 @@ def _changed(folder: Path) -> list[str]:
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Take the working tree away."""
+    """Delete the working tree."""
     folder = Path(str(facts.get("folder")))
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Where it comes from."""
+    """Its URL and commit."""
     return f"{facts.get('url')} at {str(facts.get('commit'))[:_SHORT]}"

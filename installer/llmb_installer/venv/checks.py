@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an environment will cost, and what is known beforehand to prevent it."""
+"""Checks before an environment is made, and an estimate of its size by sizes.yaml."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 
 def check(step: VenvStep, context: Context) -> Estimate:
-    """Whether the tool, the Python and the wheelhouse are there; what the packages weigh. Raises LlmbError.
+    """Check for the tool, the Python and the wheelhouse; estimate the size of the packages. Raises LlmbError.
 
-    What a node has is only known there: it is asked when its turn has come.
+    The Python of a node is only checked there, when the step runs.
     """
     if not re.fullmatch(r"\w[\w.-]*", step.name):
-        raise LlmbError(f"'{step.name}' cannot be a folder's name", hint="tell the plugin's maker")
+        raise LlmbError(f"'{step.name}' is not a folder's name", hint="report it to the plugin's author")
     contents.require_ours(step.folder)
     if step.wheelhouse is not None and not step.wheelhouse.is_dir():
-        raise LlmbError(f"the wheelhouse {step.wheelhouse} is not a folder", hint="pip download -d DIR fills one")
+        message = f"the wheelhouse {step.wheelhouse} is not a folder"
+        raise LlmbError(message, hint="pip download -d DIR fills one", code="wheelhouse-missing")
     here = context.runner.where == "here"
     _check_architecture(step, here=here)
     if not here:
@@ -39,7 +40,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
     chosen = tools.choose(step.tool, context.environ, here=here)
     if chosen.maker == "conda":
         if step.python is not None and not tools.is_version(step.python):
-            message = f"conda makes a Python of a version, not from '{step.python}'"
+            message = f"conda needs a version of Python, not '{step.python}'"
             raise LlmbError(message, hint="set 'python: \"3.12\"' in the answers")
     elif here:
         commands = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=True))
@@ -54,11 +55,11 @@ def _check_slurm(context: Context) -> None:
     program = context.runner.where.split()[0]
     if shutil.which(program, path=context.environ.get("PATH")) is None:
         hint = "run llmb-install on a login node of the cluster, or set 'method: here' in the answers"
-        raise LlmbError(f"there is no {program} here", hint=hint)
+        raise LlmbError(f"{program} is not on PATH", hint=hint, code="no-slurm", key=program)
 
 
 def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None:
-    """The Python that is here; None where it will be fetched."""
+    """The Python; None where it will be downloaded."""
     try:
         return tools.find(step.python, commands, fetch=False)
     except LlmbError:
@@ -68,17 +69,16 @@ def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None
 
 
 def _check_architecture(step: VenvStep, *, here: bool) -> None:
-    """An environment holds machine code: it can only be made where it can run."""
+    """Raise LlmbError where the machine code of the environment cannot run here."""
     own = platform.machine()
     if here and step.architecture != own:
-        message = f"the nodes are {step.architecture} and this machine is {own}: their environment cannot be made here"
-        elsewhere = f"else install on a machine that is {step.architecture}"
-        hint = f"on Slurm, 'method: srun' in the answers makes it on a node; {elsewhere}"
-        raise LlmbError(message, hint=hint)
+        message = f"the nodes are {step.architecture} and this machine is {own}: it cannot make their environment"
+        hint = f"on Slurm set 'method: srun' in the answers; otherwise install on a machine that is {step.architecture}"
+        raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
 
 
 def estimate(step: VenvStep) -> Estimate:
-    """Bytes to fetch and on the disk, on the low side; unknown where no package is a known one."""
+    """A lower bound of bytes to fetch and on disk; unknown without a package that sizes.yaml lists."""
     if step.wheelhouse is not None:
         return Estimate(fetch=0, disk=None)
     names = [package_of(line) for line in step.need.requirements]

@@ -15,9 +15,8 @@ import psutil
 import pytest
 
 from llmb.clusters.local import journal, queue
-from llmb.clusters.local.ensure import LOCK, LOG
-from llmb.clusters.local.local_checks import Found
-from llmb.clusters.local.local_cluster import LocalCluster
+from llmb.clusters.local.local_cluster import Hardware, LocalCluster
+from llmb.clusters.local.queue import LOCK, LOG
 from llmb.clusters.local.ranks import sweep
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
@@ -101,7 +100,7 @@ class Machine:
         made = LocalCluster(
             config=config,
             environ=self.environ,
-            found=Found(cpus=4, gpus=None),
+            found=Hardware(cpus=4, gpus=None),
             digest=programs.digest(),
             idle=0.3,
             grace=0.5,

@@ -71,7 +71,11 @@ def load(install: Path) -> InstallRecord:
     if data is None:
         return InstallRecord()
     if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:
-        raise LlmbError(f"{path} was written by another version of llmb", hint="use that version of llmb-install")
+        raise LlmbError(
+            f"{path} was written by another version of llmb",
+            hint="use that version of llmb-install",
+            code="record-version",
+        )
     return typed.read(InstallRecord, yamlfile.Document(name=str(path), data=data))
 
 

@@ -30,15 +30,13 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
     from llmb.errors import UsageError
     from llmb_installer import record
-    from llmb_installer.applying.apply import StepsFailed
-    from llmb_installer.applying.install import ask
-    from llmb_installer.applying.show import notes_on
+    from llmb_installer.applying import apply, show
+    from llmb_installer.applying import install as installing
     from llmb_installer.planning.status import find_faults, find_status
-    from llmb_installer.record import find_folder, running_installer
 
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, edge.current_folder())
     found = record.load(folder)
     status = find_status(folder, found, required=repair)
     damaged = find_faults(folder, found, status.wanted, deep=deep)
@@ -46,7 +44,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
         _print_json(folder, faults, status)
-    for note in notes_on(status, place) if fmt == "table" else ():
+    for note in show.notes_on(status, place) if fmt == "table" else ():
         edge.echo(f"note: {note}", err=True)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
@@ -55,14 +53,14 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
             edge.echo(f"{folder} is complete: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
     if status.intent is None or not repair:
-        if (who := running_installer(folder)) is not None:
-            raise StepsFailed(faults, hint=f"{who}: wait until it has finished")
+        if (who := record.running_installer(folder)) is not None:
+            raise apply.StepsFailed(faults, hint=f"{who}: wait until it has finished")
         again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
-        raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
+        raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         edge.echo(f"found: {fault}", err=True)
     if not yes:
-        ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
+        installing.ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
     _repair(folder, status.intent, {fault.place for fault in damaged})
 
 
@@ -96,8 +94,7 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
     from llmb.system import locks
     from llmb_installer import record
     from llmb_installer.applying.install import carry_out
-    from llmb_installer.planning import config
-    from llmb_installer.planning.status import unreadable
+    from llmb_installer.planning import config, status
 
     with locks.hold(folder / record.FOLDER, record.LOCK):
         found = record.load(folder)
@@ -105,7 +102,7 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
         for key in keys & set(found.steps):
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
-        if unreadable(folder) and (aside := config.set_aside(folder)) is not None:
+        if status.unreadable(folder) and (aside := config.set_aside(folder)) is not None:
             edge.echo(f"note: the previous {CONFIG_FILE} is kept as {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
 
+from __future__ import annotations
+
 import contextlib
 import re
 import threading
@@ -8,12 +10,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb.system.shell import Completed
 from llmb_installer.execution.fixes import end_of, fix_for, full_disk
+
+if TYPE_CHECKING:
+    from llmb_installer.step import Context
 
 _MINUTES = 120  # time limit of a job on a node
 
@@ -22,41 +27,29 @@ class NoNodeError(LlmbError):
     """Slurm allocated no node."""
 
 
-class Runner(Protocol):
-    """Runs programs on a machine that sees the install directory under the same path."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Runs programs on this machine; its subclasses on a node, which sees the install directory under the same path."""
 
     @property
     def where(self) -> str:
-        """The machine, for messages; ``here`` is this one."""
+        """The machine, for messages."""
+        return "here"
 
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
         """Run a program, its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
+        umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
+        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
         """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Here:
-    """This machine."""
-
-    where: str = "here"
-
-    def run(
-        self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
-    ) -> int:
-        """Run a program here."""
-        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=_umask(log))
-
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program here that ends at once."""
         return shell.run(argv, env=env, timeout=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Srun:
+class Srun(Runner):
     """A node that srun allocates with ``options``, such as ``--partition=batch``."""
 
     options: tuple[str, ...]
@@ -74,15 +67,15 @@ class Srun:
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
         """Run a program on a node."""
-        return shell.run_logged(self._argv(argv), log, env=env, cwd=cwd, stop=stop, umask=_umask(log))
+        return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program on a node."""
+        """Run a program on a node, and collect its output."""
         return _answered(shell.run(self._argv(argv), env=env))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sbatch:
+class Sbatch(Runner):
     """A node that sbatch allocates with ``options``; ``folder`` is shared with it, for the output of jobs."""
 
     options: tuple[str, ...]
@@ -99,16 +92,14 @@ class Sbatch:
         """Run a program as a batch job."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         try:
-            return shell.run_logged(
-                self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop, umask=_umask(log)
-            )
+            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
         """Run a program as a batch job, and collect its output."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.folder)
         name = uuid.uuid4().hex[:8]
         out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
         try:
@@ -123,7 +114,10 @@ class Sbatch:
     def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str = "llmb-install") -> list[str]:
         script = self.folder / "run-argv.sh"
         if not script.exists():
-            files.write_text(script, '#!/bin/bash\n# Runs the program that its arguments are.\nexec "$@"\n', mode=0o755)
+            files.write_text(
+                script, '#!/bin/bash\n# Runs the program that its arguments name.\nexec "$@"\n', mode=0o755
+            )
+            files.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         return [
             "sbatch",
@@ -138,11 +132,6 @@ class Sbatch:
         ]
 
 
-def _umask(log: Path) -> int:
-    """The umask of programs whose log is in an install directory; Slurm passes it on to the node."""
-    return files.umask_in(log.parent, files.own_umask())
-
-
 def _answered(done: Completed) -> Completed:
     """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
     if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
@@ -151,27 +140,11 @@ def _answered(done: Completed) -> Completed:
     return done
 
 
-class ProgramContext(Protocol):
-    """The part of a step's Context that its programs need."""
-
-    @property
-    def log(self) -> Path:
-        """The file for their output."""
-
-    @property
-    def runner(self) -> Runner:
-        """The machine that runs them."""
-
-    @property
-    def stop(self) -> threading.Event:
-        """Set when the user interrupted."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
     """Runs the programs of one step, all with the same environment."""
 
-    context: ProgramContext
+    context: Context
     environ: Mapping[str, str] = field(repr=False)
 
     def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:

@@ -17,7 +17,7 @@ from llmb.workload.needs import Need, Needs
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
-from llmb_installer.execution.runner import Here, Runner, Sbatch, Srun
+from llmb_installer.execution.runner import Runner, Sbatch, Srun
 from llmb_installer.hub.asset_step import AssetStep
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record import FOLDER
@@ -88,7 +88,11 @@ def _step(workload: str, need: Need, answers: Answers, site: Site) -> Step:
 
 def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> VenvStep:
     if "/" in need.name or need.name.startswith("."):
-        raise LlmbError(f"{workload}: '{need.name}' is not a folder's name", hint="report it to the plugin's author")
+        raise LlmbError(
+            f"{workload}: '{need.name}' is not a folder's name",
+            hint="report it to the plugin's author",
+            code="name-invalid",
+        )
     index, cpu_index = answers.torch_index, answers.torch_cpu_index
     all_cpu = all(cluster_of(answers, CPU).rows_for(name) == CPU for name in (site.gpu_type, *answers.gpu_types))
     without_gpu = cpu_index is not None and index is None and all_cpu
@@ -135,7 +139,7 @@ def runner_for(answers: Answers, install: Path) -> Runner:
         return Srun(options=node_options(answers))
     if answers.method == "sbatch":
         return Sbatch(options=node_options(answers), folder=install / FOLDER / "jobs")
-    return Here()
+    return Runner()
 
 
 def node_options(answers: Answers) -> tuple[str, ...]:

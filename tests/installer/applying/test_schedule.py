@@ -19,7 +19,7 @@ from llmb_installer.steps import Context, Estimate, Facts, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain(Step):
-    """A step that is a name alone."""
+    """A step with nothing but a name."""
 
     kind: ClassVar[str] = "plain"
     of: str
@@ -71,7 +71,7 @@ def test_each_after_what_it_needs() -> None:
 
 
 def test_several_at_a_time_and_no_more() -> None:
-    """Two are under way at once, or the barrier would break; never three."""
+    """Two run at once, or the barrier breaks; never three."""
     meeting, lock, now, most = threading.Barrier(2, timeout=60), threading.Lock(), 0, 0
 
     def work(one: Step) -> Facts:
@@ -115,20 +115,20 @@ def test_what_cannot_be_recorded_has_failed() -> None:
     assert results.failed["plain a"].message == "the disk is full"
 
 
-def test_a_bug_is_raised_when_all_is_at_rest() -> None:
+def test_a_bug_is_raised_when_the_others_have_ended() -> None:
     stop = threading.Event()
 
     def work(one: Step) -> Facts:
         if one.name == "bug":
             raise ZeroDivisionError
-        assert stop.wait(60), "the others are told to stop"
+        assert stop.wait(60), "stop is set for the others"
         return {}
 
     with pytest.raises(ZeroDivisionError):
         carry_out([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
 
 
-def test_an_interrupt_waits_for_what_is_under_way() -> None:
+def test_an_interrupt_waits_for_running_steps() -> None:
     stop, ended = threading.Event(), []
 
     def work(one: Step) -> Facts:

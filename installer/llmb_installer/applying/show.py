@@ -17,7 +17,7 @@ from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import Standing
 from llmb_installer.record.record import InstallRecord
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep
 from llmb_installer.steps.kinds import is_there, kind_of
 

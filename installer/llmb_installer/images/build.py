@@ -21,9 +21,9 @@ from llmb_installer.images.settings import ELSEWHERE, BuildSettings, Progress
 from llmb_installer.images.squash import squash_fault
 from llmb_installer.images.stream import build_stream
 from llmb_installer.registry.client import Registry
-from llmb_installer.registry.endpoint import may_be_plain, place_of
 from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
 from llmb_installer.registry.reference import Reference
+from llmb_installer.registry.settings import allows_plain_http, endpoint_of
 
 _LOOK = 0.5  # seconds to wait for another builder of the same image before the user can interrupt again
 
@@ -107,8 +107,8 @@ def _build(
         else:
             where = ", through srun on a node" if settings.via == "srun" else ""
             progress.say(f"enroot import writes {target}{where}")
-            place = place_of(manifest.reference.registry, settings.registry)
-            plain = may_be_plain(place.host, settings.registry)
+            endpoint = endpoint_of(manifest.reference.registry, settings.registry)
+            plain = allows_plain_http(endpoint.host, settings.registry)
             own = folder if settings.cache is not None else None
             build_enroot(manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=plain)
         facts = _finish(part, target, manifest, settings, builder, devices)

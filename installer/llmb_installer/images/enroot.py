@@ -10,9 +10,9 @@ from llmb.errors import LlmbError
 from llmb.system import shell, squashfs
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.settings import BuildSettings
-from llmb_installer.registry.endpoint import mirrored
 from llmb_installer.registry.manifests import machine_name
 from llmb_installer.registry.reference import DOCKER_HUB, Reference
+from llmb_installer.registry.settings import mirrored
 
 _TAIL = 8  # lines of its output that an error shows
 

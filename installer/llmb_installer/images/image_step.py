@@ -204,7 +204,7 @@ def describe(name: str, facts: Facts) -> str:
     """Its file, or its digest where it is used by reference."""
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'which its registry did not show to this machine'}"
-    from llmb_installer.registry.room import size
+    from llmb_installer.registry import size
 
     found = facts.get("size")
     return Path(str(facts["file"])).name + (f", {size(found)}" if isinstance(found, int) else "")

@@ -16,8 +16,8 @@ from llmb_installer.images.settings import ELSEWHERE, BuildSettings, Progress
 from llmb_installer.images.squash import Write, squash
 from llmb_installer.images.tarheader import DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, chosen
-from llmb_installer.registry.room import no_room
-from llmb_installer.registry.room import size as human
+from llmb_installer.registry import disk_faults
+from llmb_installer.registry import size as human
 
 if TYPE_CHECKING:
     from llmb_installer.registry.client import Registry
@@ -109,6 +109,6 @@ def _need_room(images: Path, cache: Path, size: int, missing: int) -> None:
     """Raise LlmbError when the disk is certain to get full: layers on their way, and an image of about their size."""
     wanted = {images: size * 9 // 10}
     wanted[cache] = wanted.get(cache, 0) + missing
-    if faults := no_room(wanted):
+    if faults := disk_faults(wanted):
         hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
         raise LlmbError(faults[0].message, hint=hint)

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmb.errors import Fault, LlmbError, PreflightError
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
 from llmb_installer.record import record
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Context, Estimate, Step
 
 RESERVE = 50_000_000  # bytes that stay free for logs and records

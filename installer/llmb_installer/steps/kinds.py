@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb_installer.hub import asset_step
+from llmb_installer import hub
 from llmb_installer.images import image_step
 from llmb_installer.record.record import InstallRecord, StepRecord
 from llmb_installer.step import Kind, Step
@@ -15,7 +15,7 @@ KINDS: dict[str, Kind] = {
     "venv": venv_step,
     "image": image_step,
     "repo": repo,
-    "asset": asset_step,
+    "asset": hub,
     "task": task,
     "programs": programs,
 }

@@ -16,7 +16,7 @@ from llmb.workload.needs import Need, Needs
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
-from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.hub import AssetStep
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.step import Step
 from llmb_installer.steps.nodes import node_options

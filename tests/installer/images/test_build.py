@@ -20,7 +20,6 @@ from llmb.system import locks
 from llmb.system.shell import StoppedError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check, read_facts
-from llmb_installer.registry import ImageFaultError
 from llmb_installer.testing.images import Layer, SampleImage, digest_of, file, make_index
 from llmb_installer.testing.registry import RealRegistry
 
@@ -255,13 +254,13 @@ def test_a_tag_that_has_moved_is_built_again_only_when_that_is_wanted(
 
 
 def test_what_the_registry_lacks_leaves_nothing_behind(build: Build, registry: RealRegistry, target: Path) -> None:
-    for of, architecture, kind in [
-        (registry.reference(REPOSITORY, "none"), "amd64", "not_there"),
-        (registry.reference(REPOSITORY, TAG), "ppc64le", "architecture"),
+    for of, architecture, code in [
+        (registry.reference(REPOSITORY, "none"), "amd64", "image-missing"),
+        (registry.reference(REPOSITORY, TAG), "ppc64le", "architecture-missing"),
     ]:
-        with pytest.raises(ImageFaultError) as raised:
+        with pytest.raises(LlmbError) as raised:
             build(of, architecture)
-        assert raised.value.kind == kind
+        assert raised.value.code == code
     assert not target.exists()
     assert left_over(target.parent) == []
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files in /etc by which enroot, and so pyxis, knows how a container starts: enroot import makes the same ones.
+"""The files in /etc that tell enroot, and so pyxis, how a container starts; enroot import writes the same ones.
 
-Without /etc/environment a job has none of the image's variables, and so no NVIDIA_VISIBLE_DEVICES and no GPU. The
-formats are enroot's (its doc/image-format.md): volumes as lines of fstab, variables as NAME=VALUE, rc as a shell script
-that gets the container's command as its arguments.
+Without /etc/environment a job lacks the image's variables, so NVIDIA_VISIBLE_DEVICES and with it the GPUs. The formats
+are enroot's (its doc/image-format.md): volumes as lines of fstab, variables as NAME=VALUE, rc as a shell script that
+gets the container's command as its arguments.
 """
 
 import re
@@ -30,7 +30,7 @@ _RC_LOCAL = "# /etc/rc reads this when the container starts; it may change the c
 
 
 def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files by their path in the image, from what a registry's image config has under ``config``."""
+    """The content of each file by its path in the image, from ``config`` of the image's configuration."""
     texts = {
         ENVIRONMENT: _lines(map(str, config.get("Env") or ())),
         FSTAB: _lines(
@@ -44,7 +44,7 @@ def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def working_folder(config: Mapping[str, Any]) -> str:
-    """Where the container starts."""
+    """The folder in which the container starts."""
     return str(config.get("WorkingDir") or "/")
 
 
@@ -62,10 +62,10 @@ def _rc(config: Mapping[str, Any]) -> str:
 
 
 def _lines(lines: Any) -> str:
-    """One line each: what an image says across several would be read as something else."""
+    """One line each; line breaks inside become blanks, because the rest would be read as another line."""
     return "".join(re.sub(r"[\r\n\0]+", " ", line) + "\n" for line in lines)
 
 
 def _quoted(word: str) -> str:
-    """``word`` in quotes of the shell."""
+    """``word`` quoted for the shell."""
     return "'" + str(word).replace("\0", "").replace("'", "'\\''") + "'"

@@ -7,7 +7,6 @@ Importing this module is cheap: httpx is imported when a client is made.
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import ipaddress
 import random
 import re
@@ -19,7 +18,6 @@ from pathlib import Path
 from socket import gaierror
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from llmb.errors import LlmbError, UsageError
 
@@ -179,8 +177,10 @@ def retry_after(value: str | None, now: float | None = None) -> float | None:
         return None
     if value.isascii() and value.strip().isdigit():
         return float(value)
+    from email.utils import parsedate_to_datetime
+
     try:
-        when = email.utils.parsedate_to_datetime(value).timestamp()
+        when = parsedate_to_datetime(value).timestamp()
     except (ValueError, TypeError, OverflowError):  # not a date, or not one of the calendar
         return None
     return max(0.0, when - (time.time() if now is None else now))
@@ -314,6 +314,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _through_proxy(url: httpx.URL) -> str:
     """The proxy of requests to ``url`` for a message, with its port and without its password."""
+    from urllib.request import getproxies, proxy_bypass
+
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     host = url.netloc.decode()

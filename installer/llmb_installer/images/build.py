@@ -21,10 +21,15 @@ from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.facts import ImageFacts
 from llmb_installer.images.settings import ELSEWHERE, BuildSettings
 from llmb_installer.images.squash import build_stream, squash_fault
-from llmb_installer.registry.client import Registry
-from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import allows_plain_http, endpoint_of
+from llmb_installer.registry import (
+    Manifest,
+    Reference,
+    Registry,
+    allows_plain_http,
+    architecture_name,
+    endpoint_of,
+    machine_name,
+)
 from llmb_installer.step import Progress
 
 _LOCK_WAIT = 0.5  # seconds to wait for another builder before the user can interrupt again

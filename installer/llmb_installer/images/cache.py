@@ -16,8 +16,7 @@ from llmb_installer.images.layer import Layer, Names, read_names
 from llmb_installer.images.settings import BuildSettings
 
 if TYPE_CHECKING:
-    from llmb_installer.registry.client import Registry
-    from llmb_installer.registry.manifests import Descriptor, Manifest
+    from llmb_installer.registry import Descriptor, Manifest, Registry
     from llmb_installer.step import Progress
 
 _CONNECTIONS = 6

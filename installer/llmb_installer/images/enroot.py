@@ -10,9 +10,7 @@ from llmb.errors import LlmbError
 from llmb.system import shell, squashfs
 from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.settings import BuildSettings
-from llmb_installer.registry.manifests import machine_name
-from llmb_installer.registry.reference import DOCKER_HUB, Reference
-from llmb_installer.registry.settings import mirrored
+from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
 
 _TAIL = 8  # lines of its output that an error shows
 

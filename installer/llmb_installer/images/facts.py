@@ -11,7 +11,6 @@ from llmb.errors import InputFaults, LlmbError
 from llmb.system import files, shell, squashfs
 from llmb.text import typed, yamlfile
 
-_PIECE = 1 << 20
 _MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
 _PROGRAMS = ("usr/bin/bash", "bin/bash", "usr/bin/dash", "bin/dash", "usr/bin/env", "bin/busybox", "usr/bin/python3")
 
@@ -92,15 +91,11 @@ def compare(target: Path, facts: ImageFacts, *, deep: bool) -> list[str]:
 
 def sha256(path: Path) -> str:
     """The sha256 of a file in hexadecimal digits. Raises LlmbError."""
-    digest = hashlib.sha256()
-    buffer = bytearray(_PIECE)
     try:
         with path.open("rb", buffering=0) as file:
-            while count := file.readinto(buffer):
-                digest.update(memoryview(buffer)[:count])
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise LlmbError(f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)) from error
-    return digest.hexdigest()
 
 
 def architecture_of(image: Path) -> str | None:

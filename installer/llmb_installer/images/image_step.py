@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step for a container image: it builds the file if the cluster needs one, else it only checks the reference."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
+from llmb_installer import registry
 from llmb_installer.answers import ImageAnswers
+from llmb_installer.images.build import build
+from llmb_installer.images.cache import cache_folder, missing_bytes
+from llmb_installer.images.facts import check
+from llmb_installer.images.settings import BuildSettings
 from llmb_installer.step import Context, Estimate, Facts, Step
-
-if TYPE_CHECKING:
-    from llmb_installer import images, registry
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
 
@@ -65,11 +65,9 @@ class ImageStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Build the file, unless a sound one exists; without a file, look the reference up."""
-        from llmb_installer import images
-
         if self.target is None:
             return self._look_up(context)
-        facts = images.build(
+        facts = build(
             self.reference,
             self.architecture,
             self.target,
@@ -83,8 +81,6 @@ class ImageStep(Step):
 
     def _look_up(self, context: Context) -> Facts:
         """The digest of the reference; a note if the registry denies it to this machine, as pods may still get it."""
-        from llmb_installer import registry
-
         try:
             checked = registry.check_image(
                 self.reference,
@@ -100,8 +96,6 @@ class ImageStep(Step):
 
 def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[ImageStep, Estimate]], list[Fault]]:
     """Check all images in their registries at once: the cost of each, and every fault."""
-    from llmb_installer import registry
-
     wanted = [(step.reference, step.architecture) for step in steps if not _is_built(step)]
     if not wanted:
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
@@ -132,8 +126,6 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
 
 def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
     """The bytes still to be fetched; an interrupted attempt left its layers."""
-    from llmb_installer.images.cache import cache_folder, missing_bytes
-
     assert step.target is not None, "an image used by its reference costs nothing"
     layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
     left = missing_bytes(image.manifest, cache_folder(step.target, _build_settings(step)))
@@ -142,16 +134,12 @@ def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
 
 def _is_built(step: ImageStep) -> bool:
     """Whether its file exists, by a quick check; building checks more."""
-    from llmb_installer import images
-
-    return step.target is not None and step.target.is_file() and not images.check(step.target, deep=False)
+    return step.target is not None and step.target.is_file() and not check(step.target, deep=False)
 
 
-def _build_settings(step: ImageStep) -> images.BuildSettings:
-    from llmb_installer import images
-
+def _build_settings(step: ImageStep) -> BuildSettings:
     chosen = step.settings
-    return images.BuildSettings(
+    return BuildSettings(
         builder=chosen.builder,
         via="here" if step.srun is None else "srun",
         srun_args=step.srun or (),
@@ -165,8 +153,6 @@ def _build_settings(step: ImageStep) -> images.BuildSettings:
 
 def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
     """The settings for registries in the answers."""
-    from llmb_installer import registry
-
     return registry.RegistrySettings(
         insecure_registries=chosen.insecure_registries,
         registry_mirrors=chosen.registry_mirrors,
@@ -184,12 +170,10 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
     """What is wrong with the file; ``deep`` reads all of it."""
-    from llmb_installer import images
-
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [f"{path}: {text}" for text in images.check(path, deep=deep)]
+    return [f"{path}: {text}" for text in check(path, deep=deep)]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
@@ -204,7 +188,5 @@ def describe(name: str, facts: Facts) -> str:
     """The file, or the digest of an image used by its reference."""
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
-    from llmb_installer.registry import size
-
     found = facts.get("size")
-    return Path(str(facts["file"])).name + (f", {size(found)}" if isinstance(found, int) else "")
+    return Path(str(facts["file"])).name + (f", {registry.size(found)}" if isinstance(found, int) else "")

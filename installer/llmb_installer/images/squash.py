@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds an image by streaming its layers into mksquashfs, without root and without unpacking them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -12,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.system import shell
@@ -23,12 +21,9 @@ from llmb_installer.images.layer import Layer, Names, apply_all
 from llmb_installer.images.settings import ELSEWHERE, BuildSettings
 from llmb_installer.images.tarheader import BLOCK, DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
-from llmb_installer.registry import disk_faults
+from llmb_installer.registry import Manifest, Registry, disk_faults
 from llmb_installer.registry import size as human
-
-if TYPE_CHECKING:
-    from llmb_installer.registry import Manifest, Registry
-    from llmb_installer.step import Progress
+from llmb_installer.step import Progress
 
 Write = Callable[[bytes | memoryview], None]
 NEEDED = (4, 5)  # the first version that reads tar from its standard input

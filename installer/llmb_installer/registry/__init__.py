@@ -5,10 +5,11 @@ from llmb_installer.registry.availability import Checked, check_image, check_ima
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.credentials import Credentials, find_credentials
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name, machine_name
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import RegistrySettings
+from llmb_installer.registry.reference import DOCKER_HUB, Reference
+from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored
 
 __all__ = [
+    "DOCKER_HUB",
     "Checked",
     "Credentials",
     "Descriptor",
@@ -16,11 +17,14 @@ __all__ = [
     "Reference",
     "Registry",
     "RegistrySettings",
+    "allows_plain_http",
     "architecture_name",
     "check_image",
     "check_images",
     "disk_faults",
+    "endpoint_of",
     "find_credentials",
     "machine_name",
+    "mirrored",
     "size",
 ]

@@ -40,11 +40,6 @@ class Checked:
         """The approximate size of the built file."""
         return round(self.compressed_bytes * _BUILT)
 
-    @property
-    def disk_bytes(self) -> int:
-        """The space that building needs at most: layers and file together."""
-        return self.compressed_bytes + self.image_bytes
-
 
 def check_image(
     reference: str,

@@ -35,7 +35,7 @@ class Recorder:
     """A Progress that records."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.wanted = self.done = 0
         self.stops_at: int | None = None
         self.lock = threading.Lock()  # layers are fetched side by side
@@ -50,7 +50,7 @@ class Recorder:
             raise StoppedError("interrupted")
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")
@@ -180,9 +180,9 @@ def test_damage_is_detected_and_built_again(
     damage(target)
     (fault,) = check(target, deep=True)
     wording("llmb-install image", re.sub(r"[\d,]{3,}", "N", fault))
-    shown.said.clear()
+    shown.lines.clear()
     after = build()
-    assert shown.said[0].startswith(f"{target}: {fault}"), "the fault is reported"
+    assert shown.lines[0].startswith(f"{target}: {fault}"), "the fault is reported"
     assert after.digest == before.digest
     assert check(target, deep=True) == []
 
@@ -201,9 +201,9 @@ def test_a_flipped_byte_is_found_by_a_deep_check_even_with_its_old_time(
 def test_a_copied_image_is_compared_and_used(build: Build, target: Path, shown: Recorder) -> None:
     first = build()
     os.utime(target, ns=(1, 1))
-    shown.said.clear()
+    shown.lines.clear()
     second = build()
-    assert shown.said == []
+    assert shown.lines == []
     assert (second.sha256, second.mtime_ns) == (first.sha256, 1)
 
 
@@ -221,11 +221,11 @@ def test_an_image_for_other_nodes_is_built_again_with_and_without_a_record(
     build: Build, target: Path, shown: Recorder, wording: Any
 ) -> None:
     build(architecture="arm64")
-    shown.said.clear()
+    shown.lines.clear()
     build()
     target.with_name("tool.sqsh.json").unlink()
     build(architecture="arm64")
-    wording("llmb-install image", "\n".join(shown.said))
+    wording("llmb-install image", "\n".join(shown.lines))
     assert content(target, "architecture") == b"arm64"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real registries and one that does wrong, images to put there, and clients for them."""
+"""Real registries, a faulty one, images for them, and their clients."""
 
 import contextlib
 import os
@@ -90,7 +90,7 @@ def made() -> Made:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedRegistry]:
-    """A registry that does wrong when told to."""
+    """A registry that fails on demand."""
     with ScriptedRegistry() as registry:
         yield registry
 

@@ -215,10 +215,10 @@ def test_content_that_stays_wrong(fetching: Fetching, fault: Fault, fails: Any) 
 
 def test_a_silent_registry_is_asked_again(scripted: ScriptedRegistry, client: Any, large: Made, tmp_path: Path) -> None:
     fetching = Fetching(scripted, client(scripted.host, read_seconds=1.0), large, tmp_path / "blob")
-    going_on = threading.Event()
-    scripted.next(BLOBS, Hang(100_000, going_on))
+    released = threading.Event()
+    scripted.next(BLOBS, Hang(100_000, released))
     fetching.run()
-    going_on.set()
+    released.set()
     fetching.must_be_complete()
     assert len(fetching.ranges) > 1
 
@@ -298,9 +298,9 @@ def test_stopping_within_a_pause(fetching: Fetching, slept: list[float]) -> None
 def test_a_long_pause_is_announced(
     scripted: ScriptedRegistry, client: Any, large: Made, tmp_path: Path, wording: Any
 ) -> None:
-    said: list[str] = []
-    fetching = Fetching(scripted, client(scripted.host, say=said.append), large, tmp_path / "blob")
+    lines: list[str] = []
+    fetching = Fetching(scripted, client(scripted.host, say=lines.append), large, tmp_path / "blob")
     scripted.next(BLOBS, Status(503, {"Retry-After": "1"}), Status(429, {"Retry-After": "60"}))
     fetching.run()
-    (announced,) = said
+    (announced,) = lines
     wording("llmb-install image", announced, {scripted.host: "registry.example"})

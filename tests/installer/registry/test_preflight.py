@@ -69,10 +69,10 @@ def test_a_busy_registry(scripted: ScriptedRegistry, made: Made, home: Path) -> 
 
 
 def test_a_long_pause_is_announced(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
-    name, said = scripted.add("team/tool", "1", made), list[str]()
+    name, lines = scripted.add("team/tool", "1", made), list[str]()
     scripted.next("/manifests/", Status(429, {"Retry-After": "60"}))
-    check_images([(name, "amd64")], environ=os.environ, home=home, sleep=lambda _: None, say=said.append)
-    assert [text.startswith(scripted.host) for text in said] == [True]
+    check_images([(name, "amd64")], environ=os.environ, home=home, sleep=lambda _: None, say=lines.append)
+    assert [text.startswith(scripted.host) for text in lines] == [True]
 
 
 def test_a_tag_that_is_listed_but_missing(scripted: ScriptedRegistry, made: Made, home: Path, wording: Any) -> None:

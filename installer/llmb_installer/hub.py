@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 from llmb.system import http, secrets
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step
@@ -91,11 +91,15 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return all(path.is_file() for path in _files(facts))
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """The files that are missing or changed; as they are small, all are read, with ``deep`` or without."""
     found = _files(facts)
-    missing = [f"{path} is missing" for path in found if not path.is_file()]
-    return missing + [f"{path} was changed" for path in found if path.is_file() and _sha256(path) != found[path]]
+    missing = [path for path in found if not path.is_file()]
+    changed = [path for path in found if path not in missing and _sha256(path) != found[path]]
+    return [
+        *(Fault(message=f"{path} is missing", code="file-missing", value=str(path)) for path in missing),
+        *(Fault(message=f"{path} was changed", code="file-changed", value=str(path)) for path in changed),
+    ]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler says of a job, in the words of Slurm, and which of them are ends."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
@@ -44,11 +46,12 @@ ACTIVE = frozenset({RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT",
 KNOWN = ENDS | WAITING | ACTIVE
 # What the machines did to a job, not the job to itself: worth another attempt as it is.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
-REFUSED = "not submitted: "  # so begins the reason of a run that never had a job
-NEXT = "it is next"  # the reason of the first that waits, where one job runs after another
+# Codes of a state's reason, each with how the reason begins.
+REFUSED_CODE, REFUSED = "refused", "not submitted: "  # the scheduler refused the run: it never had a job
+NO_ANSWER_CODE, NO_ANSWER = "no-answer", "no answer: "  # an earlier state: the cluster did not answer
+ELSEWHERE_CODE, ELSEWHERE = "elsewhere", "elsewhere: "  # another cluster than the one that was asked has the run
+NEXT_CODE, NEXT = "next", "it is next"  # the first in a queue where one job runs after another
 _LAST_YEAR = 253402300799  # the end of the year 9999, in seconds since the epoch
-NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
-ELSEWHERE = "elsewhere: "  # so begins the reason where the cluster that was asked is not the one that took the run
 
 
 def check_time(seconds: float) -> None:
@@ -64,8 +67,9 @@ Moment = Annotated[float, check_time]
 class JobState:
     """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch.
 
-    ``fix``: what to do about it, where whoever saw it knew. ``missing_since``: when the run's cluster was first asked
-    for it and did not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
+    ``code``: the kind of reason, empty for most; program flow depends on it, never on the text of ``reason``.
+    ``fix``: what to do about it, where the cluster type knows. ``missing_since``: when the run's cluster first did
+    not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
     """
 
     state: str
@@ -76,11 +80,13 @@ class JobState:
     fix: str = ""
     missing_since: Moment | None = None
     certain: bool = False
+    code: str = ""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the scheduler did not take it: it never had a job."""
-        return self.reason.startswith(REFUSED)
+        """Whether the scheduler refused it: it never had a job."""
+        is_old = not self.code and self.reason.startswith(REFUSED)  # states recorded by earlier releases have no code
+        return self.code == REFUSED_CODE or is_old
 
     @property
     def is_end(self) -> bool:
@@ -95,14 +101,27 @@ class JobState:
     @property
     def is_doubtful(self) -> bool:
         """Whether it is what was seen last, or UNKNOWN, because the run's cluster did not answer or was not asked."""
-        return self.reason.startswith((NO_ANSWER, ELSEWHERE))
+        return self.code in (NO_ANSWER_CODE, ELSEWHERE_CODE)
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether the cluster that was asked is not the one that took the run."""
-        return self.reason.startswith(ELSEWHERE)
+        return self.code == ELSEWHERE_CODE
+
+    @property
+    def detail(self) -> str:
+        """The reason without the beginning that its code gives it."""
+        return self.reason.removeprefix(NO_ANSWER).removeprefix(ELSEWHERE)
 
     @property
     def is_over(self) -> bool:
         """Whether waiting for more is in vain: an end, or a run that nobody is submitting."""
         return self.is_end or self.state == NOT_SUBMITTED
+
+    def unanswered(self, message: str) -> JobState:
+        """This state, seen earlier, of a run whose cluster does not answer now: ``message`` says why."""
+        return replace(self, code=NO_ANSWER_CODE, reason=f"{NO_ANSWER}{message}")
+
+    def elsewhere(self, clusters: str) -> JobState:
+        """This state, seen earlier, of a run that another cluster has; ``clusters`` names both."""
+        return replace(self, code=ELSEWHERE_CODE, reason=f"{ELSEWHERE}{clusters}")

@@ -12,7 +12,7 @@ from llmb.clusters.base import Cluster, UnclearError, identity_of
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import FAILED, REFUSED, JobState
+from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
 from llmb.system import files, locks
 from llmb.system.parallel import held_interrupts, run_bounded
 from llmb.system.process import ProcessId
@@ -128,7 +128,13 @@ def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
 
 
 def _refused(run: RunRecord, error: LlmbError) -> Handed:
-    end = JobState(state=FAILED, reason=f"{REFUSED}{error.message}", ended=time.time(), fix=error.hint or "")
+    end = JobState(
+        state=FAILED,
+        code=REFUSED_CODE,
+        reason=f"{REFUSED}{error.message}",
+        ended=time.time(),
+        fix=error.hint or "",
+    )
     with contextlib.suppress(LlmbError):  # on a full disk the record stays as one that nobody submits
         store.save_state(run, end)
     return Handed(run=run, error=error)

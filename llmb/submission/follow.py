@@ -4,13 +4,13 @@
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import looks, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE, LOST, NO_ANSWER, RETRIABLE, UNKNOWN, JobState
+from llmb.runs.state import LOST, RETRIABLE, UNKNOWN, JobState
 from llmb.submission.dispatch import Handed
 from llmb.submission.reconcile import mend
 from llmb.submission.retry import retry
@@ -56,8 +56,8 @@ def _missing(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
     try:
         where = elsewhere(cluster, run)
     except LlmbError as error:
-        return replace(before, reason=f"{NO_ANSWER}{error.message}")
-    return state if where is None else replace(before, reason=f"{ELSEWHERE}{where}")
+        return before.unanswered(error.message)
+    return state if where is None else before.elsewhere(where)
 
 
 def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
@@ -97,9 +97,9 @@ def wait(
                 watcher.on_trouble(error)
             trouble = error.message
         else:
-            doubt = next((state.reason for state in states.values() if state.is_doubtful), "")
+            doubt = next((state.detail for state in states.values() if state.is_doubtful), "")
             if doubt not in ("", trouble):
-                watcher.on_trouble(LlmbError(doubt.removeprefix(NO_ANSWER).removeprefix(ELSEWHERE)))
+                watcher.on_trouble(LlmbError(doubt))
             trouble = doubt
             watcher.on_round(followed, states)
             broken = [run for run in followed if states[run.id].state in RETRIABLE and left[run.id] > 0]
@@ -117,7 +117,7 @@ def wait(
 
 
 def _not_here(open_: Sequence[JobState]) -> LlmbError:
-    where = open_[0].reason.removeprefix(ELSEWHERE)
+    where = open_[0].detail
     what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
     return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE)
 

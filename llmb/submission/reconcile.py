@@ -10,7 +10,7 @@ from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE, NO_ANSWER, NOT_SUBMITTED, PENDING, UNKNOWN, JobState
+from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission.dispatch import Handed, begin, hand_over_all, keep_id, owned, owner
 from llmb.submission.leftovers import clean_parts
 from llmb.system import locks
@@ -61,7 +61,7 @@ def _look_for(cluster: Cluster, runs: Sequence[RunRecord], sent: list[RunRecord]
     try:
         found = cluster.find(runs)
     except LlmbError as error:
-        states |= {run.id: JobState(state=UNKNOWN, reason=f"{NO_ANSWER}{error.message}") for run in runs}
+        states |= {run.id: JobState(state=UNKNOWN).unanswered(error.message) for run in runs}
         return
     for run in runs:
         if run.id in found:
@@ -75,9 +75,9 @@ def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
     try:
         where = elsewhere(cluster, run)
     except LlmbError as error:
-        return JobState(state=UNKNOWN, reason=f"{NO_ANSWER}{error.message}")
+        return JobState(state=UNKNOWN).unanswered(error.message)
     if where is not None:
-        return JobState(state=UNKNOWN, reason=f"{ELSEWHERE}{where}")
+        return JobState(state=UNKNOWN).elsewhere(where)
     return JobState(state=NOT_SUBMITTED, reason=FIX)
 
 

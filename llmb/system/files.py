@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Mapping
 from functools import lru_cache
@@ -161,11 +162,11 @@ def read_text(path: Path, *, name: str | None = None) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{name or path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{name or path} cannot be read: {error.strerror}", code="file-unreadable") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"
-        raise UsageError(message, hint="save it as UTF-8") from error
+        raise UsageError(message, hint="save the file as UTF-8", code="not-utf-8") from error
 
 
 @lru_cache(maxsize=1024)
@@ -213,6 +214,24 @@ def share_folder(folder: Path) -> None:
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
             folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
+
+
+def share_tree(folder: Path) -> None:
+    """Give ``folder`` and all that other programs wrote into it the mode of its install directory.
+
+    Group and others get what the owner has, as far as the install directory's own mode allows it.
+    """
+    shared = mode_of_install(folder.parent)
+    if shared is None:
+        return
+    for place, folders, names in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in (*folders, *names))):  # noqa: PTH118  # a hot loop
+            with contextlib.suppress(OSError):
+                now = os.lstat(path).st_mode
+                owner = now >> 6 & 0o7
+                mode = now & 0o7700 | (owner << 3 | owner) & shared
+                if not stat.S_ISLNK(now) and mode != now & 0o7777:
+                    os.chmod(path, mode)  # noqa: PTH101
 
 
 def rotate(path: Path, *, limit: int) -> None:

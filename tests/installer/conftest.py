@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from llmb.workload.needs import Need, Needs
-from llmb_installer.testing.hub import SmallHub
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.hub import SmallHub
+from llmb_testing.plugin_writer import write_plugin
 
 WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",), "small": ("1", "2"), "other": ("1",)}
 
@@ -226,6 +226,13 @@ class Site:
     def record(self) -> Any:
         """The record of the install directory."""
         return json.loads((self.install / ".llmb" / "install.json").read_text())
+
+    def faults(self, *options: str) -> list[tuple[str, str, str]]:
+        """The step, code and key of each fault that verify finds."""
+        done = self.run("verify", *options, "--format", "json", "--install", self.install)
+        faults = json.loads(done.stdout)["faults"]
+        assert done.returncode == (1 if faults else 0), done.stderr
+        return [(fault["step"], fault["code"], fault["key"]) for fault in faults]
 
     def leftovers(self) -> list[str]:
         """What a whole installation must not leave: half-written files, builds and locks that are in nobody's use."""

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import stand_ins
+import mocks
 
-stand_ins.install()
+mocks.install()
 
 import fiddle  # noqa: E402
 import megatron.core.parallel_state as parallel_state  # noqa: E402
@@ -32,8 +32,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
 from llmb_workloads.nemo_pretrain.build import build  # noqa: E402
-from llmb_workloads.nemo_pretrain.read import parse_recipe  # noqa: E402
-from llmb_workloads.nemo_pretrain.recipe import Recipe  # noqa: E402
+from llmb_workloads.nemo_pretrain.recipe import Recipe, parse_recipe  # noqa: E402
 
 META = torch.device("meta")
 

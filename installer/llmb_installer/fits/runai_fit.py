@@ -4,8 +4,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from llmb.clusters.runai.request import is_on
 from llmb.clusters.runai.token import find_credentials
-from llmb.clusters.runai.volume import is_on
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import WorkloadConfig

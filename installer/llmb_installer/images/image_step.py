@@ -168,12 +168,12 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return path.is_file() and path.stat().st_size == facts.get("size", path.stat().st_size)
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """What is wrong with the file; ``deep`` reads all of it."""
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [f"{path}: {text}" for text in check(path, deep=deep)]
+    return [Fault(message=f"{path}: {text}", code="image-damaged", value=str(path)) for text in check(path, deep=deep)]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

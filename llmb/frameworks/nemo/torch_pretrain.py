@@ -22,7 +22,7 @@ CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its ow
 SEED = 1234
 TINY, RUNAI = "tiny", "runai"
 VENV = "torch"
-PACKAGES = ("torch>=2.4", "transformers>=5.6")  # as llmb_workloads.versions wants them
+PACKAGES = ("torch>=2.4", "transformers>=5.6")  # as llmb_workloads.torch_pretrain wants them
 
 
 def needs(site: Site) -> Needs:

@@ -21,8 +21,8 @@ from llmb_installer.images import BuildSettings, Silent
 from llmb_installer.images.layer import Layer as ReadLayer
 from llmb_installer.images.layer import read_names
 from llmb_installer.images.squash import write_squashfs
-from llmb_installer.testing.images import Made, SampleImage, make
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Made, SampleImage, make
 
 Tree = dict[str, tuple[Any, ...]]
 OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}

@@ -20,8 +20,8 @@ from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
 from llmb_installer.registry import RegistrySettings
 from llmb_installer.registry.reference import Reference
-from llmb_installer.testing.images import Layer, SampleImage, file, make_index
-from llmb_installer.testing.registry import RealRegistry
+from llmb_testing.real_registry import RealRegistry
+from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
 _ARM = bytes.fromhex("7f454c46020101000000000000000000") + b"\x02\x00\xb7\x00" + bytes(44)
 _ENROOT = """#!/bin/bash

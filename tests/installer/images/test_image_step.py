@@ -15,8 +15,8 @@ from llmb.workload.needs import Image
 from llmb_installer.images import BuildSettings
 from llmb_installer.images.cache import cache_folder
 from llmb_installer.images.image_step import FOR_PODS
-from llmb_installer.testing.images import Layer, SampleImage, file, make
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Layer, SampleImage, file, make
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +175,7 @@ def test_a_newer_image_replaces_the_older(site: Any, registry: RealRegistry) -> 
     assert site.run().returncode == 0
     site.workload("pretrain_a", Image(reference=new))
     status = site.run("status", "--install", site.install)
-    assert f"  image {new}: it takes the place of {old}\n" in status.stdout
+    assert f"  image {new}: replaces {old}\n" in status.stdout
     assert site.run("verify", "--install", site.install).returncode == 1
     done = site.run("verify", "--repair", "--yes", "--install", site.install)
     assert done.returncode == 0, done.stderr

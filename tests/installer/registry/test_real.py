@@ -11,8 +11,8 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.registry import Reference, Registry, RegistrySettings, check_image
-from llmb_installer.testing.images import Kind, Made
-from llmb_installer.testing.registry import PASSWORD, USER, Access, RealRegistry
+from llmb_testing.real_registry import PASSWORD, USER, Access, RealRegistry
+from llmb_testing.sample_images import Kind, Made
 
 Real = Callable[[Access], RealRegistry]
 

@@ -21,8 +21,8 @@ from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import mend, resubmit
 from llmb.system import files
 from llmb.system.process import ProcessId, is_at_work
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_cannot_tell_leaves_it_unknown(
 ) -> None:
     run = crashed(taken=False)
     scheduler.behave(Behaviour(down=True))
-    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN, reason="no answer: the scheduler does not answer")
+    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN).unanswered("the scheduler does not answer")
     (one,) = resubmit(fake, [run])[0]
     assert isinstance(one.error, LlmbError)
     scheduler.behave(Behaviour())

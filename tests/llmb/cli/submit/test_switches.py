@@ -272,9 +272,9 @@ def test_what_a_submission_misses_is_told_with_its_cure(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node of 8 B200s whose memory is said to be less; nothing is submitted."""
-    from llmb.clusters.local import local_checks
+    from llmb.clusters.local import local_cluster
 
-    monkeypatch.setattr(local_checks, "count_gpus", lambda: 8)
+    monkeypatch.setattr(local_cluster, "count_gpus", lambda: 8)
     install = cluster("local", "h100", gpu_types={"h100": {"memory_gb": 40}})
     done = llmb_here(
         "single", "-w", "llama3.1", "-s", "8b", "--scale", 8, "--set", "tokenizer=hub", "--install", install

@@ -11,7 +11,7 @@ from llmb.frameworks.nemo.recipe import to_text
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.workload.switches import Switches
-from llmb_workloads.nemo_pretrain.read import parse_recipe
+from llmb_workloads.nemo_pretrain.recipe import parse_recipe
 
 Recipe = Callable[..., dict[str, Any]]
 SMALL: dict[str, Any] = {"dtypes": ("fp8",), "scales": (64,)}

@@ -15,8 +15,7 @@ from typing import Any
 from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb_installer.images.cache import layers_of, missing_bytes
-from llmb_installer.images.etcfiles import RC, etc_files, working_folder
-from llmb_installer.images.flatten import ExtraFile, write_image
+from llmb_installer.images.flatten import RC, ExtraFile, etc_files, working_folder, write_image
 from llmb_installer.images.layer import Layer, Names, apply_all
 from llmb_installer.images.settings import ELSEWHERE, BuildSettings
 from llmb_installer.images.tarheader import BLOCK, DEVICES, FILE, Attributes

@@ -25,7 +25,7 @@ def registry(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
 
 @pytest.fixture(params=["basic", "token"])
 def guarded(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
-    """Each kind of registry that wants credentials."""
+    """Each kind of registry that requires credentials."""
     return real(request.param)
 
 

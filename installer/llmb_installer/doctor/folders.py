@@ -8,7 +8,7 @@ from llmb.errors import LlmbError
 from llmb.system import secrets
 from llmb_installer.detect.folder import FolderFound, find_folder
 from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, State, finding, wrong
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 
 ROOM = 20e9  # bytes that an environment of NeMo, or an image and its layers, take at most
 TEMPORARY = 5e9  # bytes that pip unpacks and builds in

@@ -7,8 +7,7 @@ from pathlib import Path
 from llmb.errors import PreflightError
 from llmb.workload.spec import Workload
 from llmb_installer.doctor.finding import RUNAI, SLURM, Finding
-from llmb_installer.registry import RegistrySettings, check_images
-from llmb_installer.registry.room import size
+from llmb_installer.registry import RegistrySettings, check_images, size
 
 CHECK = "images"
 

@@ -12,7 +12,7 @@ from llmb_installer.answers.read import unusable_in
 from llmb_installer.detect.folder import FolderFound, find_folder
 from llmb_installer.detect.gpu_names import likeliest
 from llmb_installer.detect.site import find_gpu
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View
 
 TINY = "tiny"

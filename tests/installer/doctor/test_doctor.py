@@ -115,7 +115,7 @@ def test_runai_by_its_variables(home: Path) -> None:
             {"base_url": "http://127.0.0.1:1/api/v1"},
             "s3cret",
             ["Run:ai's API"],
-            "the connection is refused",
+            "connection refused",
             "BASE_URL",
         ),
         ({"base_url": "http://example.org"}, "s3cret", ["Run:ai's API"], "is not the address", "https://HOST/api/v1"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install status: what an install directory holds."""
+"""llmb-install status: what an install directory has."""
 
 import shlex
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llmb.system import edge
-from llmb_installer.commands.options import FORMAT, INSTALLED
+from llmb_installer.commands import FORMAT, INSTALLED
 
 
 @click.command("status")
@@ -30,32 +30,35 @@ def command(install: Path | None, fmt: str) -> None:
     found = record.load(folder)
     standing = find_standing(folder, found)
     named = config.workloads.installed
-    installed = named or ()
+    rows = show.rows(folder, found)
     if fmt == "json":
         data = {
             "install": str(folder),
             "cluster_type": config.cluster_type,
             "gpu_type": config.gpu_type,
-            "workloads": list(installed),
-            "steps": show.rows(folder, found),
+            "workloads": list(named or ()),
+            "steps": rows,
             "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
             "not_installed": [*standing.new],
             "unused": [*standing.unused],
         }
         edge.echo(to_json(data), nl=False)
         return
+    option = f"--install {shlex.quote(str(folder))}"
+    nothing = "none" if named is not None else f"all that plugins offer ({CONFIG_FILE} names none)"
     edge.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
-    nothing = "none" if named is not None else f"{CONFIG_FILE} names none: all that plugins offer"
-    edge.echo(f"workloads: {', '.join(installed) or nothing}")
+    edge.echo(f"workloads: {', '.join(named or ()) or nothing}")
     for line in show.steps_text(folder, found):
         edge.echo(line)
-    place = f"--install {shlex.quote(str(folder))}"
+    if not found.steps:
+        edge.echo("steps: none; llmb-install has installed nothing here")
+        edge.echo(f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True)
     if standing.outdated:
-        edge.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
+        edge.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in standing.outdated:
             edge.echo(f"  {fault}")
-        edge.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
-    for note in show.notes_on(standing, place):
+        edge.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
+    for note in show.notes_on(standing, option):
         edge.echo(f"note: {note}", err=True)
-    if not all(row["there"] for row in show.rows(folder, found)):
-        edge.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)
+    if not all(row["there"] for row in rows):
+        edge.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install verify: what is missing or changed, and its repair."""
+"""llmb-install verify: finds what is missing, changed or out of date, and repairs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.system import edge
-from llmb_installer.commands.options import FORMAT, INSTALLED, YES
+from llmb_installer.commands import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
     from llmb.errors import Fault
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @click.command("verify")
 @INSTALLED
-@click.option("--deep", is_flag=True, help="Read the contents of every file, which takes a while.")
-@click.option("--repair", is_flag=True, help="Build again what is missing, changed or older.")
+@click.option("--deep", is_flag=True, help="Read the contents of every file; takes a while.")
+@click.option("--repair", is_flag=True, help="Rebuild what is missing, changed or out of date.")
 @YES
 @FORMAT
 def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
-    """Find what is missing or changed, or older than this release asks for."""
+    """Find what is missing, changed, or out of date for this release."""
     import os
 
     from llmb.errors import UsageError
@@ -38,7 +38,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     from llmb_installer.record.folder import at_work, find_folder
 
     if repair and fmt == "json":
-        raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
+        raise UsageError(
+            "--repair cannot be combined with --format json", hint="omit one of them", code="repair-as-json"
+        )
     folder = find_folder(install, os.environ, edge.current_folder())
     found = record.load(folder)
     standing = find_standing(folder, found, required=repair)
@@ -50,20 +52,21 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     for note in notes_on(standing, place) if fmt == "table" else ():
         edge.echo(f"note: {note}", err=True)
     if not faults:
-        how = "read whole" if deep else "not by contents: --deep reads them"
+        how = "with the contents of every file" if deep else "without file contents, which --deep reads"
         count = len(found.steps)
         if fmt == "table":
-            edge.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
+            steps = f"{count} step{'s' * (count != 1)} and the configuration, {how}"
+            edge.echo(f"{folder} is valid: {steps if count else 'the configuration; nothing was installed here'}")
         return
     if standing.intent is None or not repair:
         if (who := at_work(folder)) is not None:
-            raise StepsFailed(faults, hint=f"{who}, and may yet make them: wait until it has finished")
-        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes makes them"
+            raise StepsFailed(faults, hint=f"{who}: wait until it has finished, it may still be building them")
+        again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes rebuilds them"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         edge.echo(f"found: {fault}", err=True)
     if not yes:
-        ask(f"Build {', '.join(sorted({fault.place for fault in faults}))} again?")
+        ask(f"Rebuild {', '.join(sorted({fault.place for fault in faults}))}?")
     _repair(folder, standing.intent, {fault.place for fault in damaged})
 
 
@@ -82,7 +85,7 @@ def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
-    """Note what is damaged, then build it, and what is outdated; what nobody asks for any more is only forgotten."""
+    """Mark what is damaged and rebuild it, with what is out of date; steps that are no longer needed are forgotten."""
     from llmb.config import CONFIG_FILE
     from llmb.system import locks
     from llmb_installer.applying.install import carry_out
@@ -97,10 +100,10 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
         if unreadable(folder) and (aside := config.set_aside(folder)) is not None:
-            edge.echo(f"note: {CONFIG_FILE} as it was is now {aside.name}", err=True)
+            edge.echo(f"note: the invalid {CONFIG_FILE} was renamed to {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))
     if intent.workloads:
         carry_out(intent, yes=True, dry_run=False)
     else:
-        edge.echo(f"{folder} is mended")
+        edge.echo(f"{folder} is repaired")

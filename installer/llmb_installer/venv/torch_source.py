@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from llmb_installer.answers.words import CPU_WHEELS
+from llmb_installer.answers.schema import CPU_WHEELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

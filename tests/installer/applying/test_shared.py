@@ -181,7 +181,7 @@ def test_what_she_may_not_write_is_told_with_the_plan(as_user: User, others: Pat
 
 def test_what_she_may_not_remove_is_not_called_removed(as_user: User, others: Path) -> None:
     done = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
-    assert (done.returncode, "Taken out" in done.stdout) == (1, False)
+    assert (done.returncode, "Removed" in done.stdout) == (1, False)
     assert "error: asset team/model: " in done.stderr
     assert "cannot be removed: Permission denied" in done.stderr
     assert "asset team/model" in record.load(others).steps, "the same command goes on from here"

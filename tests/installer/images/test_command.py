@@ -51,8 +51,8 @@ def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path:
     image_command(*words)
     whole = image_command(*words, "--check")
     assert whole.returncode == 0, whole.stderr
-    assert "x.sqsh is whole: " in whole.stdout
-    assert f"the registry has the same one as {reference}" in whole.stdout
+    assert "x.sqsh is complete: " in whole.stdout
+    assert f"the registry has the same image for {reference}" in whole.stdout
     other = image_command(reference, "-o", "x.sqsh", "--arch", "aarch64", "--check")
     assert other.returncode == 1
     assert "for x86_64, not" in other.stderr
@@ -61,7 +61,7 @@ def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path:
     broken = image_command(*words, "--check")
     assert broken.returncode == 1
     assert "error: x.sqsh: it is not a squashfs image" in broken.stderr
-    assert f"hint: llmb-install image {reference} -o x.sqsh builds it" in broken.stderr
+    assert f"llmb-install image {reference} -o x.sqsh --arch x86_64" in broken.stderr
 
 
 def test_check_tells_that_the_tag_has_moved(image_command: Run, registry: RealRegistry) -> None:
@@ -72,8 +72,7 @@ def test_check_tells_that_the_tag_has_moved(image_command: Run, registry: RealRe
         image_command(moving, "-o", "x.sqsh", "--arch", "x86_64")
     told = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
     assert told.returncode == 1
-    assert "the registry has another image as" in told.stderr
-    assert "-o x.sqsh --update" in told.stderr
+    assert f"llmb-install image {moving} -o x.sqsh --arch x86_64 --update" in told.stderr
 
 
 def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:
@@ -87,9 +86,9 @@ def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tm
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("a/b:1", "--mirror", "docker.io"), 2, "--mirror docker.io names no mirror"),
-        (("a/b:1", "--arch", "sparc"), 2, "--arch sparc is not known"),
-        (("a/b:1", "--level", "99"), 2, "--level: 99 is not one of 1 to 22, which zstd has"),
+        (("a/b:1", "--mirror", "docker.io"), 2, "--mirror docker.io"),
+        (("a/b:1", "--arch", "sparc"), 2, "--arch sparc"),
+        (("a/b:1", "--level", "99"), 2, "--level: 99"),
         (("Not A Reference",), 2, "is not the reference of an image"),
         (("a/b:1", "--compression", "best"), 2, "'best' is not one of"),
         (("127.0.0.1:9/a:1", "--arch", "x86_64"), 1, "127.0.0.1:9"),

@@ -43,7 +43,7 @@ def both(site: Any) -> Any:
 def test_what_is_whole(both: Any) -> None:
     done = both.run("verify", "--install", both.install)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{both.install} is whole" in done.stdout
+    assert f"{both.install} is valid" in done.stdout
 
 
 @pytest.mark.parametrize("deep", [True, False])
@@ -137,7 +137,7 @@ def test_a_workload_that_came_later_is_no_fault(both: Any) -> None:
         f"note: pretrain_late is offered here and not installed: "
         f"llmb-install add pretrain_late --install {both.install}\n",
     )
-    assert f"{both.install} is whole" in done.stdout
+    assert f"{both.install} is valid" in done.stdout
     data = json.loads(both.run("verify", "--install", both.install, "--format", "json").stdout)
     assert (data["whole"], data["faults"], data["not_installed"]) == (True, [], ["pretrain_late"])
 
@@ -289,8 +289,8 @@ def test_removed_with_what_nobody_else_uses(both: Any) -> None:
     done = both.run("remove", "b", "--yes", "--install", both.install)
     assert done.returncode == 0, done.stderr
     assert "venv other: will be removed, no other workload uses it" in done.stdout
-    assert "Taken out: pretrain_b, venv other\n" in done.stdout
-    assert "Taken out" not in shown.stdout + refused.stdout
+    assert "Removed: pretrain_b, venv other\n" in done.stdout
+    assert "Removed" not in shown.stdout + refused.stdout
     assert "venv small: stays, for pretrain_a" in done.stdout
     assert [path.name for path in (both.install / "venvs").glob("[!.]*")] == ["small"]
     assert both.leftovers() == []

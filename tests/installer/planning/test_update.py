@@ -64,7 +64,7 @@ def test_it_is_brought_up_to_date_without_the_rest(older: Any, words: tuple[str,
     assert version(older) == "2"
     assert (older.install / "venvs" / "other").readlink() == before
     assert older.run("verify", "--deep", "--install", older.install).returncode == 0
-    assert "asks for something else" not in older.run("status", "--install", older.install).stdout
+    assert "out of date" not in older.run("status", "--install", older.install).stdout
     assert older.leftovers() == []
 
 
@@ -81,7 +81,7 @@ def test_what_nobody_asks_for_any_more(older: Any) -> None:
     """It is named, and goes on demand alone."""
     older.workload("pretrain_a", small("1"))
     early = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (early.returncode, "is not up to date" in early.stderr) == (1, True), "the configuration leads there"
+    assert (early.returncode, "is out of date" in early.stderr) == (1, True), "the configuration leads there"
     assert "error: config: cluster_config.yaml does not" in older.run("verify", "--install", older.install).stderr
     assert older.run("verify", "--repair", "--yes", "--install", older.install).returncode == 0
     status = older.run("status", "--install", older.install)
@@ -95,10 +95,10 @@ def test_what_nobody_asks_for_any_more(older: Any) -> None:
     assert older.run("remove", "--unused", "pretrain_a", "--install", older.install).returncode == 2
     assert older.run("remove", "--install", older.install).returncode == 2
     done = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Taken out: venv other"), done.stderr
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Removed: venv other"), done.stderr
     assert [path.name for path in (older.install / "venvs").glob("[!.]*")] == ["small"]
     again = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (again.returncode, "holds nothing that is not asked for" in again.stdout) == (0, True)
+    assert (again.returncode, "has no unused steps" in again.stdout) == (0, True)
     assert older.run("verify", "--install", older.install).stderr == ""
 
 

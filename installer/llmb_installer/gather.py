@@ -12,7 +12,7 @@ from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import edge, files
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey
-from llmb_installer import fits
+from llmb_installer import fits, record
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
 from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_valid
@@ -24,8 +24,6 @@ from llmb_installer.detect.scheduler import SlurmFound
 from llmb_installer.planning import flow
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, look
-from llmb_installer.record import record
-from llmb_installer.record.folder import find_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ def gather(
     if asked.action != "install":
         return Change(action=asked.action, install=Path(asked.document.data["install"]), workloads=asked.workloads)
     intent, notes = _intent(asked.document, offered)
-    return Gathered(intent=replace(intent, takes_over=True), notes=tuple(notes), agreed=True)
+    return Gathered(intent=replace(intent, adopts=True), notes=tuple(notes), agreed=True)
 
 
 def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) -> tuple[Intent, list[str]]:
@@ -177,7 +175,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     try:
-        folder = find_folder(install, os.environ, edge.current_folder())
+        folder = record.find_folder(install, os.environ, edge.current_folder())
     except UsageError:  # there is none: the missing keys are reported
         return None
     return folder if record.answers_path(folder).is_file() else None
@@ -186,7 +184,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
 def _show_plan(document: Document, offered: flow.Known) -> None:
     """Print the plan of the answers. Raises LlmbError where it cannot be carried out."""
     intent, notes = _intent(document, offered)
-    plan = look(replace(intent, takes_over=True))
+    plan = look(replace(intent, adopts=True))
     for note in notes:
         edge.echo(f"note: {note}")
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))

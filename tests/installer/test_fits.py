@@ -14,7 +14,7 @@ from llmb_installer.answers import Answers, read_answers
 from llmb_installer.applying import show
 from llmb_installer.detect import scheduler
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 from llmb_testing.runai import ControlPlane, serve
 
 

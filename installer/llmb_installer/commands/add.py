@@ -23,19 +23,17 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     import os
 
     from llmb.text.names import as_keys, find_workload
-    from llmb_installer import fits
+    from llmb_installer import fits, record
     from llmb_installer.applying.install import carry_out
     from llmb_installer.planning import flow
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
 
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, edge.current_folder())
     offered = flow.known()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     try:
         asked = flow.recorded_answers(folder, offered)
         if asked.workloads is None:
-            there = config_of(folder, os.environ).workloads.installed or ()
+            there = record.config_of(folder, os.environ).workloads.installed or ()
             asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
         asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
         intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
@@ -43,7 +41,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
         raise _with_command(error, folder, keys) from error
     for note in [*notes, *fits.check(intent.answers)]:
         edge.echo(f"note: {note}", err=True)
-    carry_out(replace(intent, takes_over=True), yes=yes, dry_run=dry_run, fmt=fmt)
+    carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)
 
 
 def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFaults:
@@ -51,7 +49,7 @@ def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFau
     from llmb.config import CONFIG_FILE
     from llmb_installer.answers import ARCHITECTURES
     from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
-    from llmb_installer.record.record import answers_path
+    from llmb_installer.record import answers_path
 
     examples = {ARCHITECTURE_UNDETECTED: ("node_architecture", ARCHITECTURES[0]), GPU_UNDETECTED: ("gpu_type", "h100")}
     undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]

@@ -14,7 +14,7 @@ from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
 
 if TYPE_CHECKING:
     from llmb_installer.applying.remove import Removal
-    from llmb_installer.record.record import InstallRecord
+    from llmb_installer.record import InstallRecord
 
 
 @click.command("remove")
@@ -30,23 +30,22 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
 
     from llmb.errors import UsageError
     from llmb.text.names import as_keys, find_workload
+    from llmb_installer import record
     from llmb_installer.applying import remove
     from llmb_installer.applying.install import ask
     from llmb_installer.planning import flow
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
 
     if bool(workloads) == unused:
         message = "--unused cannot be combined with workloads" if unused else "no workload is named"
         option = option_of(install)
         hint = f"llmb-install remove WORKLOAD{option}, or llmb-install remove --unused{option}"
         raise UsageError(message, hint=hint, code="unused-with-workloads" if unused else "workload-missing")
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, edge.current_folder())
     if unused:
         _remove_unused(folder, yes=yes, dry_run=dry_run)
         return
     offered = flow.known()
-    config = config_of(folder, os.environ)
+    config = record.config_of(folder, os.environ)
     found = record.load(folder)
     built = [key for done in found.steps.values() for key in done.workloads]
     installed = as_keys(config.workloads.installed or (), [*built, *offered.workloads])
@@ -85,23 +84,23 @@ def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Remove the steps that only an earlier release, or earlier answers, needed."""
     from llmb.errors import LlmbError
+    from llmb_installer import record
     from llmb_installer.applying import remove
     from llmb_installer.applying.install import ask
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.record import record
+    from llmb_installer.planning.status import find_status
 
-    standing = find_standing(folder, record.load(folder), required=True)
-    if standing.outdated:
+    status = find_status(folder, record.load(folder), required=True)
+    if status.outdated:
         hint = f"bring it up to date first: llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
         raise LlmbError(f"{folder} is out of date: its steps may still be in use", hint=hint, code="install-outdated")
-    if not standing.unused:
+    if not status.unused:
         edge.echo(f"{folder} has no unused steps")
         return
-    edge.echo(f"To remove from {folder}, as no installed workload needs them: {', '.join(standing.unused)}")
+    edge.echo(f"To remove from {folder}, as no installed workload needs them: {', '.join(status.unused)}")
     edge.echo(f"  jobs submitted earlier may still need them: llmb-run jobs --install {shlex.quote(str(folder))}")
     if dry_run:
         return
     if not yes:
         ask()
-    remove.remove_steps(folder, standing.unused)
-    edge.echo(f"Removed: {', '.join(standing.unused)}")
+    remove.remove_steps(folder, status.unused)
+    edge.echo(f"Removed: {', '.join(status.unused)}")

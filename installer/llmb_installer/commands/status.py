@@ -20,15 +20,14 @@ def command(install: Path | None, fmt: str) -> None:
     import llmb
     from llmb.config import CONFIG_FILE
     from llmb.text.tables import to_json
+    from llmb_installer import record
     from llmb_installer.applying import show
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
+    from llmb_installer.planning.status import find_status
 
-    folder = find_folder(install, os.environ, edge.current_folder())
-    config = config_of(folder, os.environ)
+    folder = record.find_folder(install, os.environ, edge.current_folder())
+    config = record.config_of(folder, os.environ)
     found = record.load(folder)
-    standing = find_standing(folder, found)
+    status = find_status(folder, found)
     named = config.workloads.installed
     rows = show.rows(folder, found)
     if fmt == "json":
@@ -38,9 +37,9 @@ def command(install: Path | None, fmt: str) -> None:
             "gpu_type": config.gpu_type,
             "workloads": list(named or ()),
             "steps": rows,
-            "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
-            "not_installed": [*standing.new],
-            "unused": [*standing.unused],
+            "outdated": [{"step": fault.place, "message": fault.message} for fault in status.outdated],
+            "not_installed": [*status.new],
+            "unused": [*status.unused],
         }
         edge.echo(to_json(data), nl=False)
         return
@@ -53,12 +52,12 @@ def command(install: Path | None, fmt: str) -> None:
     if not found.steps:
         edge.echo("steps: none; llmb-install has installed nothing here")
         edge.echo(f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True)
-    if standing.outdated:
+    if status.outdated:
         edge.echo(f"out of date for llmb {llmb.__version__}:")
-        for fault in standing.outdated:
+        for fault in status.outdated:
             edge.echo(f"  {fault}")
         edge.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
-    for note in show.notes_on(standing, option):
+    for note in show.notes_on(status, option):
         edge.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
         edge.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)

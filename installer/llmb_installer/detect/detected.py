@@ -16,8 +16,7 @@ from llmb_installer.answers.layers import given, joined, nested, value_at, with_
 from llmb_installer.answers.read import lean, without_nulls
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
-from llmb_installer.record.folder import own_config
-from llmb_installer.record.record import answers_path
+from llmb_installer.record import answers_path, own_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,11 @@ from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.answers import read_answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, machine, schedulers, wrong
 from llmb_installer.images.image_step import registry_settings
-from llmb_installer.record import record
-from llmb_installer.record.folder import unfinished_hint
 from llmb_installer.registry import RegistrySettings, check_images
 from llmb_installer.registry.room import size
 
@@ -103,7 +102,7 @@ def _installation(detected: Detected, environ: Mapping[str, str], install: Path 
     is_recorded = record.answers_path(folder).is_file() or record.record_path(folder).is_file()
     if is_recorded and not (folder / CONFIG_FILE).is_file():
         found = f"{folder / CONFIG_FILE} is missing: the installation is not finished, or the file was removed"
-        fix = unfinished_hint(folder)
+        fix = record.unfinished_hint(folder)
         return _damaged(folder, Finding(check=CONFIG_FILE, state="missing", found=found, needed_by=ALL, fix=fix))
     return _Installation(folder=folder, findings=_stage_path(detected, environ))
 

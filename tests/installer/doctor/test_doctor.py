@@ -16,14 +16,14 @@ from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.detect.detected import Detected, Installed, RunaiFound
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
 from llmb_installer.doctor import Finding, machine
 from llmb_installer.doctor.examine import examine, image_findings
 from llmb_installer.doctor.schedulers import runai_findings, slurm_findings
-from llmb_installer.record import record
-from llmb_installer.record.record import answers_path
+from llmb_installer.record import answers_path
 from llmb_testing.runai import ControlPlane, serve
 
 GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"

@@ -30,7 +30,7 @@ def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: 
     seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
     assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
     again = image_command(reference, "--arch", "aarch64")
-    assert (again.returncode, again.stdout, again.stderr) == (0, f"{done.stdout.rstrip()}; it was there already\n", "")
+    assert (again.returncode, again.stdout, again.stderr) == (0, f"{done.stdout.rstrip()}; it existed already\n", "")
 
 
 def test_the_install_directory_says_where_and_for_what(

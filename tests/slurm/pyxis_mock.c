@@ -17,7 +17,7 @@ struct spank_option {
 extern int spank_option_register(spank_t spank, struct spank_option *option);
 extern int spank_setenv(spank_t spank, const char *name, const char *value, int overwrite);
 
-const char plugin_name[] = "pyxis_stand_in";
+const char plugin_name[] = "pyxis_mock";
 const char plugin_type[] = "spank";
 const unsigned int plugin_version = VERSION;
 const unsigned int spank_plugin_version = 1;

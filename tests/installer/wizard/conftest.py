@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real terminal for the conversation, and a real Slurm for it to ask."""
+"""A real terminal for the wizard, and a real Slurm that it detects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
-# The conversation alone: what comes of it is written down, and nothing is fetched.
+# Only the questions: the answers are written to a file, and nothing is fetched.
 _TALK = """\
 import os, sys
 from pathlib import Path
@@ -22,7 +22,7 @@ from llmb.builtin import builtin_plugins
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import load_plugins
 from llmb_installer.answers import read_answers, to_yaml
-from llmb_installer.detect.look import look
+from llmb_installer.detect.detected import detect
 from llmb_installer.gather import layers
 from llmb_installer.wizard import ask
 
@@ -35,7 +35,7 @@ def show(document):
     print("THE PLAN")
 
 try:
-    asked = ask(layers(file), look(os.environ, Path.cwd()), plugins, show, os.environ)
+    asked = ask(layers(file), detect(os.environ, Path.cwd()), plugins, show, os.environ)
 except LlmbError as error:
     sys.exit(describe(error))
 Path("answers.yaml").write_text(to_yaml(read_answers(asked.document, known=plugins.workloads())))
@@ -47,7 +47,7 @@ _POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
 
 
 class Terminal:
-    """A program in a terminal, and the keys that its user presses once she has read what she waits for."""
+    """A program in a terminal; its user reads a text, then presses keys."""
 
     def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
         self.child = pexpect.spawn(
@@ -63,7 +63,7 @@ class Terminal:
         return self
 
     def chooses(self, text: str, choice: str) -> Terminal:
-        """Wait for the question ``text`` and its list, go down to the line with ``choice``, and take it."""
+        """Wait for the question ``text`` and its list, go down to the line with ``choice``, and press Enter."""
         self.child.expect_exact(text)
         for _ in range(40):
             self.child.expect(_POINTED)
@@ -73,7 +73,7 @@ class Terminal:
                 self.child.send(ENTER)
                 return self
             self.child.send(DOWN)
-        raise AssertionError(f"{choice} is not there")
+        raise AssertionError(f"there is no choice {choice}")
 
     def ends(self) -> int:
         """Wait for the end; the exit code."""
@@ -88,7 +88,7 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
-    """Opens terminals in a folder of their own; keywords are variables."""
+    """Opens terminals in a new folder; keywords are variables."""
     opened: list[Terminal] = []
     folder = tmp_path / "work"
     folder.mkdir()
@@ -107,7 +107,7 @@ def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
 
 @pytest.fixture
 def talk(terminal: Open, tmp_path: Path) -> Open:
-    """Begins the conversation alone, over an answers file if one is named."""
+    """Starts only the questions, over an answers file if one is named."""
     script = tmp_path / "talk.py"
     script.write_text(_TALK)
 

@@ -120,7 +120,7 @@ def test_a_loss_that_is_not_finite(loss: float, outside: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "found", "nodes", "valid"),
+    ("network", "seen", "nodes", "valid"),
     [("Socket", 1, None, True), ("Socket", 2, None, False), ("Socket", 0, 2, False), ("IB", 2, 2, True)],
 )
 def test_tcp_counts_between_nodes_alone(network: str, seen: int, nodes: int | None, valid: bool) -> None:

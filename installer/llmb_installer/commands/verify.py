@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.system import edge
-from llmb_installer.commands.options import FORMAT, INSTALLED, YES
+from llmb_installer.commands import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
     from llmb.errors import Fault
@@ -49,8 +49,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
         count = len(found.steps)
+        steps = f"{count} step{'s' * (count != 1)} and the configuration, {how}"
         if fmt == "table":
-            edge.echo(f"{folder} is complete: {count} step{'s' * (count != 1)} and the configuration, {how}")
+            edge.echo(f"{folder} is complete: {steps if count else 'the configuration; nothing was installed here'}")
         return
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:

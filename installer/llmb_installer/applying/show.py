@@ -17,7 +17,7 @@ from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (

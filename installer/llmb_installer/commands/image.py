@@ -136,8 +136,8 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
 
     from llmb_installer import images
     from llmb_installer.images.progress import shown
+    from llmb_installer.registry import size
     from llmb_installer.registry.manifests import machine_name
-    from llmb_installer.registry.room import size
 
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:

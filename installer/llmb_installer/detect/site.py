@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import typed
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers

@@ -17,8 +17,7 @@ from llmb_installer.answers import read_answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, machine, schedulers, wrong
 from llmb_installer.images.image_step import registry_settings
-from llmb_installer.registry import RegistrySettings, check_images
-from llmb_installer.registry.room import size
+from llmb_installer.registry import RegistrySettings, check_images, size
 
 IMAGES = "images"
 

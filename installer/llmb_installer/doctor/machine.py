@@ -12,7 +12,7 @@ from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, find
 from llmb_installer.images.enroot import enroot_fault
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.images.squash import squash_fault
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments
 IMAGE_BYTES = 20e9  # the most that a NeMo environment, or an image with its layers, takes
@@ -74,7 +74,7 @@ def _image_tools(*, containers: bool) -> Iterator[Finding]:
             continue
         reason = error.message.splitlines()[0]
         if is_enough:
-            yield Finding(check=name, state="ok", found=f"{reason}; not needed, the other tool builds images")
+            yield Finding(check=name, state="ok", found=f"{reason}; the other tool builds images")
         else:
             yield finding(name, reason, "", (SLURM,) if containers else (), error.hint)
 

@@ -11,7 +11,7 @@ from llmb_installer.answers import ARCHITECTURES
 from llmb_installer.answers.read import unusable_in
 from llmb_installer.detect.detected import read_mount
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View
 
 TINY = "tiny"

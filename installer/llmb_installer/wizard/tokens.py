@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from llmb.errors import LlmbError
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.system import secrets
 from llmb.text.yamlfile import Document
 from llmb.workload.needs import HubAsset, Needs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simple job list: a header ``<workload>_<size>:`` and below it task lines, each a Python tuple."""
+"""Job lists: reads both formats strictly; parses the simple one, whose tasks are Python tuples below a header."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import Fault, UsageError
+from llmb.planning import yaml_joblist
 from llmb.runs.job import JobList, JobRequest
 from llmb.system import files
 
@@ -16,24 +17,31 @@ _HEADER = re.compile(r"(?P<name>[^\s:()\[\]'\"#]+)\s*:\s*(#.*)?")
 _TASK_HINT = "a task is (dtype or [dtypes], [scales], repeats) or (..., repeats, profile), as ('bf16', [128, 256], 3)"
 
 
-def read(path: Path) -> JobList:
-    """The requests of the file, one for each task line, and its faults. Raises UsageError when it cannot be read."""
+def read_job_list(path: Path) -> JobList:
+    """The requests in a job list and its faults; names are as written, and checked when jobs are planned.
+
+    A name that ends in ``.yaml`` or ``.yml`` is YAML, any other the simple format. Raises UsageError for a file that
+    cannot be read or has no content, InputFaults for invalid YAML.
+    """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return yaml_joblist.read(path)
     return parse(files.read_text(path), name=str(path))
 
 
 def parse(text: str, *, name: str) -> JobList:
-    """The requests in ``text`` and its faults, which call it ``name``. Raises UsageError for an empty one."""
+    """The requests and faults in ``text``, which faults call ``name``. Raises UsageError for an empty text."""
     reader = _Reader(name)
     for number, line in enumerate(text.splitlines(), 1):
         reader.line(number, line.strip())
     reader.close_section()
     if not reader.requests and not reader.faults:
-        raise UsageError(f"{name} holds no jobs", hint="write <workload>_<size>: and tasks below it; " + _TASK_HINT)
+        hint = f"write <workload>_<size>: and tasks below it; {_TASK_HINT}"
+        raise UsageError(f"{name} contains no jobs", hint=hint, code="joblist-empty")
     return JobList(requests=tuple(reader.requests), faults=tuple(reader.faults))
 
 
 class _Reader:
-    """What was read so far: requests, faults, and the header whose section is open."""
+    """The requests and faults read so far, and the header whose section is open."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,10 +60,10 @@ class _Reader:
         self.tasks_below += 1
         task, wrong = _task(line)
         for text in wrong:
-            self.fault(number, text, _TASK_HINT)
+            self.fault(number, text, _TASK_HINT, "task-invalid")
         if self.header is None:
             if task:
-                self.fault(number, "a task stands before any header", "write <workload>_<size>: above it")
+                self.fault(number, "a task before any header", "write <workload>_<size>: above it", "header-missing")
             return
         name, above = self.header
         request = JobRequest(
@@ -65,14 +73,14 @@ class _Reader:
 
     def close_section(self) -> None:
         if self.header is not None and self.tasks_below == 0:
-            self.fault(self.header[1], f"no task stands below '{self.header[0]}:'", _TASK_HINT)
+            self.fault(self.header[1], f"no task below '{self.header[0]}:'", _TASK_HINT, "tasks-empty")
 
-    def fault(self, line: int, message: str, hint: str) -> None:
-        self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint=hint))
+    def fault(self, line: int, message: str, hint: str, code: str) -> None:
+        self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint=hint, code=code))
 
 
 def _task(line: str) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a JobRequest that a task line gives, and what is wrong with the others."""
+    """The fields of a JobRequest that a task line gives, and the faults of the others."""
     readers: dict[str, Callable[[Any], Any]] = {"dtypes": _dtypes, "scales": _scales, "repeats": _repeats}
     readers["profile"] = _flag
     fields, wrong = {}, []
@@ -90,16 +98,18 @@ def _task(line: str) -> tuple[dict[str, Any], list[str]]:
 def _parts(line: str) -> tuple[Any, ...]:
     """The 3 or 4 values of a task line. Raises ValueError."""
     if not line.startswith("("):
-        raise ValueError(f"'{line}' is neither a header (it ends with a colon) nor a task (it begins with a bracket)")
+        raise ValueError(
+            f"'{line}' is neither a header (which ends with a colon) nor a task (which begins with a bracket)"
+        )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # what Python says of a wrong escape is no help here
+            warnings.simplefilter("ignore", SyntaxWarning)  # Python's warning of a wrong escape does not help here
             task = ast.literal_eval(line)
-    except (ValueError, TypeError) as error:  # the brackets are right, what is between them is not
+    except (ValueError, TypeError) as error:  # the brackets match, but a value is not a literal
         if bare := _bare_dtype(line):
-            raise ValueError(f"{line}: {bare} lacks its quotes, '{bare}'") from error
+            raise ValueError(f"{line}: {bare} needs quotes, '{bare}'") from error
         raise ValueError(
-            f"{line} is more than words in quotes, whole numbers, True and False with commas between"
+            f"{line} may contain only words in quotes, whole numbers, True and False, with commas between"
         ) from error
     except (SyntaxError, MemoryError, RecursionError) as error:
         if zero := re.search(r"(?<![\w.'\"])0+([1-9]\d*)", line):
@@ -111,7 +121,7 @@ def _parts(line: str) -> tuple[Any, ...]:
 
 
 def _bare_dtype(line: str) -> str | None:
-    """The first word without quotes where a task's dtypes stand."""
+    """The first word without quotes among a task's dtypes."""
     task = ast.parse(line, mode="eval").body
     first = task.elts[0] if isinstance(task, ast.Tuple) and task.elts else task
     words = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what switches do to a job: its steps, limit, name and environment, and what does not go together."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.errors import UsageError
-from llmb.planning.modes import mode_of
-from llmb.planning.plan import Extra, Plan, make_plan
+from llmb.errors import Fault, UsageError
+from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.rules import mode_of
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload
-from llmb.workload.switches import Switches, said_of
+from llmb.workload.switches import Switches, given_switches
 
 Workloads = dict[str, Workload]
 PYXIS = ClusterConfig(
@@ -22,9 +23,11 @@ BARE = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig(co
 PLAIN = "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
 
 
-def planned(workloads: Workloads, config: ClusterConfig = PYXIS, *, extra: Extra | None = None, **request: Any) -> Plan:
+def planned(
+    workloads: Workloads, config: ClusterConfig = PYXIS, *, overrides: JobOverrides | None = None, **request: Any
+) -> Plan:
     fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
-    return make_plan([JobRequest(**fields)], workloads, config, extra=extra)
+    return make_plan([JobRequest(**fields)], workloads, config, overrides=overrides)
 
 
 def job(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> Job:
@@ -34,24 +37,24 @@ def job(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> 
     return found
 
 
-def refusal(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> str:
+def refusal(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> Fault:
     plan = planned(workloads, config, **request)
     assert not plan.jobs
     (fault,) = plan.faults
     assert fault.hint
-    return f"{fault.message} | {fault.hint}"
+    return fault
 
 
-def test_a_plain_job_says_nothing(workloads: Workloads) -> None:
+def test_a_plain_job_sets_nothing(workloads: Workloads) -> None:
     plain = job(workloads)
     assert (plain.experiment_name, plain.max_steps, plain.time_limit) == (PLAIN, 50, 1200)
-    assert said_of(plain.switches) == {}
+    assert given_switches(plain.switches) == {}
 
 
 def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workloads) -> None:
     profiled = job(workloads, profile=True)
     assert (profiled.experiment_name, profiled.max_steps) == (f"{PLAIN}_nsys", 50)
-    assert said_of(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
+    assert given_switches(profiled.switches) == {"profile_start": 45, "profile_stop": 50, "profile_ranks": "0-7"}
 
 
 @pytest.mark.parametrize(
@@ -128,20 +131,22 @@ def test_a_trace_is_5_steps_in_15_minutes_over_the_clusters_own_nccl_debug(workl
     traced = job(workloads, switches=Switches(nccl_trace=True), env={"NCCL_DEBUG": "VERSION"})
     assert (traced.experiment_name, traced.max_steps, traced.time_limit) == (f"{PLAIN}_nccltrace", 5, 900)
     assert traced.env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
-    longer = job(workloads, switches=Switches(nccl_trace=True, time_limit=7200), params={"max_steps": (8,)})
+    longer = job(workloads, switches=Switches(nccl_trace=True, time_limit="02:00:00"), params={"max_steps": (8,)})
     assert (longer.max_steps, longer.time_limit) == (8, 7200)
 
 
-def test_the_command_lines_variables_come_over_a_trace(workloads: Workloads) -> None:
-    extra = Extra(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
-    assert job(workloads, extra=extra).env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}
+def test_the_command_lines_variables_override_a_trace(workloads: Workloads) -> None:
+    extra = JobOverrides(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
+    assert job(workloads, overrides=extra).env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}
 
 
-def test_the_command_line_comes_over_a_list(workloads: Workloads) -> None:
-    own = Switches(nccl_trace=True, time_limit=60, image="own:1")
-    found = job(workloads, switches=own, extra=Extra(switches=Switches(nccl_trace=False, time_limit=120)))
+def test_the_command_line_overrides_a_list(workloads: Workloads) -> None:
+    own = Switches(nccl_trace=True, time_limit="00:01:00", image="own:1")
+    found = job(
+        workloads, switches=own, overrides=JobOverrides(switches=Switches(nccl_trace=False, time_limit="00:02:00"))
+    )
     assert (found.max_steps, found.time_limit, found.image, found.experiment_name) == (50, 120, "own:1", PLAIN)
-    assert said_of(found.switches) == {"nccl_trace": False}
+    assert given_switches(found.switches) == {"nccl_trace": False}
 
 
 def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> None:
@@ -165,54 +170,60 @@ def test_what_changes_the_run_is_in_its_name(said: dict[str, Any], word: str, wo
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
+    ("request_", "code"),
     [
-        ({"profile": True, "switches": Switches(nccl_trace=True)}, "a profile and an NCCL trace at once"),
-        ({"profile": True, "switches": Switches(load_checkpoint="/c")}, "loads a checkpoint has one step, too few"),
-        ({"params": {"max_steps": (50,)}, "switches": Switches(load_checkpoint="/c")}, "has one step, not 50"),
-        ({"profile": True, "switches": Switches(profile_start=50)}, "from step 50 to step 50 sees nothing"),
-        ({"profile": True, "params": {"max_steps": (9,)}, "switches": Switches(profile_stop=8)}, "ends at its last"),
-        ({"switches": Switches(profile_stop=8)}, "'profile_stop' is said of a profile, and nothing is profiled"),
-        ({"switches": Switches(tokenizer="hub")}, "pretrain_nemotron4 15b has no tokenizer on the model hub"),
-        ({"dtypes": ("bf16",), "switches": Switches(fp8="current")}, "15b bf16: 'fp8' says how dtype fp8 scales"),
+        ({"profile": True, "switches": Switches(nccl_trace=True)}, "profile-and-trace"),
+        ({"profile": True, "switches": Switches(load_checkpoint="/c")}, "profile-and-load"),
+        ({"params": {"max_steps": (50,)}, "switches": Switches(load_checkpoint="/c")}, "load-steps"),
+        ({"profile": True, "switches": Switches(profile_start=50)}, "profile-empty"),
+        ({"profile": True, "params": {"max_steps": (9,)}, "switches": Switches(profile_stop=8)}, "profile-end"),
+        ({"switches": Switches(profile_stop=8)}, "not-profiled"),
+        ({"switches": Switches(tokenizer="hub")}, "no-tokenizer"),
+        ({"dtypes": ("bf16",), "switches": Switches(fp8="current")}, "fp8-dtype"),
         (
             {"workload": "nemotron4_tiny", "dtypes": ("fp32",), "scales": (2,), "switches": Switches(tokenizer="hub")},
-            "tiny has no tokenizer on the model hub",
+            "no-tokenizer",
         ),
-        ({"switches": Switches(strong_scaling=True)}, "has no strong scaling on h100 | leave strong scaling out"),
-        ({"workload": "nemotron4_340b", "scales": (256,), "strong_scaling": True}, "it is for b200, gb200"),
-        ({"workload": "nemotronh", "size": "56b", "dtypes": ("bf16",)}, "56b on h100 has no dtype 'bf16'"),
-        ({"scales": (16,), "switches": Switches(load_checkpoint="/c")}, "tested from 64 GPUs on, this is 16 GPUs"),
+        ({"switches": Switches(strong_scaling=True)}, "no-strong-scaling"),
+        (
+            {"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(strong_scaling=True)},
+            "no-strong-scaling",
+        ),
+        ({"workload": "nemotronh", "size": "56b", "dtypes": ("bf16",)}, "dtype-unknown"),
+        ({"scales": (16,), "switches": Switches(load_checkpoint="/c")}, "checkpoint-untested"),
         (
             {"workload": "nemotron4_340b", "scales": (128,), "switches": Switches(save_checkpoint=True)},
-            "to save a checkpoint is tested from 256 GPUs on",
+            "checkpoint-untested",
         ),
         (
             {"workload": "nemotron4_340b", "scales": (256,), "switches": Switches(load_checkpoint="/c")},
-            "to load a checkpoint is tested from 512 GPUs on",
+            "checkpoint-untested",
         ),
-        ({"workload": "nemotronh_56b", "switches": Switches(save_checkpoint=True)}, "checkpoint is not tested on h100"),
-        ({"workload": "llama3.1_405b-proxy", "switches": Switches(load_checkpoint="/c")}, "is not tested on h100"),
-        ({"switches": Switches(gpus_per_node=3)}, "64 GPUs do not fill whole nodes of 3"),
+        ({"workload": "nemotronh_56b", "switches": Switches(save_checkpoint=True)}, "checkpoint-untested"),
+        ({"workload": "llama3.1_405b-proxy", "switches": Switches(load_checkpoint="/c")}, "checkpoint-untested"),
+        ({"switches": Switches(gpus_per_node=3)}, "nodes-not-full"),
     ],
 )
-def test_what_does_not_go_together_is_refused_with_a_cure(
-    request_: dict[str, Any], message: str, workloads: Workloads
+def test_a_contradiction_is_refused_with_its_fix(
+    request_: dict[str, Any], code: str, workloads: Workloads, wording: Callable[..., None]
 ) -> None:
-    assert message in refusal(workloads, **request_)
+    fault = refusal(workloads, **request_)
+    assert fault.code == code
+    wording("submit-all", f"{fault}\nhint: {fault.hint}")
 
 
 @pytest.mark.parametrize("said", [Switches(image="own:1"), Switches(mounts=("/a:/a",))])
 def test_images_and_mounts_are_for_containers(said: Switches, workloads: Workloads) -> None:
-    assert "is for containers, and here ranks start without one" in refusal(workloads, BARE, switches=said)
+    assert refusal(workloads, BARE, switches=said).code == "no-container"
     assert job(workloads, switches=said).image == (said.image or "nvcr.io/nvidia/nemo:25.04.01")
 
 
-def test_force_takes_an_untested_checkpoint_with_a_warning(workloads: Workloads) -> None:
-    extra = Extra(switches=Switches(load_checkpoint="/c"), force=True)
-    plan = planned(workloads, scales=(16,), extra=extra)
+def test_force_allows_an_untested_checkpoint_with_a_warning(workloads: Workloads, wording: Callable[..., None]) -> None:
+    extra = JobOverrides(switches=Switches(load_checkpoint="/c"), force=True)
+    plan = planned(workloads, scales=(16,), overrides=extra)
     assert not plan.faults
-    assert plan.warnings == ("pretrain_nemotron4 15b: to load a checkpoint is tested from 64 GPUs on, this is 16 GPUs",)
+    (warning,) = plan.warnings
+    wording("submit-all", warning)
 
 
 # What the pages print: the least scale that saving and loading were tested at, by release.
@@ -255,21 +266,27 @@ def test_a_checkpoint_needs_no_force_from_its_least_tested_scale_on(
 def test_a_scale_for_checkpoints_is_for_nothing_else(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="b200", slurm=SlurmConfig())
     plan = make_plan([JobRequest(workload="nemotron4_15b", dtypes=("fp8",), scales=(8,))], workloads, config)
-    assert [fault.message for fault in plan.faults] == ["pretrain_nemotron4 15b on b200 has no scale 8"]
+    assert [(fault.code, fault.value) for fault in plan.faults] == [("scale-untested", 8)]
 
 
 def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="gb200", slurm=SlurmConfig())
     request: dict[str, Any] = {"workload": "nemotron4_340b", "scales": (128, 256)}
-    by_request = planned(workloads, config, **request, strong_scaling=True).jobs
-    by_switch = planned(workloads, config, **request, extra=Extra(switches=Switches(strong_scaling=True))).jobs
+    by_request = planned(workloads, config, **request, switches=Switches(strong_scaling=True)).jobs
+    by_switch = planned(
+        workloads, config, **request, overrides=JobOverrides(switches=Switches(strong_scaling=True))
+    ).jobs
     assert by_request == by_switch
     assert [(one.gbs, one.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
         (512, 128, 2100, True),
         (512, 64, 2100, True),
     ]
     off = planned(
-        workloads, config, **request, strong_scaling=True, extra=Extra(switches=Switches(strong_scaling=False))
+        workloads,
+        config,
+        **request,
+        switches=Switches(strong_scaling=True),
+        overrides=JobOverrides(switches=Switches(strong_scaling=False)),
     )
     assert [one.gbs for one in off.jobs] == [32, 64]
 
@@ -279,6 +296,7 @@ def test_gpus_per_node_of_one_job(workloads: Workloads) -> None:
     assert (found.nodes, found.gpus_per_node, found.switches.gpus_per_node) == (16, 4, None)
 
 
-def test_wrong_ranks_are_told_by_their_name() -> None:
-    with pytest.raises(UsageError, match="profile_ranks: 'x' are not ranks"):
+def test_wrong_ranks_are_named() -> None:
+    with pytest.raises(UsageError) as raised:
         mode_of(Switches(profile_ranks="x"), profile=True, given_steps=None, default_steps=50)
+    assert (raised.value.code, raised.value.key, raised.value.value) == ("ranks-invalid", "profile_ranks", "x")

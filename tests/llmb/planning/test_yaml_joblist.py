@@ -2,6 +2,8 @@
 """Tests of the YAML job list: its defaults, overrides and sweeps, and that every fault is told with its line."""
 
 import textwrap
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from hypothesis import strategies as st
 from llmb.config import ClusterConfig
 from llmb.errors import InputFaults, LlmbError, UsageError
 from llmb.planning.joblist import read_job_list
-from llmb.planning.joblist.yamllist import requests_of
 from llmb.planning.plan import make_plan
+from llmb.planning.yaml_joblist import requests_of
 from llmb.runs.job import Job, JobList, JobRequest
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 NAME = "jobs.yaml"
 
@@ -31,10 +34,6 @@ def one(text: str) -> JobRequest:
     assert listed.faults == ()
     (request,) = listed.requests
     return request
-
-
-def faults_of(text: str) -> list[tuple[str, str, str | None]]:
-    return [(fault.place, fault.message, fault.hint) for fault in read(text).faults]
 
 
 def jobs_of(text: str, workloads: dict[str, Workload], gpu_type: str = "h100") -> tuple[Job, ...]:
@@ -70,7 +69,7 @@ def test_the_documented_example() -> None:
     first, second = listed.requests
     common: dict[str | int, str] = dict.fromkeys(("fp8", "bf16"), "jobs.yaml:3")
     common |= dict.fromkeys((512, 1024), "jobs.yaml:4")
-    assert first == JobRequest(
+    assert replace(first, key_places={}) == JobRequest(
         workload="pretrain_llama3.1_405b",
         dtypes=("fp8",),
         scales=(512,),
@@ -82,7 +81,7 @@ def test_the_documented_example() -> None:
         header="jobs.yaml:1",
         places={**common, "fp8": "jobs.yaml:8", 512: "jobs.yaml:9"},
     )
-    assert second == JobRequest(
+    assert replace(second, key_places={}) == JobRequest(
         workload="pretrain_llama3.1_405b",
         dtypes=("fp8", "bf16"),
         scales=(512, 1024),
@@ -152,7 +151,7 @@ def test_a_task_value_wins_over_the_sections() -> None:
         """
     )
     assert (request.dtypes, request.scales, request.repeats) == (("bf16",), (32,), 1)
-    assert (request.add_profile, request.proxy, request.strong_scaling) == (False, False, False)
+    assert (request.add_profile, request.proxy, request.switches.strong_scaling) == (False, False, False)
 
 
 def test_what_a_task_does_not_say_comes_from_its_section() -> None:
@@ -161,7 +160,7 @@ def test_what_a_task_does_not_say_comes_from_its_section() -> None:
     )
     request = one(text)
     assert (request.dtypes, request.scales, request.repeats) == (("fp8",), (16,), 3)
-    assert (request.add_profile, request.proxy, request.strong_scaling) == (True, True, True)
+    assert (request.add_profile, request.proxy, request.switches.strong_scaling) == (True, True, True)
 
 
 def test_overrides_win_over_defaults_and_the_nearer_over_the_farther() -> None:
@@ -183,7 +182,7 @@ def test_a_section_without_tasks_is_one_task() -> None:
     assert (request.dtypes, request.scales, request.place) == (("fp8", "bf16"), (16,), "jobs.yaml:1")
 
 
-def test_the_default_dtype_where_none_is_said(workloads: dict[str, Workload]) -> None:
+def test_the_default_dtype_where_none_is_given(workloads: dict[str, Workload]) -> None:
     assert [job.dtype for job in jobs_of("nemotron4_15b: {scales: 16}", workloads)] == ["fp8"]
     assert [job.dtype for job in jobs_of("nemotron4_340b: {scales: 128}", workloads, "a100")] == ["bf16"]
 
@@ -205,77 +204,69 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message", "hint"),
+    "line",
     [
-        ("dtyps: fp8", "w_s.dtyps: 'dtyps' is not a key here", "did you mean 'dtypes'?"),
-        ("repeats: 0", "w_s.repeats: must be 1 or more, not 0", None),
-        ("repeats: -1", "w_s.repeats: must be 1 or more, not -1", None),
-        ("repeats: two", "w_s.repeats: must be a whole number, not 'two'", None),
-        ("repeats: 1.5", "w_s.repeats: must be a whole number, not 1.5", None),
-        ("repeats: true", "w_s.repeats: must be a whole number, not True", None),
-        ("scales: [16, sixteen]", "w_s.scales.1: must be a whole number, not 'sixteen'", None),
-        ("scales: 0", "w_s.scales: must be 1 or more, not 0", None),
-        ("scales: []", "w_s.scales: names none; leave it out, or name some", None),
-        ("dtypes: []", "w_s.dtypes: names none; leave it out, or name some", None),
-        ("overrides: {params: {tp: []}}", "w_s.overrides.params.tp: names none; leave it out, or name some", None),
-        ("add_profile: 2", "w_s.add_profile: must be true or false, not 2", None),
-        ("dtypes: [yes]", "w_s.dtypes.0: must be text, not True", "put it in quotes"),
-        (
-            "overrides: {env: {MAX_STEPS: 100}}",
-            "w_s.overrides.env.MAX_STEPS: MAX_STEPS steers NVIDIA's launch scripts, and would change nothing of a job "
-            "here",
-            "write max_steps: 100",
-        ),
-        (
-            "overrides: {env: {TP: 4, A: b, ENABLE_CHECKPOINT: true}}",
-            "w_s.overrides.env.TP: TP and ENABLE_CHECKPOINT steer NVIDIA's launch scripts, and would change nothing of "
-            "a job here",
-            "TP: write overrides: {params: {tp: 4}}; ENABLE_CHECKPOINT: write save_checkpoint: true",
-        ),
-        ("overrides: {env: {A: }}", "w_s.overrides.env.A: must be text, not null", None),
-        ("overrides: {env: {A: [1]}}", "w_s.overrides.env.A: must be text, not [1]", None),
-        ("overrides: {env: A=1}", "w_s.overrides.env: must be a mapping of names to values", None),
-        ("overrides: {param: {tp: 1}}", "w_s.overrides.param: 'param' is not a key here", "did you mean 'params'?"),
-        ("overrides: {params: {tpp: 1}}", "'tpp' is not a parameter; did you mean 'tp'?", None),
-        ("overrides: {params: {tp: 0}}", "w_s.overrides.params.tp: must be 1 or more, not 0", None),
-        ("overrides: {params: {tp: [2, x]}}", "w_s.overrides.params.tp.1: must be a whole number, not 'x'", None),
-        ("defaults: {scales: [16]}", "w_s.defaults.scales: 'scales' is not a key here", "in the section or the task"),
-        ("env: {A: 1}", "w_s.env: 'env' is not a key here", "below 'overrides', or below 'defaults'"),
-        ("scales: 16, 32", "w_s.scales: must be a whole number, not '16, 32'", "write [16, 32]"),
-        ("tasks: all", "w_s.tasks: must be a mapping with the keys max_steps, gbs", None),
-        ("tasks: [all]", "w_s.tasks.0: must be a mapping with the keys max_steps, gbs", None),
-        ("tasks: [{tasks: []}]", "w_s.tasks.0.tasks: 'tasks' is not a key here", "in the section itself"),
-        ("tasks: []", "w_s has no tasks", None),
-        ("profile: true\n  add_profile: true", "profile and add_profile are both set", "add_profile adds one"),
+        "dtyps: fp8",
+        "repeats: 0",
+        "repeats: -1",
+        "repeats: two",
+        "repeats: 1.5",
+        "repeats: true",
+        "scales: [16, sixteen]",
+        "scales: 0",
+        "scales: []",
+        "dtypes: []",
+        "overrides: {params: {tp: []}}",
+        "add_profile: 2",
+        "dtypes: [yes]",
+        "overrides: {env: {MAX_STEPS: 100}}",
+        "overrides: {env: {TP: 4, A: b, ENABLE_CHECKPOINT: true}}",
+        "overrides: {env: {A: }}",
+        "overrides: {env: {A: [1]}}",
+        "overrides: {env: A=1}",
+        "overrides: {param: {tp: 1}}",
+        "overrides: {params: {tpp: 1}}",
+        "overrides: {params: {tp: 0}}",
+        "overrides: {params: {tp: [2, x]}}",
+        "defaults: {scales: [16]}",
+        "env: {A: 1}",
+        "scales: 16, 32",
+        "tasks: all",
+        "tasks: [all]",
+        "tasks: [{tasks: []}]",
+        "tasks: []",
+        "profile: true\n  add_profile: true",
     ],
 )
-def test_whatever_is_wrong_is_one_fault_with_its_line(line: str, message: str, hint: str | None) -> None:
-    """Below a sound section, so that the line counts."""
+def test_whatever_is_wrong_is_one_fault_with_its_line(line: str, wording: Callable[..., None]) -> None:
+    """Below a valid section, so that the line is tested."""
     faulty = "w_s:\n  " + line + ("" if line.startswith("scales") else "\n  scales: [16]")
-    ((place, found, fix),) = faults_of(f"nemotron4_15b: {{scales: 16}}\n{faulty}\n")
-    assert place == ("jobs.yaml:2" if line.startswith("profile") else "jobs.yaml:3")
-    assert message in found
-    assert hint is None or (fix is not None and hint in fix)
+    (fault,) = read(f"nemotron4_15b: {{scales: 16}}\n{faulty}\n").faults
+    assert fault.place == ("jobs.yaml:2" if line.startswith("profile") else "jobs.yaml:3")
+    assert fault.code
+    wording("submit-all", f"{fault.code} {fault.key} {fault.value!r}\n{fault}\nhint: {fault.hint}")
     assert not [item for item in read(faulty).requests if not item.faulty]
 
 
 def test_a_section_without_scales() -> None:
-    assert faults_of("w_s: {dtypes: fp8}\n") == [("jobs.yaml:1", "no scales are given", "scales: [128, 256]")]
+    (fault,) = read("w_s: {dtypes: fp8}\n").faults
+    assert (fault.place, fault.code, fault.key) == ("jobs.yaml:1", "key-missing", "scales")
 
 
 @pytest.mark.parametrize("value", ["", "null", "[16]", "16"])
 def test_a_section_that_is_no_mapping(value: str) -> None:
-    ((place, message, hint),) = faults_of(f"w_s: {value}\n")
-    assert (place, message) == ("jobs.yaml:1", "w_s says nothing of its jobs")
-    assert hint == "below it, further in: scales: [16]   and: dtypes: [fp8, bf16]"
+    (fault,) = read(f"w_s: {value}\n").faults
+    assert (fault.place, fault.code, fault.key) == ("jobs.yaml:1", "section-empty", "w_s")
+    assert fault.hint
 
 
 def test_the_same_section_twice() -> None:
     text = "w_s:\n  scales: 16\nx_s:\n  scales: 16\nw_s:\n  scales: 32\n"
-    assert faults_of(text) == [("jobs.yaml:5", "duplicate key 'w_s' (first in line 1)", "merge the two into one")]
+    (fault,) = read(text).faults
+    assert (fault.place, fault.code, fault.key) == ("jobs.yaml:5", "key-duplicate", "w_s")
 
 
-def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> None:
+def test_every_fault_of_every_task_is_reported(workloads: dict[str, Workload]) -> None:
     listed = read(
         """
         pretrain_nemotron4_15b:
@@ -293,15 +284,15 @@ def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> No
     )
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
     assert [fault.place for fault in listed.faults] == [f"jobs.yaml:{line}" for line in (2, 6, 7, 8, 11)]
-    assert sorted((fault.place, fault.message.split(";")[0]) for fault in plan.faults) == [
-        ("jobs.yaml:5", "pretrain_nemotron4 15b on h100 has no dtype 'fp9'"),
-        ("jobs.yaml:8", "pretrain_nemotron4 15b on h100 has no dtype 'int8'"),
-        ("jobs.yaml:9", "pretrain_nemotron4 has no size '51b' on h100"),
+    assert sorted((fault.place, fault.code, fault.value) for fault in plan.faults) == [
+        ("jobs.yaml:5", "dtype-unknown", "fp9"),
+        ("jobs.yaml:8", "dtype-unknown", "int8"),
+        ("jobs.yaml:9", "size-unknown", "51b"),
     ]
     assert plan.jobs == ()
 
 
-def test_what_a_section_says_wrong_is_told_once_where_it_stands(workloads: dict[str, Workload]) -> None:
+def test_a_fault_of_a_section_is_reported_once_at_its_line(workloads: dict[str, Workload]) -> None:
     listed = read(
         """
         pretrain_nemotron4_15b:
@@ -318,21 +309,20 @@ def test_what_a_section_says_wrong_is_told_once_where_it_stands(workloads: dict[
         """
     )
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert sorted(map(str, plan.faults)) == [
-        "jobs.yaml:10: pretrain_nemotron4 15b on h100 has no scale 48",
-        "jobs.yaml:4: pretrain_nemotron4 15b on h100 has no dtype 'fp9'",
-        "jobs.yaml:5: pretrain_nemotron4 15b on h100 has no scale 24",
+    assert sorted((fault.place, fault.code, fault.value) for fault in plan.faults) == [
+        ("jobs.yaml:10", "scale-untested", 48),
+        ("jobs.yaml:4", "dtype-unknown", "fp9"),
+        ("jobs.yaml:5", "scale-untested", 24),
     ]
     (warning,) = plan.warnings
-    assert warning.startswith("jobs.yaml:5: pretrain_nemotron4 15b on h100: scale 4096 is above the tested 16, 32")
+    assert warning.startswith("jobs.yaml:5: ")
+    assert "4096" in warning
 
 
 def test_strong_scaling_of_a_section_is_refused_once(workloads: dict[str, Workload]) -> None:
     text = "nemotron4_340b:\n  scales: [256]\n  strong_scaling: true\n  tasks:\n  - {}\n  - dtypes: bf16\n"
     plan = make_plan(read(text).requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert [str(fault) for fault in plan.faults] == [
-        "jobs.yaml:3: pretrain_nemotron4 340b has no strong scaling on h100"
-    ]
+    assert [(fault.place, fault.code) for fault in plan.faults] == [("jobs.yaml:3", "no-strong-scaling")]
 
 
 def test_every_wrong_variable_has_its_line() -> None:
@@ -352,14 +342,14 @@ def test_every_wrong_variable_has_its_line() -> None:
               NCCL_DEBUG: INFO
         """
     )
-    assert [(fault.place, fault.message.split()[1]) for fault in listed.faults] == [
-        ("jobs.yaml:6", "'1X'"),
+    assert [(fault.place, fault.key.rpartition(".")[2]) for fault in listed.faults] == [
+        ("jobs.yaml:6", "1X"),
         ("jobs.yaml:7", "WORLD_SIZE"),
         ("jobs.yaml:8", "SLURM_NTASKS"),
         ("jobs.yaml:9", "LLMB_RUN_ID"),
         ("jobs.yaml:10", "PATH"),
-        ("jobs.yaml:4", "'tpp'"),
-        ("jobs.yaml:4", "'mb'"),
+        ("jobs.yaml:4", "tpp"),
+        ("jobs.yaml:4", "mb"),
     ]
     assert all(fault.hint for fault in listed.faults[:5])
 
@@ -368,16 +358,16 @@ def test_every_wrong_variable_has_its_line() -> None:
 def test_a_port_must_be_one(port: str) -> None:
     (fault,) = read(f"w_s:\n  scales: [16]\n  overrides:\n    env:\n      MASTER_PORT: '{port}'\n").faults
     assert fault.place == "jobs.yaml:5"
-    assert "MASTER_PORT must be a port from 1024 to 65535" in fault.message
+    assert (fault.key, fault.code) == ("w_s.overrides.env.MASTER_PORT", "value-not-allowed")
 
 
-def test_of_a_section_that_stands_twice_both_are_checked(workloads: dict[str, Workload]) -> None:
+def test_both_of_a_duplicate_section_are_checked(workloads: dict[str, Workload]) -> None:
     text = "nemotron4_15b:\n  scales: x\nnemotron4_15b:\n  scales: [16]\n  repeats: 0\n  dtypes: fp9\n"
     listed = read(text)
     assert [fault.place for fault in listed.faults] == ["jobs.yaml:3", "jobs.yaml:2", "jobs.yaml:5"]
     assert [request.faulty for request in listed.requests] == [True, True]
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert [fault.message for fault in plan.faults] == ["pretrain_nemotron4 15b on h100 has no dtype 'fp9'"]
+    assert [(fault.code, fault.value) for fault in plan.faults] == [("dtype-unknown", "fp9")]
     sound = read("nemotron4_15b:\n  scales: [16]\nnemotron4_15b:\n  scales: [32]\n")
     assert [(request.scales, request.faulty) for request in sound.requests] == [((16,), False), ((32,), True)]
 
@@ -386,7 +376,7 @@ def test_of_a_section_that_stands_twice_both_are_checked(workloads: dict[str, Wo
 def test_what_is_no_image(image: str) -> None:
     (fault,) = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n").faults
     assert fault.place == "jobs.yaml:3"
-    assert "is not an image: write a reference" in fault.message
+    assert (fault.code, fault.key, fault.value) == ("value-not-allowed", "w_s.image", image)
 
 
 @pytest.mark.parametrize(
@@ -421,22 +411,34 @@ def test_a_faulty_task_leaves_the_others_sound() -> None:
 def test_a_tp_that_does_not_divide_is_one_fault(workloads: dict[str, Workload]) -> None:
     listed = read("nemotron4_15b:\n  dtypes: [fp8, bf16]\n  scales: [16]\n  overrides: {params: {tp: 3}}\n")
     plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
-    assert [str(fault) for fault in plan.faults] == [
-        "jobs.yaml:1: pretrain_nemotron4 15b at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"
-    ]
+    assert [(fault.place, fault.code, fault.value) for fault in plan.faults] == [("jobs.yaml:4", "not-divisible", 3)]
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "holds no jobs"), ("{}", "holds no jobs"), ("- w", "is not a job")])
-def test_a_file_that_is_no_list_is_an_error(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_contradicting_switch_is_a_fault_at_its_line(workloads: dict[str, Workload]) -> None:
+    """Not at the section's, or at the first line of the list."""
+    listed = read("nemotron4_15b:\n  scales: [16]\n  profile: true\n  max_steps: 9\n  profile_stop: 8\n")
+    plan = make_plan(listed.requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert [(fault.place, fault.code, fault.value) for fault in plan.faults] == [("jobs.yaml:5", "profile-end", 8)]
+
+
+def test_every_switch_is_a_key_of_every_level() -> None:
+    text = "w_s:\n  scales: [16]\n  defaults: {strong_scaling: true, vboost: true}\n  overrides: {vboost: false}\n"
+    assert one(text).switches == Switches(strong_scaling=True, vboost=False)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "- w"])
+def test_a_file_that_is_no_list_is_an_error(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
         read(text)
+    assert raised.value.code == "joblist-empty"
 
 
 def test_a_file_that_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "jobs.yml"
     path.write_text("w_s:\n  scales: [16\nx_s: {}\n")
-    with pytest.raises(InputFaults, match=r"jobs\.yml:3: not valid YAML"):
+    with pytest.raises(InputFaults) as raised:
         read_job_list(path)
+    assert [(fault.place, fault.code) for fault in raised.value.faults] == [(f"{path}:3", "yaml-invalid")]
 
 
 def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:

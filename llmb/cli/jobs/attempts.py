@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`jobs retry`: which runs can be retried and why they failed, then their next attempts."""
+"""`jobs retry`: selects the failed runs, prints why they failed, and submits their next attempts."""
 
 from collections.abc import Sequence
 
 from llmb.cli.context import Context, say
+from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results.judged import results_of
-from llmb.cli.submit import time_limits
-from llmb.cli.submit.announce import Teller, tell_interrupt
+from llmb.cli.submit.announce import Announcer, announce_interrupt
+from llmb.cli.submit.options import seconds_of
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
@@ -18,12 +19,12 @@ from llmb.workload.switches import parse_clock
 
 
 def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
-    """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
+    """The failed runs; prints the reason of each. Raises UsageError for a ``named`` run that has not failed."""
     results = results_of(context, runs)
     wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
     if named and wrong:
         hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
-        raise UsageError(", ".join(wrong), hint=hint)
+        raise UsageError(", ".join(wrong), hint=hint, code="run-not-failed")
     chosen, cancelled = [], 0
     for old, result in zip(runs, results, strict=True):
         run = record.load(old.directory)
@@ -35,24 +36,24 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
         say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
         chosen.append(run)
     if cancelled:
-        say(f"note: {cancelled} cancelled: name {'it' if cancelled == 1 else 'one'} to retry it")
+        say(f"note: skipped {cancelled} cancelled: name a cancelled run to retry it")
     if not chosen:
         say("no run has failed")
     return chosen
 
 
 def read_limit(context: Context, text: str | None) -> int | None:
-    """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which comes over it. Raises UsageError."""
+    """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which overrides it. Raises UsageError."""
     try:
         limit = None if text is None else parse_clock(text)
     except ValueError as error:
-        raise UsageError(f"--time-limit: {error}") from None
+        raise UsageError(f"--time-limit: {error}", code="option-invalid", key="time_limit", value=text) from None
     given = context.slurm_args.get("time")
     if given is None:
         return limit
     if text is not None:
-        say(f"note: {time_limits.spoken(given)} comes over --time-limit {text}")
-    return time_limits.seconds_of(given)
+        say(f"note: {slurm_arg_in_words('time', given)} overrides --time-limit {text}")
+    return seconds_of(given)
 
 
 def run(
@@ -60,26 +61,29 @@ def run(
 ) -> tuple[list[RunRecord], int]:
     """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
 
-    What stands in the way of one holds all back where they were ``named``, else that one alone. Those taken, and the
-    exit code. Raises PreflightError, KeyboardInterrupt.
+    Where the pre-submission checks fail for one run, none is submitted if they were ``named``, else the others are.
+    Returns the runs submitted and the exit code. Raises PreflightError, KeyboardInterrupt.
     """
     cluster, args = context.need_cluster(), context.slurm_args
     able = runs if force or not runs else _able(context, runs, [changed(one, time_limit, args) for one in runs], named)
     if time_limit is None:
         _warn_of_limits(able)
-    handed, interrupted = retry(
-        cluster, able, time_limit=time_limit, slurm_args=args, on_handed=Teller(), on_interrupt=tell_interrupt
+    results, interrupted = retry(
+        cluster, able, time_limit=time_limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
     )
-    taken = [one.run for one in handed if one.error is None]
-    if interrupted or len(taken) < len(runs) != 1:
-        say(f"{len(taken)} of {len(runs)} retried")
+    submitted = [one.run for one in results if one.error is None]
+    if interrupted or len(submitted) < len(runs) != 1:
+        say(f"{len(submitted)} of {len(runs)} retried")
     if interrupted:
         raise KeyboardInterrupt
-    return taken, LlmbError.exit_code if len(taken) < len(runs) else 0
+    return submitted, LlmbError.exit_code if len(submitted) < len(runs) else 0
 
 
 def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
-    """Those of ``runs`` in whose next attempts' way nothing stands; of the others it is said. Raises PreflightError."""
+    """The runs whose next attempts pass the pre-submission checks; prints the faults of the others.
+
+    Raises PreflightError where none passes, or where one that is ``named`` does not.
+    """
     cluster = context.need_cluster()
     faults = cluster.preflight([one.launch for one in next_])
     if not faults:
@@ -93,7 +97,7 @@ def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord
     if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
         error = PreflightError(list(dict.fromkeys(faults)))
         other = "--slurm-arg KEY=VALUE gives another value, " if context.config.cluster_type == "slurm" else ""
-        error.hint = f"nothing was submitted; {other}--force tries all the same"
+        error.hint = f"nothing was submitted; {other}--force skips the checks"
         raise error
     for launch, own in seen:
         if own:
@@ -103,29 +107,29 @@ def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord
 
 
 def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
-    """Say which runs their time limit has ended: the next attempt has the same."""
+    """Warn of runs that their time limit ended: the next attempt has the same limit."""
     ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
     if ended:
-        say(f"warning: the same time limit again for {', '.join(ended)}; another: jobs retry --time-limit HH:MM:SS")
+        say(f"warning: {', '.join(ended)} reached the time limit; jobs retry --time-limit HH:MM:SS sets another")
 
 
 def _is_retriable(result: Result) -> bool:
-    """Whether the run ended without success, and another attempt may be made of it."""
+    """Whether the run ended without success and may be retried."""
     return result.status in (FAILED, CANCELLED) or result.state == LOST
 
 
 def _instead(results: Sequence[Result]) -> str:
-    """What to do where some of the runs to retry have not failed."""
+    """The hint where some of the runs to retry have not failed."""
     failed = [str(one.identity.run) for one in results if _is_retriable(one)]
     if failed:
-        return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
+        return f"to retry only the failed ones: llmb-run jobs retry {' '.join(failed)}"
     ongoing = [str(one.identity.run) for one in results if one.status not in (SUCCESS, UNKNOWN)]
     if ongoing:
-        return f"llmb-run jobs wait {' '.join(ongoing)} follows what has not ended"
-    return "to measure it once more, submit it again: llmb-run single or submit-all"
+        return f"llmb-run jobs wait {' '.join(ongoing)} follows those that have not ended"
+    return "to measure it again, submit it again: llmb-run single or submit-all"
 
 
 def _not_failed(result: Result) -> str:
     if result.status == UNKNOWN:
-        return f"has not failed as far as anybody knows ({result.reason})"
+        return f"is not known to have failed ({result.reason})"
     return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.errors import Fault
 from llmb.text import typed
 from llmb.text.tables import Column, render
 from llmb.text.yamlfile import Document
@@ -114,10 +115,21 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
         "disks": [
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+        "faults": [fault_data(fault) for fault in costs.faults],
         "where": where_sentences(plan),
         "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
+
+
+def fault_data(fault: Fault) -> dict[str, Any]:
+    """A fault of a step as data."""
+    value = fault.value
+    if isinstance(value, (list, tuple)):
+        value = [str(one) for one in value]
+    elif not isinstance(value, (str, int, float, bool, type(None))):
+        value = str(value)
+    texts = {"step": fault.place, "message": fault.message, "hint": fault.hint}
+    return {**texts, "code": fault.code, "key": fault.key, "value": value}
 
 
 def _workloads(keys: tuple[str, ...]) -> str:
@@ -170,7 +182,7 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
         "steps": rows(plan.install, outcome.record),
         "notes": [*outcome.notes, *_torch_notes(plan)],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
+        "faults": [fault_data(fault) for fault in outcome.faults],
     }
 
 

@@ -67,22 +67,12 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
 def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> None:
     from llmb.text.tables import to_json
+    from llmb_installer.applying.show import fault_data
 
-    rows = [
-        {
-            "step": fault.place,
-            "message": fault.message,
-            "hint": fault.hint,
-            "code": fault.code,
-            "key": fault.key,
-            "value": fault.value,
-        }
-        for fault in faults
-    ]
     data = {
         "install": str(folder),
         "whole": not faults,
-        "faults": rows,
+        "faults": [fault_data(fault) for fault in faults],
         "not_installed": [*status.new],
         "unused": [*status.unused],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of images share: a registry on loopback, images flattened without one, and how trees are compared."""
+"""Fixtures of the tests of images: a registry on loopback, images flattened without one, comparison of trees."""
 
 import hashlib
 import io
@@ -30,7 +30,7 @@ OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}
 
 @pytest.fixture(scope="session")
 def programs() -> None:
-    """Skips where the programs that write and read squashfs are missing."""
+    """Skips the test if the squashfs programs are missing."""
     missing = [program for program in ("mksquashfs", "unsquashfs") if shutil.which(program) is None]
     if missing:
         pytest.skip(f"not here: {', '.join(missing)} (Debian's squashfs-tools)")
@@ -38,7 +38,7 @@ def programs() -> None:
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory, programs: None) -> Iterator[RealRegistry]:
-    """A real registry on loopback, open to all."""
+    """A real, public registry on loopback."""
     if missing := missing_packages():
         pytest.skip(f"not here: {', '.join(missing)} (packages of Debian)")
     with RealRegistry(tmp_path_factory.mktemp("registry")) as started:
@@ -46,7 +46,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory, programs: None) -> Iterat
 
 
 def read(made: Made) -> list[tuple[ReadLayer, Any]]:
-    """The layers of a made image as if they had been fetched."""
+    """The layers of an image, as if downloaded."""
     found = []
     for number, item in enumerate(made.layers, 1):
         layer = ReadLayer(label=f"layer {number}", file=io.BytesIO(made.blobs[item["digest"]]), size=item["size"])
@@ -123,7 +123,7 @@ def _look(path: Path) -> tuple[Any, ...]:
 
 @pytest.fixture
 def image_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the real llmb-install image in an empty folder; keywords are further variables."""
+    """Runs the real llmb-install image in an empty folder; keywords are variables."""
 
     def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -153,7 +153,7 @@ def image_argv() -> Callable[..., list[str]]:
 
 @pytest.fixture
 def as_tree() -> Callable[[Path], Tree]:
-    """The content of a folder, to compare."""
+    """The contents of a folder, for comparison."""
     return tree_of
 
 

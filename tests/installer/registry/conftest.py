@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real registries, a faulty one, images for them, and their clients."""
+"""Fixtures: real registries, one that fails on demand, images, and clients."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ Fails = Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]
 
 @pytest.fixture(autouse=True)
 def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy, certificate or credential of whoever runs the tests."""
+    """No proxy, certificate or credential of the user who runs the tests."""
     for name in [*os.environ]:
         if name.lower().endswith("_proxy") or name.startswith(("SSL_CERT_", "NGC_", "REGISTRY_", "DOCKER_", "ENROOT_")):
             monkeypatch.delenv(name)
@@ -32,7 +32,7 @@ def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Access], RealRegistry]]:
-    """A real registry by its kind of access, started when it is first asked for; each holds ``made``."""
+    """A real registry by its kind of access, started on first use; each has ``made``."""
     if missing := missing_packages():
         pytest.skip(f"no real registry here: apt-get install --no-install-recommends {' '.join(missing)}")
     with contextlib.ExitStack() as stack:
@@ -48,7 +48,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Access]
 
 
 def fill(registry: RealRegistry) -> None:
-    """Put there: ``team/tool`` for two architectures, ``team/single`` for arm64 alone, ``public/tool``."""
+    """Push ``team/tool`` for two architectures, ``team/single`` only for arm64, and ``public/tool``."""
     for kind in KINDS:
         registry.push("team/tool", kind, index_of(kind))
         registry.push("public/tool", kind, index_of(kind))
@@ -62,12 +62,12 @@ def index_of(kind: Kind) -> Made:
 
 @pytest.fixture(params=KINDS)
 def index(request: pytest.FixtureRequest) -> tuple[Kind, Made]:
-    """What the real registries have as team/tool, by its tag, which names its form."""
+    """The images of team/tool in the real registries, by tag."""
     return request.param, index_of(request.param)
 
 
 def sample(architecture: str = "amd64", kind: Kind = "docker", *, size: int = 100_000) -> SampleImage:
-    """An image of three layers, one for each compression, whose content differs by architecture."""
+    """An image of three layers, one for each compression, with different content for each architecture."""
     content = random.Random(architecture).randbytes(size)
     return SampleImage(
         layers=(
@@ -97,13 +97,13 @@ def scripted() -> Iterator[ScriptedRegistry]:
 
 @pytest.fixture
 def slept() -> list[float]:
-    """The seconds that the client wanted to sleep; it does not."""
+    """The seconds that the client would sleep; it does not."""
     return []
 
 
 @pytest.fixture
 def client(home: Path, slept: list[float]) -> Iterator[Client]:
-    """Makes clients that do not sleep, for a host; keywords go to Registry."""
+    """Creates clients for a host that do not sleep; keywords are arguments of Registry."""
     with contextlib.ExitStack() as stack:
 
         def make_one(host: str, **keywords: object) -> Registry:

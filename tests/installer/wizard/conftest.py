@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real terminal for the wizard, and a real Slurm that it detects."""
+"""Fixtures: a real terminal for the questions, and a real Slurm to detect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
 
 
 class Terminal:
-    """A program in a terminal; its user reads a text, then presses keys."""
+    """A program in a terminal, with a user who waits for texts and presses keys."""
 
     def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
         self.child = pexpect.spawn(
@@ -63,7 +63,7 @@ class Terminal:
         return self
 
     def chooses(self, text: str, choice: str) -> Terminal:
-        """Wait for the question ``text`` and its list, go down to the line with ``choice``, and press Enter."""
+        """Wait for the question ``text`` and its list, move to the line with ``choice``, and press Enter."""
         self.child.expect_exact(text)
         for _ in range(40):
             self.child.expect(_POINTED)
@@ -76,7 +76,7 @@ class Terminal:
         raise AssertionError(f"there is no choice {choice}")
 
     def ends(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end, and return the exit code."""
         self.child.expect(pexpect.EOF)
         self.child.close()
         assert self.child.exitstatus is not None, f"signal {self.child.signalstatus} ended it: {self.child.before}"
@@ -88,14 +88,14 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
-    """Opens terminals in a new folder; keywords are variables."""
+    """Opens terminals in an empty folder; keywords are variables."""
     opened: list[Terminal] = []
     folder = tmp_path / "work"
     folder.mkdir()
     path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])
 
     def open_terminal(*argv: str | Path, **variables: str) -> Terminal:
-        # Without it, what is typed ahead of the terminal's answer to a question of its own is lost.
+        # Without it, keys that are typed before the terminal answers a query of prompt_toolkit are lost.
         environ = {"PATH": path, "HOME": str(home), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **variables}
         opened.append(Terminal([str(word) for word in argv], environ, folder))
         return opened[-1]
@@ -107,7 +107,7 @@ def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
 
 @pytest.fixture
 def talk(terminal: Open, tmp_path: Path) -> Open:
-    """Starts only the questions, over an answers file if one is named."""
+    """Starts only the questions, with an answers file if given."""
     script = tmp_path / "talk.py"
     script.write_text(_TALK)
 

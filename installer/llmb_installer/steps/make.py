@@ -18,7 +18,7 @@ from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
 from llmb_installer.execution.runner import Runner, Sbatch, Srun
-from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.hub import AssetStep
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record import FOLDER
 from llmb_installer.step import Step

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig, load_config
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program
@@ -18,6 +18,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
 from llmb.system.process import ProcessId
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 
 def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
@@ -51,10 +52,19 @@ class HandMade:
     ) -> Job:
         """The job that a submission plans."""
         request = JobRequest(
-            workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
+            workload=workload,
+            dtypes=(dtype,),
+            scales=(scale,),
+            switches=Switches(strong_scaling=strong or None),
+            profile=profile,
+            env=env,
         )
         plan = make_plan(
-            [request], self.workloads, self.config, extra=Extra(params=params or {}, force=True), gpu_type=gpu_type
+            [request],
+            self.workloads,
+            self.config,
+            overrides=JobOverrides(params=params or {}, force=True),
+            gpu_type=gpu_type,
         )
         assert not plan.faults, plan.faults
         return plan.jobs[0]

@@ -20,11 +20,11 @@ from llmb.builtin import builtin_plugins
 from llmb.clusters.slurm.sbatch_script import Setting, render
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import prepare
+from llmb.submission.prepare import prepare
 from llmb.workload.switches import Switches
 
 # `make test-nemo` sets it. Without it nothing here is collected, so that `make test` stays fast.
@@ -286,7 +286,7 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig(mpi=mpi))
-    plan = make_plan(requests, plugins.workloads(), config, extra=Extra(force=force))
+    plan = make_plan(requests, plugins.workloads(), config, overrides=JobOverrides(force=force))
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults
     assert not faults

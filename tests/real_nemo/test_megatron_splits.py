@@ -12,7 +12,7 @@ from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.planning.configure import find_row
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 
@@ -78,7 +78,7 @@ def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> Non
     )
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig())
     # Any GPU count is accepted, so that only the split can be refused.
-    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, extra=Extra(force=True))
+    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, overrides=JobOverrides(force=True))
     assert bool(refusals[name]) is bool(plan.faults), refusals[name]
     assert bool(plan.jobs) is (name in TAKEN)
     for fault in plan.faults:

@@ -10,15 +10,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmb_installer.images.scan import Layer as ReadLayer
-from llmb_installer.images.scan import read_names
-from llmb_installer.images.settings import BuildSettings, Silent
-from llmb_installer.images.stream import write_squashfs
+from llmb.errors import LlmbError, describe
+from llmb_installer.images import BuildSettings, Silent
+from llmb_installer.images.layer import Layer as ReadLayer
+from llmb_installer.images.layer import read_names
+from llmb_installer.images.squash import write_squashfs
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made, SampleImage, make
 
@@ -159,3 +161,17 @@ def as_tree() -> Callable[[Path], Tree]:
 def ours() -> set[str]:
     """The files that every image gets."""
     return OURS
+
+
+@pytest.fixture
+def fails(wording: Callable[..., None]) -> Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]:
+    """Expects an LlmbError with this code, and compares its text; ``hosts`` are hidden in it."""
+
+    @contextmanager
+    def check(code: str, *hosts: str) -> Iterator[pytest.ExceptionInfo[LlmbError]]:
+        with pytest.raises(LlmbError) as caught:
+            yield caught
+        assert caught.value.code == code
+        wording("llmb-install image", describe(caught.value), dict.fromkeys(hosts, "registry.example"))
+
+    return check

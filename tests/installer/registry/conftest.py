@@ -4,11 +4,14 @@
 import contextlib
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from llmb.errors import LlmbError, describe
 from llmb_installer.registry import Registry
 from llmb_testing.real_registry import Access, RealRegistry, missing_packages
 from llmb_testing.sample_images import Kind, Layer, Made, SampleImage, file, folder, make, make_index
@@ -16,6 +19,7 @@ from llmb_testing.scripted_registry import ScriptedRegistry
 
 KINDS: Sequence[Kind] = ("docker", "oci")
 Client = Callable[..., Registry]
+Fails = Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +111,19 @@ def client(home: Path, slept: list[float]) -> Iterator[Client]:
             return stack.enter_context(Registry(host, **given))  # type: ignore[arg-type]
 
         yield make_one
+
+
+@pytest.fixture
+def fails(wording: Callable[..., None]) -> Fails:
+    """Expects an LlmbError with this code, and compares its text; the host that it names is hidden."""
+
+    @contextlib.contextmanager
+    def check(code: str, *hosts: str) -> Iterator[pytest.ExceptionInfo[LlmbError]]:
+        with pytest.raises(LlmbError) as caught:
+            yield caught
+        assert caught.value.code == code
+        hidden = {host: f"registry{number or ''}.example" for number, host in enumerate(hosts)}
+        names = {re.sub(r"\W", "_", host).upper(): "REGISTRY_EXAMPLE" for host in hosts}
+        wording("llmb-install image", describe(caught.value), {**hidden, **names})
+
+    return check

@@ -14,7 +14,7 @@ import pytest
 
 from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
-# The conversation alone: what comes of it is written down, and nothing is fetched.
+# Only the questions: the answers are written to a file, and nothing is fetched.
 _TALK = """\
 import os, sys
 from pathlib import Path
@@ -22,7 +22,7 @@ from llmb.builtin import builtin_plugins
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import load_plugins
 from llmb_installer.answers import read_answers, to_yaml
-from llmb_installer.detect.look import look
+from llmb_installer.detect.detected import detect
 from llmb_installer.gather import layers
 from llmb_installer.wizard import ask
 
@@ -35,7 +35,7 @@ def show(document):
     print("THE PLAN")
 
 try:
-    asked = ask(layers(file), look(os.environ, Path.cwd()), plugins, show, os.environ)
+    asked = ask(layers(file), detect(os.environ, Path.cwd()), plugins, show, os.environ)
 except LlmbError as error:
     sys.exit(describe(error))
 Path("answers.yaml").write_text(to_yaml(read_answers(asked.document, known=plugins.workloads())))
@@ -73,7 +73,7 @@ class Terminal:
                 self.child.send(ENTER)
                 return self
             self.child.send(DOWN)
-        raise AssertionError(f"{choice} is not there")
+        raise AssertionError(f"there is no choice {choice}")
 
     def ends(self) -> int:
         """Wait for the end, and return the exit code."""

@@ -25,7 +25,7 @@ from llmb.cli.report.contents import make_report, with_samples
 from llmb.cli.results.choose import Choice, gather
 from llmb.config import ClusterConfig, load_config
 from llmb.config.images import image_path
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.report import Report
 from llmb.report.page import charted
@@ -103,7 +103,9 @@ class Night:
     ) -> Job:
         """The job that a submission plans."""
         request = JobRequest(workload=workload, dtypes=(dtype,), scales=(scale,), profile=profile, env=env)
-        plan = make_plan([request], self.workloads, self.config, extra=Extra(params=params or {}, force=True))
+        plan = make_plan(
+            [request], self.workloads, self.config, overrides=JobOverrides(params=params or {}, force=True)
+        )
         assert not plan.faults, plan.faults
         return plan.jobs[0]
 

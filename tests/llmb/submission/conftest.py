@@ -14,7 +14,8 @@ from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs import store
 from llmb.runs.job import JobRequest
 from llmb.runs.record import RunRecord
-from llmb.submission.submit import Prepared, prepare, submit
+from llmb.submission.prepare import Prepared, prepare
+from llmb.submission.submit import submit
 from llmb_testing.fake_cluster import FakeCluster, folder_of
 from llmb_testing.scheduler import Scheduler
 

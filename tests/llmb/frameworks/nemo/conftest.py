@@ -17,7 +17,7 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch
-from llmb.submission.submit import site_of
+from llmb.submission.prepare import site_of
 
 NOTHING: Mapping[str, Any] = {}
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")

@@ -146,7 +146,7 @@ def test_stage_path_names_its_successor(llmb_run: Command, cluster: Cluster) -> 
 def test_list_warns_of_an_install_directory_that_is_not_there(llmb_run: Command) -> None:
     done = llmb_run("list", LLMB_INSTALL="/nope")
     assert done.returncode == 0
-    assert done.stderr == "warning: LLMB_INSTALL: /nope has no cluster_config.yaml\n"
+    assert done.stderr == "warning: LLMB_INSTALL: /nope does not exist\n"
 
 
 def test_list_of_one_size(llmb_here: Command) -> None:

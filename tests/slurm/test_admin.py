@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what administrators do to jobs, partitions and accounts: what is said of it, and that nothing is lost."""
+"""Tests of what administrators do to jobs, partitions and accounts: what is printed of it, and that nothing is lost."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -73,8 +73,8 @@ def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_mended(site: Site
     assert site.llmb(*ONE, "--no-preflight", "--slurm-arg", "licenses=gold").returncode == 1
     account, license_ = listed(site)
     assert shown(site, account["id"])["fix"].endswith("sacctmgr show assoc user=$USER lists yours")
-    told = site.llmb("explain", license_["id"]).stdout
-    assert f"then llmb-run jobs retry {license_['id']}, which keeps --slurm-arg licenses=gold" in told
+    reported = site.llmb("explain", license_["id"]).stdout
+    assert f"then llmb-run jobs retry {license_['id']}, which keeps --slurm-arg licenses=gold" in reported
     done = site.llmb("jobs", "retry", "--failed", "--wait")
     assert done.returncode == 1, done.stderr
     assert "Invalid license specification" in done.stderr
@@ -100,7 +100,7 @@ def test_a_job_that_an_administrator_holds_says_so(site: Site) -> None:
     assert site.reaches(run, "RUNNING", cluster=cluster).fix == ""
 
 
-def test_a_suspended_job_has_not_ended_and_goes_on(site: Site) -> None:
+def test_a_suspended_job_has_not_ended_and_continues(site: Site) -> None:
     """It is suspended once its ranks run: Slurm never wakes an srun that it stopped while that was starting them."""
     run = site.submit(f"print('started', flush=True)\n{WAIT_FOR_GO}")
     site.says(run, "started")

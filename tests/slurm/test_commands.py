@@ -61,7 +61,7 @@ def test_cancel_ends_what_runs_and_what_waits(site: Site, python_stand_in: Put) 
     assert [row["state"] for row in jobs(site)] == ["CANCELLED", "CANCELLED"]
 
 
-def test_a_failure_is_told_with_its_code_and_cause(site: Site, python_stand_in: Put) -> None:
+def test_a_failure_is_reported_with_its_code_and_cause(site: Site, python_stand_in: Put) -> None:
     python_stand_in("echo 'RuntimeError: CUDA out of memory. torch.OutOfMemoryError: CUDA out of memory'; exit 9")
     done = site.llmb(*ONE, 2, "--wait", "--format", "json")
     assert done.returncode == 3, done.stderr
@@ -79,7 +79,7 @@ def change(site: Site, **slurm: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slurm", "arguments", "said", "hint"),
+    ("slurm", "arguments", "printed", "hint"),
     [
         ({"gpu": {"partition": "gpuu"}}, (), "this Slurm has no partition 'gpuu'", "did you mean 'gpu'?"),
         ({"gpu": {"partition": "closed"}}, (), "partition closed is down", "sinfo"),
@@ -101,8 +101,8 @@ def change(site: Site, **slurm: Any) -> None:
         ({}, ("--slurm-arg", "licenses=gold"), "Invalid license specification", ""),
     ],
 )
-def test_preflight_names_cause_and_cure(
-    site: Site, slurm: dict[str, Any], arguments: tuple[str, ...], said: str, hint: str
+def test_preflight_names_cause_and_fix(
+    site: Site, slurm: dict[str, Any], arguments: tuple[str, ...], printed: str, hint: str
 ) -> None:
     change(site, **slurm)
     cluster = site.cluster()
@@ -114,7 +114,7 @@ def test_preflight_names_cause_and_cure(
             config=with_slurm_args(cluster.config, option), client=cluster.client, digest=cluster.digest
         )
     launch = site.launch("", nodes=4, time_limit=1200, image="nvcr.io/nvidia/nemo:25.04.01")
-    faults = [fault for fault in cluster.preflight([launch]) if said in fault.message]
+    faults = [fault for fault in cluster.preflight([launch]) if printed in fault.message]
     assert faults, cluster.preflight([launch])
     assert hint in (faults[0].hint or "")
 
@@ -128,12 +128,12 @@ def test_preflight_passes_what_is_right_and_tells_all_that_is_not(site: Site, py
     assert "has no partition 'none'" in done.stderr
     assert "has no MPI plugin 'open'" in done.stderr
     assert "with account nobody: Invalid account" in done.stderr
-    assert "venv/bin/python is not there" in done.stderr
+    assert "venv/bin/python does not exist" in done.stderr
     assert done.stderr.count("hint:") >= 3
     assert jobs(site) == []
 
 
-def test_each_option_that_slurm_refuses_is_told_and_not_the_first_alone(site: Site) -> None:
+def test_each_option_that_slurm_refuses_is_reported_and_not_the_first_alone(site: Site) -> None:
     change(site, account="nobody", reservation="noon", constraint="fast", nodelist="n9", qos="normal")
     faults = site.cluster().preflight([site.launch("", nodes=4), site.launch("", nodes=2, name="smaller")])
     wrong = ("account nobody", "reservation noon", "nodelist n9", "constraint fast")
@@ -148,7 +148,7 @@ def test_an_option_that_this_slurm_does_not_have(site: Site) -> None:
     assert "this Slurm does not know the option" in (fault.hint or "")
 
 
-def test_an_option_of_llmbs_own_can_be_left_away(site: Site) -> None:
+def test_an_option_of_llmbs_own_can_be_omitted(site: Site) -> None:
     away = ("--slurm-arg", "exclusive=null", "--slurm-arg", "mem=false", "--slurm-arg", "overcommit=true")
     shown = json.loads(site.llmb(*ONE, 1, *away, "--dry-run", "--format", "json").stdout)["jobs"][0]["script"]
     assert "#SBATCH --overcommit\n" in shown

@@ -68,8 +68,8 @@ def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
     process = start(*ONE, "--repeats", JOBS)
     wait_for(lambda: begun(bare_site) >= stop_at, process)
     process.kill()
-    said, _ = process.communicate()
-    seen(tracebacks=said.count("Traceback"))
+    printed, _ = process.communicate()
+    seen(tracebacks=printed.count("Traceback"))
     done = bare_site.llmb("jobs", "reconcile")
     seen(tracebacks=done.stderr.count("Traceback"), wrong_ends=done.returncode != 0)
     assert done.returncode == 0, done.stderr
@@ -91,10 +91,10 @@ def test_a_controller_restarted_meanwhile_has_each_job_once(
     wait_for(lambda: begun(bare_site) >= (moment + 1) * RESTARTED_JOBS // (RESTARTS + 2), process)
     bare_site.kit.stop_controller()
     bare_site.kit.start_controller()
-    said, _ = process.communicate(timeout=300)
-    seen(tracebacks=said.count("Traceback"), wrong_ends=process.returncode not in (0, 1))
-    assert process.returncode in (0, 1), said
+    printed, _ = process.communicate(timeout=300)
+    seen(tracebacks=printed.count("Traceback"), wrong_ends=process.returncode not in (0, 1))
+    assert process.returncode in (0, 1), printed
     done = bare_site.llmb(*ONE, "--repeats", RESTARTED_JOBS, "--resume")
-    assert done.returncode == 0, said + done.stderr
+    assert done.returncode == 0, printed + done.stderr
     is_there_once(bare_site, seen)
     assert sorted(run.job.repeat for run in runs_of(bare_site)) == [*range(1, RESTARTED_JOBS + 1)]

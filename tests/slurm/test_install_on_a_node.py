@@ -83,8 +83,8 @@ def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
     assert facts["where"] == "srun --partition=gpu"
     assert facts["packages"]["small"] == "1"
     python = tmp_path / "install" / "venvs" / "small" / "bin" / "python"
-    said = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
-    assert said.stdout == b"1\n"
+    printed = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
+    assert printed.stdout == b"1\n"
 
 
 @pytest.mark.parametrize("method", ["srun", "sbatch"])

@@ -12,7 +12,7 @@ from llmb.testing.slurm import Shape, SlurmKit, binaries, missing_packages
 
 
 def test_it_leaves_nothing_behind(bare_kit: Any) -> None:
-    """Beside another that goes on."""
+    """Beside another that continues."""
     with SlurmKit(Shape(nodes=1, gpus=1, accounting=False)) as kit:
         assert kit.run("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES", timeout=180) == "0\n"
         pids = [int(path.read_text()) for path in (kit.folder / "run").glob("*.pid")]

@@ -128,7 +128,7 @@ def _cpus() -> int:
 def test_an_image_that_is_not_there_is_missed_before(pyxis_site: Site) -> None:
     launch = pyxis_site.launch("", image="nvcr.io/nvidia/nemo:24.09")
     (fault,) = pyxis_site.cluster().preflight([launch])
-    assert fault.message == f"the image {pyxis_site.install}/images/nvidia+nemo+24.09.sqsh is not there"
+    assert (fault.code, fault.value) == ("image-missing", f"{pyxis_site.install}/images/nvidia+nemo+24.09.sqsh")
     assert (fault.hint or "").startswith("llmb-install add ")
 
 

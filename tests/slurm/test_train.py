@@ -51,7 +51,7 @@ def test_a_job_list_becomes_a_table_of_results(
         )
     listed = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
     assert {row["state"] for row in listed} == {"COMPLETED"}
-    # Without a start, jobs of before midnight are left out.
+    # Without a start, jobs of before midnight are omitted.
     columns = "--format=JobIDRaw,NNodes,JobName%200"
     shown = kit.run("sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-1days", columns)
     by_job = dict(line.split("|", 1) for line in shown.splitlines())

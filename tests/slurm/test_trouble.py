@@ -11,7 +11,7 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
-from llmb.clusters.slurm.partitions import Registering
+from llmb.clusters.slurm.partitions import NodeWait
 from llmb.errors import LlmbError
 from llmb.runs import looks, store
 from llmb.runs.state import ACTIVE, JobState
@@ -123,14 +123,14 @@ def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
         printed.append(text)
         unheard_nodes()
 
-    cluster = replace(bare_site.cluster(), patience=Registering(announce=announce, left=PATIENCE))
+    cluster = replace(bare_site.cluster(), patience=NodeWait(announce=announce, left=PATIENCE))
     assert cluster.preflight([bare_site.launch("", nodes=2)]) == []
     assert printed == ["note: waiting up to 180 s until Slurm knows the state of nodes n[1-2]"]
 
 
 def test_nodes_that_do_not_register_are_named(bare_site: Site, unheard_nodes: Callable[[], None]) -> None:
     """What is refused for another reason is not held up by them."""
-    cluster = replace(bare_site.cluster(), patience=Registering(left=0.5))
+    cluster = replace(bare_site.cluster(), patience=NodeWait(left=0.5))
     (fault,) = cluster.preflight([bare_site.launch("")])
     assert fault.message == "Slurm does not know the state of nodes n[1-2] yet"
     assert "--no-preflight" in fault.hint

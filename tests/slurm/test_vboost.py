@@ -54,7 +54,7 @@ def test_it_is_set_once_on_each_node_before_the_training(site: Site, tmp_path: P
     assert sorted(calls.read_text().splitlines()) == [f"n{number} {asked}" for number in (1, 2, 3, 4)]
 
 
-def test_a_node_that_refuses_is_named_and_the_training_goes_on(site: Site, tmp_path: Path, calls: Path) -> None:
+def test_a_node_that_refuses_is_named_and_the_training_continues(site: Site, tmp_path: Path, calls: Path) -> None:
     path = put(tmp_path / "bin", calls, f"[[ $SLURMD_NODENAME != n2 ]] || {{ {REFUSES}; }}")
     log = trained(site, path, 3)
     assert log == ["llmb vboost: set on 2 of 3 nodes: n2: sudo: a password is required", *["trained"] * 3]
@@ -105,9 +105,9 @@ def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, py
     (result,) = json.loads(done.stdout)["results"]
     assert result["configuration"]["vboost"] is True
     assert result["log"]["vboost"].startswith("set on 0 of 2 nodes: n")
-    said = site.llmb("explain", result["run"]).stdout
-    assert "vboost set on 0 of 2 nodes: n" in said
-    assert "sudo: a password is required" in said
+    printed = site.llmb("explain", result["run"]).stdout
+    assert "vboost set on 0 of 2 nodes: n" in printed
+    assert "sudo: a password is required" in printed
     calls.unlink()
     done = site.llmb(*words, "--wait", "--format", "json", PATH=path)
     assert json.loads(done.stdout)["results"][0]["log"]["vboost"] is None

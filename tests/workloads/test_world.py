@@ -37,7 +37,7 @@ def test_one_process_of_one_needs_no_meeting_point() -> None:
         (SRUN | {"MASTER_ADDR": ""}, "environment: SLURM_PROCID is set, MASTER_ADDR not; set MASTER_ADDR to the first"),
         ({"RANK": "0"}, "environment: RANK is set, WORLD_SIZE not; set WORLD_SIZE too"),
         (TORCHRUN | {"RANK": "-1"}, "environment: RANK is '-1'; write a whole number"),
-        (TORCHRUN | {"RANK": "16"}, "environment: RANK 16 is not below WORLD_SIZE 16; mend the start"),
+        (TORCHRUN | {"RANK": "16"}, "environment: RANK 16 is not below WORLD_SIZE 16; start it with torchrun or srun"),
     ],
 )
 def test_half_a_place_is_refused(environ: dict[str, str], message: str) -> None:

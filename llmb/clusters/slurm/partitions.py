@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The partitions of a cluster with their nodes and GPUs, as one call of sinfo tells them."""
+"""The partitions of a cluster with their nodes and GPUs, from one call of sinfo; waits for nodes of unknown state."""
 
 import re
 import sys
@@ -32,6 +32,7 @@ _IN_SERVICE = frozenset(
     }
 )
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
+_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +47,12 @@ class Nodes:
 
     @property
     def in_service(self) -> bool:
-        """Whether jobs start on them, now, when other jobs have ended, or when the controller has heard of them."""
-        not_answering = self.state.endswith("*")
-        return self.is_unknown or (self._base in _IN_SERVICE and not not_answering)
+        """Whether jobs can start on them: now, when other jobs end, or when they have registered."""
+        return self.is_unknown or (self._base in _IN_SERVICE and not self.state.endswith("*"))  # *: not answering
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the controller has not heard of them since it started, and so does not know their state."""
+        """Whether the controller does not know their state: they have not registered since it started."""
         return self._base == "unknown"
 
     @property
@@ -60,7 +60,7 @@ class Nodes:
         return self.state.rstrip("*~#!%$@^+-")
 
     def gpus_of(self, wanted: str | None) -> int:
-        """The GPUs of the type ``wanted`` on each, of all types where None."""
+        """The GPUs of the type ``wanted`` on each node, of all types where None."""
         return sum(self.gpus.values()) if wanted is None else self.gpus.get(wanted, 0)
 
 
@@ -82,7 +82,7 @@ def partitions(client: Client) -> dict[str, Partition]:
 
 
 def read(text: str) -> dict[str, Partition]:
-    """The partitions in sinfo's answer."""
+    """The partitions in sinfo's answer. Raises LlmbError."""
     found: dict[str, Partition] = {}
     for line in text.splitlines():
         fields = line.split("|", 8)
@@ -97,7 +97,7 @@ def read(text: str) -> dict[str, Partition]:
                 is_default=shown.endswith("*"),
                 available=available,
                 time_limit=seconds(limit),
-                max_nodes=_most(size),
+                max_nodes=_max_nodes(size),
                 nodes=[],
             ),
         )
@@ -107,34 +107,29 @@ def read(text: str) -> dict[str, Partition]:
                 gpus[kind] = gpus.get(kind, 0) + int(number)
             nodes = Nodes(count=int(count), names=names, state=state, gpus=gpus, reason=reason)
         except ValueError as error:
-            hint = "see what it prints: sinfo --all; a wrapper of the site may have changed it"
-            raise LlmbError(f"the answer of sinfo is not understood: {plain(line)}", hint=hint) from error
+            message = f"sinfo printed a line that llmb cannot read: {plain(line)}"
+            hint = "compare with sinfo --all; a wrapper of the site may have changed it"
+            raise LlmbError(message, hint=hint, code="sinfo-unreadable", value=line) from error
         partition.nodes.append(nodes)
     return found
 
 
-def _most(size: str) -> int | None:
+def _max_nodes(size: str) -> int | None:
     last = size.rpartition("-")[2]
     return int(last) if last.isdecimal() else None
 
 
-SECONDS = 60.0
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 @dataclass(slots=True, kw_only=True)
-class Registering:
-    """Waits for nodes to register, ``left`` seconds at most in one command, and asks Slurm each ``pause`` seconds.
+class NodeWait:
+    """Waits for nodes to register, as after a restart of Slurm's controller.
 
-    ``announce`` prints that it waits.
+    ``left``: seconds that one command may still wait; Slurm is asked every ``pause`` seconds; ``announce`` prints that
+    it waits.
     """
 
-    left: float = SECONDS
+    left: float = _WAIT_SECONDS
     pause: float = 1.0
-    announce: Callable[[str], None] = _print
+    announce: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
 
     def wait(self, client: Client, found: Mapping[str, Partition], names: Collection[str]) -> Mapping[str, Partition]:
         """The partitions once Slurm knows all nodes of ``names``, or when no time is left. Raises LlmbError."""
@@ -156,9 +151,11 @@ def unknown_nodes(found: Mapping[str, Partition], names: Collection[str]) -> str
     return ",".join(dict.fromkeys(shown))
 
 
-def fault(unknown: str) -> Fault:
-    """What to report when the wait was in vain."""
+def unknown_fault(unknown: str) -> Fault:
+    """What to report when the nodes did not register in time."""
     return Fault(
         message=f"Slurm does not know the state of nodes {unknown} yet",
-        hint="its controller may have just started: try again later; --no-preflight submits all the same",
+        hint="its controller may have just started: try again later; --no-preflight submits without this check",
+        code="nodes-unknown",
+        value=unknown,
     )

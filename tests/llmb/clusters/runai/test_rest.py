@@ -20,7 +20,7 @@ BODY = {"name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image"
 
 
 class Clock:
-    """A time that passes only as it is told to; how long it was slept."""
+    """A clock that the test sets; how long it was slept."""
 
     def __init__(self) -> None:
         self.now, self.slept = 1.7e9, list[float]()
@@ -133,9 +133,9 @@ def test_every_release_gives_a_token(
 
 def test_a_control_plane_without_any_token_address(client: Client, paper: ControlPlane) -> None:
     paper.token_versions = set()
-    with pytest.raises(LlmbError, match="/token is not there") as told:
+    with pytest.raises(LlmbError, match="/token is not there") as raised:
         client.get("/clusters")
-    assert "runai.base_url" in str(told.value.hint)
+    assert "runai.base_url" in str(raised.value.hint)
 
 
 def test_a_storm_of_429_is_waited_out_as_long_as_it_asks(client: Client, paper: ControlPlane, clock: Clock) -> None:
@@ -164,12 +164,12 @@ def test_whatever_retry_after_says_the_pause_is_within_reason(
     assert 0.5 <= clock.slept[0] <= 78.0
 
 
-def test_a_server_that_stays_busy_is_said(client: Client, paper: ControlPlane, clock: Clock) -> None:
+def test_a_server_that_stays_busy_is_printed(client: Client, paper: ControlPlane, clock: Clock) -> None:
     paper.trouble(Trouble(path="/clusters", answer=503, times=99))
-    with pytest.raises(LlmbError, match=r"Run:ai has trouble of its own: trouble \(HTTP 503\)") as told:
+    with pytest.raises(LlmbError, match=r"Run:ai has trouble of its own: trouble \(HTTP 503\)") as raised:
         client.get("/clusters")
     assert paper.requests.count(("GET", "/clusters")) == ATTEMPTS
-    assert "try again later" in str(told.value.hint)
+    assert "try again later" in str(raised.value.hint)
 
 
 def test_one_in_a_hurry_asks_once(paper: ControlPlane, clock: Clock) -> None:
@@ -206,22 +206,22 @@ def test_what_was_surely_not_taken_is_asked_for_again(client: Client, paper: Con
 def test_nobody_there(clock: Clock) -> None:
     with hold_port() as held:  # which nobody listens on
         lost = Client(f"http://127.0.0.1:{number_of(held)}/api/v1", Credentials(id="me", secret="s3cret"))
-        with pytest.raises(LlmbError, match="does not answer: the connection is refused") as told:
+        with pytest.raises(LlmbError, match="does not answer: the connection is refused") as raised:
             lost.create("/workloads/trainings", BODY)
-    assert not isinstance(told.value, UnclearError)
+    assert not isinstance(raised.value, UnclearError)
     assert len(clock.slept) < ATTEMPTS - 1  # not as patient as with a server that has answered before
 
 
 def test_answers_that_are_no_api_s(paper: ControlPlane, client: Client) -> None:
-    with pytest.raises(LlmbError, match="token is not there") as told:
+    with pytest.raises(LlmbError, match="token is not there") as raised:
         Client(paper.url.removesuffix("/v1"), Credentials(id="me", secret="s3cret")).get("/clusters")
-    assert "https://HOST/api/v1" in str(told.value.hint)
+    assert "https://HOST/api/v1" in str(raised.value.hint)
     with pytest.raises(LlmbError, match="no list 'clusters' at /workloads"):
         list(client.pages("/workloads", "clusters"))
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "said"),
+    ("status", "kind", "printed"),
     [
         (400, RefusedError, "Run:ai refused it: trouble"),
         (403, LlmbError, "Run:ai does not allow it"),
@@ -231,15 +231,15 @@ def test_answers_that_are_no_api_s(paper: ControlPlane, client: Client) -> None:
     ],
 )
 def test_each_refusal_says_why(
-    client: Client, paper: ControlPlane, status: int, kind: type[LlmbError], said: str
+    client: Client, paper: ControlPlane, status: int, kind: type[LlmbError], printed: str
 ) -> None:
     paper.trouble(Trouble(path="/clusters", answer=status, times=9))
-    with pytest.raises(kind, match=said) as told:
+    with pytest.raises(kind, match=printed) as raised:
         client.get("/clusters")
-    assert told.value.hint
+    assert raised.value.hint
 
 
-def test_a_policy_is_told_field_by_field(client: Client, paper: ControlPlane) -> None:
+def test_a_policy_is_reported_field_by_field(client: Client, paper: ControlPlane) -> None:
     paper.issues = lambda body: [{"field": "spec.compute.gpuDevicesRequest", "details": "at most 4"}]
     with pytest.raises(RefusedError, match=r"spec\.compute\.gpuDevicesRequest: at most 4"):
         client.create("/workloads/trainings", BODY)
@@ -248,9 +248,9 @@ def test_a_policy_is_told_field_by_field(client: Client, paper: ControlPlane) ->
 @pytest.mark.parametrize("applications", [None, {}])
 def test_a_wrong_secret_is_not_shown(paper: ControlPlane, applications: dict[str, str] | None) -> None:
     paper.applications = applications
-    with pytest.raises(LlmbError, match="does not sign in 'me' with this secret: invalid client credentials") as told:
+    with pytest.raises(LlmbError, match="does not sign in 'me' with this secret: invalid client credentials") as raised:
         Client(paper.url, Credentials(id="me", secret="wr0ng")).get("/clusters")
-    assert "wr0ng" not in f"{told.value} {told.value.hint} {Credentials(id='me', secret='wr0ng')}"
+    assert "wr0ng" not in f"{raised.value} {raised.value.hint} {Credentials(id='me', secret='wr0ng')}"
 
 
 def test_every_page_is_read(client: Client, paper: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,10 +279,10 @@ def test_credentials_by_their_names(environ: dict[str, str], app_id: str | None,
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"), [({}, "APP_SECRET is not set"), ({"APP_SECRET": "s"}, "APP_ID is not set")]
+    ("environ", "printed"), [({}, "APP_SECRET is not set"), ({"APP_SECRET": "s"}, "APP_ID is not set")]
 )
-def test_missing_credentials(environ: dict[str, str], said: str) -> None:
+def test_missing_credentials(environ: dict[str, str], printed: str) -> None:
     pvc = RunaiPvc(name="w", path="/w", claim="c")
-    with pytest.raises(LlmbError, match=said) as told:
+    with pytest.raises(LlmbError, match=printed) as raised:
         find_credentials(RunaiConfig(base_url="https://h/api/v1", project="p", pvc=pvc), environ)
-    assert "~/.config/llmb/secrets" in str(told.value.hint)
+    assert "~/.config/llmb/secrets" in str(raised.value.hint)

@@ -2,7 +2,7 @@
 # Every habit of this project is a target here; each makes the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
+MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
@@ -18,7 +18,7 @@ demo: $(STAMP)  ## install the example workloads on this machine and run them
 
 test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes to pytest
 	@bash .ci/test-packages
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.cache/llmb/nemo)
 	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \

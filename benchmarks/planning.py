@@ -90,7 +90,7 @@ def commands(folder: Path) -> None:
     info = folder / "site-packages" / "llmb_fake-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmb-fake\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb.testing.plugin\n")
+    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb_testing.plugin\n")
     environ = {**os.environ, "PYTHONPATH": str(info.parent)}
     place = folder / "fake"
     place.mkdir()

@@ -12,8 +12,8 @@ from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
+    from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
-    from llmb.logs.spec import ParseSpec
     from llmb.runs.job import Job
     from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
@@ -28,7 +28,7 @@ _MODULES = {
     "runs.job": ("Job",),
     "runs.launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
-    "logs.spec": ("ParseSpec",),
+    "logs.formats": ("ParseSpec",),
     "workload.model": ("MambaShape", "ModelShape"),
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),

@@ -5,9 +5,9 @@ A ``code`` names the kind of error (``workload-unknown``): program flow and test
 places, never on the wording of a message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class LlmbError(Exception):
@@ -46,7 +46,7 @@ class Fault:
     hint: str | None = None
     code: str = ""
     key: str = ""
-    value: object = None
+    value: object = field(default=None, hash=False)
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
@@ -60,6 +60,29 @@ class InputFaults(UsageError):
         text = "\n".join(str(fault) for fault in faults)
         super().__init__(text, hint=hint, code=code or first.code, key=first.key, value=first.value)
         self.faults = faults
+
+
+class KeyFaultError(ValueError):
+    """A value that a ``parse`` or ``__post_init__`` rejects, at key path ``path`` below the value being read.
+
+    ``value`` is what was given there; ``llmb.text.typed`` fills it in where it is None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *path: Hashable,
+        hint: str | None = None,
+        code: str = "value-not-allowed",
+        value: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.path, self.hint, self.code, self.value = path, hint, code, value
+
+    def as_fault(self, place: str) -> Fault:
+        """The fault at ``place``; its key is the dotted path."""
+        key = ".".join(map(str, self.path))
+        return Fault(message=str(self), place=place, hint=self.hint, code=self.code, key=key, value=self.value)
 
 
 def as_fault(error: LlmbError, place: str = "") -> Fault:

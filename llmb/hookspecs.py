@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import click
 
     from llmb.clusters.base import ClusterType
+    from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples
-    from llmb.logs.spec import ParseSpec
     from llmb.runs.job import Job
     from llmb.runs.launch import Launch
     from llmb.runs.record import RunRecord

@@ -28,7 +28,8 @@ from llmb.workload.spec import Workload
 settings.register_profile("llmb", deadline=None)
 settings.load_profile("llmb")
 
-_ROOT = Path(__file__).resolve().parent.parent
+_TESTS = Path(__file__).resolve().parent
+_ROOT = _TESTS.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
 _ENVIRONMENT = dict(os.environ)  # as it was before any test: pip's configuration may lie in the user's home
 
@@ -43,10 +44,53 @@ _PYTESTS = {"PYTEST_CURRENT_TEST"}
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-_WORDING = Path(__file__).with_name("wording")
+_WORDING = _TESTS / "wording"
+
+# The files that take longest, longest first: `make test` starts them first, so that none of them runs alone at the end.
+# `make test ARGS=--durations=50` shows what else takes long.
+_LONGEST = [
+    "installer/applying/test_install.py",
+    "integration/test_main_job.py",
+    "slurm/test_admin.py",
+    "installer/planning/test_change.py",
+    "slurm/test_trouble.py",
+    "slurm/test_train.py",
+    "workloads/test_torch_pretrain.py",
+    "installer/wizard/test_terminal.py",
+    "installer/planning/test_update.py",
+    "llmb/clusters/runai/test_exactly_once.py",
+    "llmb/system/test_edge.py",
+    "slurm/test_ends.py",
+    "installer/applying/test_killed.py",
+    "slurm/test_pyxis.py",
+    "llmb/clusters/local/test_queue.py",
+    "llmb/clusters/runai/test_pods.py",
+    "llmb/clusters/runai/test_train.py",
+    "slurm/test_vboost.py",
+    "llmb/submission/test_exactly_once.py",
+    "slurm/test_commands.py",
+    "slurm/test_install_on_a_node.py",
+    "slurm/test_script.py",
+    "llmb/clusters/local/test_run.py",
+]
+
 
 _PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
 _SEEN = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The workers of ``-n auto``: two more than cores, as half of the time of the tests is waiting."""
+    return (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Move the longest files to the front, where workers share the files."""
+    if hasattr(config, "workerinput"):
+        ranks = {_TESTS / name: rank for rank, name in enumerate(_LONGEST)}
+        if missing := [str(path) for path in ranks if not path.is_file()]:
+            raise pytest.UsageError(f"{__file__}: _LONGEST names a file that does not exist: {missing[0]}")
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.fixture
@@ -128,6 +172,7 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
                 "LLMB_TEST_ACCEPT needs -n 0: workers would overwrite a file"
             )
             texts[name] = text
+            path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8")
         how = f"LLMB_TEST_ACCEPT=1 make test ARGS='-n 0 {request.node.nodeid}' accepts it"
         assert texts.get(name) == text, f"tests/wording/{path.name} has other words for '{name}'; {how}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import edge, files
 from llmb.text import yamlfile
-from llmb.text.yamlfile import Again, Document
+from llmb.text.yamlfile import Document, DuplicateKey
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
 from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_sound
@@ -65,7 +65,9 @@ def _without_repeats(document: Document) -> Document:
     """Keys that stand twice are faults of the document, and no further keys."""
     if not isinstance(document.data, dict):
         return document
-    return replace(document, data={key: value for key, value in document.data.items() if not isinstance(key, Again)})
+    return replace(
+        document, data={key: value for key, value in document.data.items() if not isinstance(key, DuplicateKey)}
+    )
 
 
 def _value(text: str, option: str) -> Any:

@@ -9,7 +9,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from llmb import __version__
 from llmb.builtin import builtin_plugins
-from llmb.cli import commands
+from llmb.cli import commands, options
 from llmb.cli.context import Context
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
@@ -25,7 +25,7 @@ def load() -> Plugins:
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
     by_name = {command.name: command for command in plugins.commands() if command.name is not None}
-    group = click.Group(
+    group = options.Group(
         "llmb-run",
         commands=by_name,
         help="Run LLM training benchmarks on a cluster and see what they measured.",

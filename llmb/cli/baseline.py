@@ -8,7 +8,7 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.cli.results import choose
 
 
-@click.group("baseline")
+@click.group("baseline", cls=options.Group)
 def group() -> None:
     """Keep good results under a name, to compare later ones with."""
 

@@ -15,6 +15,21 @@ from llmb.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Group(click.Group):
+    """A command group whose help shows the whole summary of each command, wrapped, where click would cut it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command that is not hidden: its name and its summary."""
+        names = self.list_commands(ctx)
+        commands = {name: found for name in names if (found := self.get_command(ctx, name)) and not found.hidden}
+        if commands:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands.items()])
+
+
+_WHOLE = 1000  # characters of a summary, which none has
+
+
 def _keep_install(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
     if value is not None:
         context.ensure_object(Context).install_option = value

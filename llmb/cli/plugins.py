@@ -10,7 +10,7 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.system import edge
 
 
-@click.group("plugins", invoke_without_command=True)
+@click.group("plugins", cls=options.Group, invoke_without_command=True)
 @options.format_option
 @click.pass_context
 def group(click_context: click.Context, fmt: str) -> None:

@@ -16,8 +16,7 @@ import click
 from llmb.cli.context import Context, say
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError
-from llmb.logs.collect import ReadState
-from llmb.logs.reader import progress
+from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
 from llmb.submission.dispatch import Handed

@@ -86,8 +86,3 @@ def program(launch: Launch, python: str) -> str:
 def program_words(program: Program) -> tuple[str, ...]:
     """Python's arguments that name the program."""
     return ("-m", program.module) if program.module is not None else (str(program.script),)
-
-
-def clock(seconds: int) -> str:
-    """Seconds as HH:MM:SS."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -43,9 +43,10 @@ class SlurmOptions:
             raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
         for key, item in value.items():
             if key not in SLURM_OPTIONS:
-                raise KeyFaultError(f"'{key}' is not a key here", key, hint=where_it_belongs(str(key), SLURM_OPTIONS))
+                hint = where_it_belongs(str(key), SLURM_OPTIONS)
+                raise KeyFaultError(f"'{key}' is not a key here", key, hint=hint, code="key-unknown", value=key)
             if not (item is None or type(item) in (str, int)):
-                raise KeyFaultError(f"must be text, a number or null, not {item!r}", key)
+                raise KeyFaultError(f"must be text, a number or null, not {item!r}", key, code="value-type")
         return cls(dict(value))
 
     def unparse(self) -> dict[str, str | int | None]:

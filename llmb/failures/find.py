@@ -10,8 +10,7 @@ from typing import BinaryIO, NamedTuple
 from llmb.errors import LlmbError
 from llmb.failures.table import PYTHON, Signature, any_in, needles, table
 from llmb.logs.reader import read_log
-from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, read_blocks
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, plain, read_blocks, strip_escapes
 from llmb.runs.state import JobState
 
 _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")

@@ -1,15 +1,239 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a training log into samples: one pass for literal text, patterns only where it stands."""
+"""Reads a training log into samples: one pass for literal text, patterns only where it is found."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
-from llmb.logs.collect import Collector, ReadState
-from llmb.logs.formats import NEMO2
-from llmb.logs.samples import Samples
-from llmb.logs.scan import REACH, Block, apart, hits_in, is_packed, open_log, read_blocks
-from llmb.logs.spec import ParseSpec
+from llmb.logs import lines
+from llmb.logs.conditions import (
+    LOAD,
+    MEGATRON_CHECKPOINTS,
+    NOTHING,
+    PLACES,
+    SAVE,
+    add_checkpoint,
+    add_megatron_checkpoint,
+    environment_of,
+    merged,
+)
+from llmb.logs.formats import MEGATRON_NAME, NEMO2, TRAINER_NAME, Format, ParseSpec, formats_of
+from llmb.logs.samples import Checkpoint, Environment, Samples, Step
+from llmb.logs.scan import REACH, Block, Hit, Line, Needle, apart, hits_in, is_packed, needle, open_log, read_blocks
+
+_END = needle("`Trainer.fit` stopped")
+_STEP_TIME = needle("GPU utilization")
+_FIXED = (_END, SAVE, LOAD, _STEP_TIME, *MEGATRON_CHECKPOINTS, *PLACES)
+_MEGATRON_CHECKPOINTS = frozenset(one.text for one in MEGATRON_CHECKPOINTS)
+
+_NO_SAMPLES = Samples()
+_ROUNDED = 0.006  # seconds: Megatron-Bridge tells a step's time twice, once with two digits behind the point
+_APART = 64  # steps: how far the two lines of one step may be apart, which are of two ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadState:
+    """How far a growing log has been read, and all that is needed to go on from there; plain data by ``typed.to_data``.
+
+    ``offset`` in bytes: where the first line begins that is not yet complete. ``opening`` and ``loads``: read since the
+    last step, so perhaps of the next attempt. ``unnumbered``: steps of lines without a number; ``told``: pairs of
+    seconds and TFLOPS of such lines whose step has had no line of its own yet; ``rank``: who told the attempt's first
+    step.
+    """
+
+    offset: int = 0
+    samples: Samples = _NO_SAMPLES
+    from_list: bool = False
+    opening: Environment = NOTHING
+    loads: tuple[Checkpoint, ...] = ()
+    unnumbered: tuple[Step, ...] = ()
+    told: tuple[float, ...] = ()
+    rank: int | None = None
+
+
+class Collector:
+    """The attempt that is being read; it goes on where ``state`` ended."""
+
+    def __init__(self, spec: ParseSpec, state: ReadState) -> None:
+        samples = state.samples
+        self.formats = formats_of(spec)
+        self.step_texts = {form.needle.text for form in self.formats}
+        known = (lines.SUMMARY,) if len(self.formats) > 1 else ()
+        self.needles: Sequence[Needle] = [*dict.fromkeys(form.needle for form in self.formats), *known, *_FIXED]
+        self.steps, self.checkpoints = [*samples.steps], [*samples.checkpoints]
+        self.last, self.first, self.ended = samples.last, samples.first, samples.ended
+        self.attempts, self.begins = samples.attempts, samples.begins
+        self.framework = samples.framework
+        self.gbs, self.peak_memory, self.environment = samples.gbs, samples.peak_memory, samples.environment
+        self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
+        self.unnumbered, self.rank = [*state.unnumbered], state.rank
+        self.told = list(zip(state.told[::2], state.told[1::2], strict=True))
+
+    def freeze(self, offset: int) -> ReadState:
+        """The state at ``offset`` of the log."""
+        return ReadState(
+            offset=offset,
+            samples=self._numbered(),
+            from_list=self.from_list,
+            opening=self.opening,
+            loads=tuple(self.loads),
+            unnumbered=tuple(self.unnumbered),
+            told=tuple(value for pair in self.told for value in pair),
+            rank=self.rank,
+        )
+
+    def samples(self) -> Samples:
+        """What has been read so far."""
+        found = replace(self._numbered(), environment=merged(self.environment, self.opening))
+        if self.steps:
+            return found
+        found = replace(found, checkpoints=(*self.loads, *self.checkpoints))
+        if not self.unnumbered:
+            return found
+        steps = tuple(self.unnumbered)
+        return replace(found, steps=steps, attempts=1, last=len(steps) - 1, first=1, framework=MEGATRON_NAME)
+
+    def _numbered(self) -> Samples:
+        return Samples(
+            steps=tuple(self.steps),
+            last=self.last,
+            first=self.first,
+            attempts=self.attempts,
+            begins=self.begins,
+            ended=self.ended,
+            checkpoints=tuple(self.checkpoints),
+            environment=self.environment,
+            framework=self.framework,
+            gbs=self.gbs,
+            peak_memory=self.peak_memory,
+        )
+
+    def add(self, hit: Hit) -> None:
+        """Take what the line of ``hit`` says."""
+        text, line = hit.text, hit.line()
+        if text in self.step_texts:
+            self._add_step_line(hit, line)
+        elif text == _END.text:
+            self.ended = True
+        elif text == SAVE.text:
+            add_checkpoint(self.checkpoints, "save", line)
+        elif text == LOAD.text:
+            add_checkpoint(self.loads, "load", line)
+        elif text in _MEGATRON_CHECKPOINTS:
+            add_megatron_checkpoint(self.checkpoints, self.loads, text, line)
+        elif text == lines.SUMMARY.text:
+            self._add_whole(lines.read_summary(line), hit.offset - len(line.before))
+        elif text == _STEP_TIME.text:
+            self._add_step_time(lines.read_step_time(line))
+        else:
+            self.opening = merged(self.opening, environment_of(text, line))
+
+    def _add_step_line(self, hit: Hit, line: Line) -> None:
+        at = hit.offset - len(line.before)
+        for form in self.formats:
+            if form.needle.text == hit.text:
+                found = lines.read_step(line, form, with_batch=self.gbs is None)
+                if found is not None:
+                    self._add_step(found, line, at, form)
+                    return
+        if not self.steps or self.from_list:
+            self._add_list(lines.read_list(hit.block.behind(hit.at), hit.text), at)
+
+    def _add_list(self, times: Sequence[float], at: int) -> None:
+        if times:
+            self._begin(at)
+            self.steps = [Step(iteration=number, step_time=seconds) for number, seconds in enumerate(times)]
+            self.last, self.from_list = len(times) - 1, True
+            self._take_opening()
+
+    def _add_step(self, found: lines.StepLine, line: Line, at: int, form: Format) -> None:
+        if self._told_by_another(found.step, line, form):
+            return
+        if self.from_list or self._starts_anew(found.step, redrawn=form.redrawn):
+            self._begin(at)
+            self.rank = lines.read_rank(line, form)
+            found = lines.read_step(line, form) or found  # the batch was known, and perhaps of the attempt before
+        self._take_opening()
+        if self.steps and self.steps[-1].iteration == found.step.iteration:
+            self.steps.pop()  # a bar was drawn again
+        self.steps.append(self._with_told(self._with_span(found.step) if form.is_mean else found.step))
+        self.last = self._announced() if found.last is None else found.last
+        self.first, self.framework = form.window_from, form.name
+        self.gbs = self.gbs or found.gbs or self.environment.gbs
+        if found.peak_memory is not None:
+            self.peak_memory = max(self.peak_memory or 0, found.peak_memory)
+
+    def _with_span(self, step: Step) -> Step:
+        """The step as the mean of all since the one before."""
+        return replace(step, span=step.iteration - (self.steps[-1].iteration if self.steps else -1))
+
+    def _announced(self) -> int | None:
+        """The last iteration by what the trainer said before its first one."""
+        return None if self.environment.steps is None else self.environment.steps - 1
+
+    def _add_whole(self, found: lines.Summary | None, at: int) -> None:
+        """A run that has no line for its steps, as one that is the mean of all."""
+        if found is None or any(step.span == 1 for step in self.steps):
+            return
+        self._begin(at)
+        self._take_opening()
+        self.steps, self.last, self.first = [found.step], found.step.iteration, 0
+        self.gbs, self.framework, self.ended = found.gbs, TRAINER_NAME, True
+
+    def _told_by_another(self, step: Step, line: Line, form: Format) -> bool:
+        """Whether another rank tells of a step that this attempt has: it may lag behind, and begins nothing anew."""
+        if self.rank is None or not self.steps or step.iteration > self.steps[-1].iteration:
+            return False
+        return lines.read_rank(line, form) not in (None, self.rank)
+
+    def _starts_anew(self, step: Step, *, redrawn: bool) -> bool:
+        if not self.steps:
+            return True
+        previous = self.steps[-1]
+        # An attempt may end after its first step, and the next begin with the same one.
+        repeated = len(self.steps) == 1 and step.iteration == previous.iteration and step != previous
+        return step.iteration < previous.iteration or (repeated and not redrawn)
+
+    def _begin(self, at: int) -> None:
+        """Forget the attempt before: what was read since its last step belongs to the new one, which begins ``at``."""
+        self.begins = at if self.attempts else 0
+        self.attempts += 1
+        self.steps, self.checkpoints, self.unnumbered = [], [], []
+        self.environment, self.ended, self.from_list = NOTHING, False, False
+        self.gbs = self.peak_memory = None
+
+    def _take_opening(self) -> None:
+        if self.opening is not NOTHING:
+            self.environment, self.opening = merged(self.environment, self.opening), NOTHING
+        if self.loads:
+            self.checkpoints += self.loads
+            self.loads = []
+
+    def _add_step_time(self, found: tuple[float, float] | None) -> None:
+        """Keep what a line without a number tells: for the first step of that length that lacks it, else for later."""
+        if found is None:
+            return
+        if not self.steps:
+            step = Step(iteration=len(self.unnumbered), step_time=found[0], tflops=found[1])
+            self.unnumbered.append(step)
+        for at in range(max(0, len(self.steps) - _APART), len(self.steps)):
+            if self._is_told(self.steps[at], found):
+                self.steps[at] = replace(self.steps[at], tflops=found[1])
+                return
+        self.told = [*self.told[1 - _APART :], found]
+
+    def _with_told(self, step: Step) -> Step:
+        """The step with the TFLOPS that a line before its own told; they are of this step alone."""
+        told = next((pair for pair in self.told if self._is_told(step, pair)), None)
+        if told is None:
+            return step
+        self.told.remove(told)
+        return replace(step, tflops=told[1])
+
+    def _is_told(self, step: Step, told: tuple[float, float]) -> bool:
+        return step.tflops is None and abs(told[0] - step.step_time) <= _ROUNDED
 
 
 class Reading(NamedTuple):

@@ -1,12 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds literal text in a file of any size, in one pass and constant memory, and the line around a place."""
+"""Finds literal text in a file of any size, in one pass and constant memory, and the line around it."""
 
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+
+def strip_escapes(data: bytes) -> bytes:
+    """``data`` without the escape sequences that colour a terminal, move its cursor or set its title."""
+    return _ESCAPE.sub(b"", data) if b"\x1b" in data else data
+
+
+def plain(data: bytes | str, limit: int = 300) -> str:
+    """``data`` as one line of at most ``limit`` printable characters, a blank for each run of others."""
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    text = strip_escapes(raw).decode("utf-8", "replace")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
 
 CHUNK = 1 << 18  # bytes: stays in a processor's second cache, which is what makes several needles cheap
 REACH = 4096  # bytes: a step's line is a tenth of it; bounds what a line without an end can cost

@@ -10,7 +10,7 @@ from llmb.planning import modes
 from llmb.planning.modes import Mode, mode_of
 from llmb.planning.splits import check_splits, divide
 from llmb.runs.job import STRONG, Job
-from llmb.text.names import and_list, nearest, suggest
+from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.gpus import CPU, gpus_in_words
 from llmb.workload.model import ModelShape
 from llmb.workload.published import raises_vboost
@@ -143,7 +143,7 @@ def _row(wish: Wish, size: Size, place: Place, label: str, *, force: bool) -> tu
         elif force:
             warnings.append(f"{message}: tested are {named}; --force takes it all the same")
         else:
-            hint = and_list(f"tested are {named}; --force takes another", wish.workload.key)
+            hint = with_list_command(f"tested are {named}; --force takes another", wish.workload.key)
             faults.append(Fault(message=message, place=wish.places.get(wish.scale, ""), hint=hint))
     row = find_row(size, place.rows, wish.dtype, wish.scale, strong=wish.strong_scaling)
     if faults or row is None:
@@ -157,7 +157,7 @@ def _no_dtype(wish: Wish, dtypes: Sequence[str], place: Place, label: str) -> Fa
     elsewhere = {dtype for size in wish.workload.sizes.values() for row in size.rows for dtype in row.dtype}
     is_meant = wish.dtype in elsewhere or nearest(wish.dtype, dtypes) is None
     fix = there if is_meant else suggest(wish.dtype, dtypes)
-    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=and_list(fix, wish.workload.key))
+    return Fault(message=message, place=wish.places.get(wish.dtype, ""), hint=with_list_command(fix, wish.workload.key))
 
 
 def _strong_hint(size: Size, gpu: str) -> str:

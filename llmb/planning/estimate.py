@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmb.results.configuration import of_job
+from llmb.results.result import of_job
 from llmb.runs.job import Job
 from llmb.verdict import find_reference
 from llmb.workload.published import Figure

@@ -11,7 +11,7 @@ from llmb.errors import Fault, InputFaults, UsageError
 from llmb.planning.configure import Place, Wish, configure
 from llmb.planning.modes import TRACE_VARIABLES
 from llmb.runs.job import Job, JobRequest
-from llmb.text.names import find_size, find_workload_and_size, no_size
+from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.text.typed import KeyFaultError
 from llmb.workload.spec import Workload
 from llmb.workload.switches import NOTHING, PROFILE_DETAILS, Switches, merged
@@ -117,7 +117,7 @@ def resolve(
             raise UsageError(message, hint="leave one of them out")
     workload = workloads[key]
     if not size:
-        raise no_size(key, str(request.size), here[key], on=gpu_type)
+        raise size_unknown(key, str(request.size), here[key], on=gpu_type)
     if not request.proxy:
         return workload, size
     proxy = workload.sizes[size].proxy

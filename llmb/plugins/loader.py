@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import click
 
     from llmb.clusters.base import ClusterType
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
     from llmb.runs.job import Job
     from llmb.runs.launch import Launch
     from llmb.runs.record import RunRecord
@@ -132,9 +132,8 @@ class Plugins:
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
-        from llmb.logs.formats import NEMO2
+        from llmb.logs.formats import NEMO2, ParseSpec
         from llmb.logs.samples import Samples
-        from llmb.logs.spec import ParseSpec
 
         answer: ParseSpec | Samples | None = self._ask(
             "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import group_failures
-from llmb.report.words import ORDER, word_of
+from llmb.report.value import ORDER, word_of
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.text.names import shorter
 from llmb.verdict.judge import pool_key

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from llmb.failures import Group
 from llmb.report.digest import STATUS, remarkable
 from llmb.report.value import Report
-from llmb.results.columns import legend, levels
+from llmb.results.columns import legend, table_of
 from llmb.results.result import Result
 from llmb.text.tables import Column, as_markdown, escape, render
 from llmb.verdict.scaling import cells, columns
@@ -59,8 +59,7 @@ def _count(number: int, word: str) -> str:
 def _table(results: Sequence[Result]) -> str:
     if not results:
         return ""
-    whole = next(levels(results))
-    table = render(whole.columns, whole.rows, "md")
+    table = render(*table_of(results), "md")
     return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in legend(results))])
 
 

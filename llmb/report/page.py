@@ -1,27 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the template of the HTML page is filled with: the parts of a report, each within its limit. Pure."""
+"""The values for the template of the HTML page: the parts of a report, each within its limit. Pure."""
 
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from llmb.report import caps
-from llmb.report.attention import attention
-from llmb.report.caps import first
-from llmb.report.entries import Entry, entries_of, worst_first
-from llmb.report.environment import conditions_of, day
-from llmb.report.families import Family, families_of
-from llmb.report.headline import count, headline
+from llmb.report.conditions import conditions_of, day, reasons
+from llmb.report.entries import Entry, Family, entries_of, families_of, worst_first
+from llmb.report.headline import attention, count, headline
 from llmb.report.markdown import missing
-from llmb.report.svg.axes import Axis
+from llmb.report.svg.draw import Axis
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
-from llmb.report.value import Report, Run
-from llmb.report.why import reasons
-from llmb.report.words import ASKING, word_of, word_of_group
+from llmb.report.value import ASKING, Report, Run, word_of, word_of_group
+
+T = TypeVar("T")
+
+ENTRIES = 250
+ATTENTION = 20
+CARDS = 24
+FAMILIES = 24
+REPEATED = 60
+CHARTS = 48
+FAILURES = 30
+NAMED = 24  # runs of one failure
+CONDITIONS = 150
+RUNS = 500
+TEXT = 300  # characters of one text
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Generic[T]):
+    """The first ``items`` of ``total``."""
+
+    items: Sequence[T]
+    total: int
+
+    @property
+    def left_out(self) -> int:
+        """How many there are beside them."""
+        return self.total - len(self.items)
+
+
+def first(items: Sequence[T], most: int) -> Shown[T]:
+    """The first ``most`` of the items."""
+    return Shown(items[:most], len(items))
 
 
 class Svg(str):
@@ -50,7 +76,7 @@ def charted(report: Report) -> list[Run]:
     """The runs whose steps the page shows: those of the worst entries that measured something or came to a step."""
     entries = entries_of(report.runs)
     started = [run for run in worst_first(entries, len(report.runs)) if run.result.max_iteration is not None]
-    return started[: caps.CHARTS]
+    return started[:CHARTS]
 
 
 def values(report: Report) -> dict[str, Any]:
@@ -58,7 +84,7 @@ def values(report: Report) -> dict[str, Any]:
     entries, conditions = entries_of(report.runs), conditions_of(report)
     told = headline(entries)
     explained = [e for e in entries if e.word in ASKING and e.runs[0].figure is not None and e.ratio is not None]
-    cards = first(explained, caps.CARDS)
+    cards = first(explained, CARDS)
     runs = [(entry, run) for entry in entries for run in entry.runs]
     repeated = [entry for entry in entries if entry.step_time is not None and entry.step_time.n > 1]
     return {
@@ -66,7 +92,7 @@ def values(report: Report) -> dict[str, Any]:
         "missing": missing(report),
         "unreadable": report.unreadable,
         "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in told.tally])) if runs else "",
-        "items": first(attention(report, entries, cards.items), caps.ATTENTION),
+        "items": first(attention(report, entries, cards.items), ATTENTION),
         "entries": _entries(entries),
         "scale": _scale(entries),
         "compared": any(entry.ratio or entry.result.reference for entry in entries),
@@ -76,10 +102,10 @@ def values(report: Report) -> dict[str, Any]:
         "families": _families(families_of(report)),
         "repeats": _repeats(repeated),
         "charts": _charts(runs),
-        "failures": first(report.failures, caps.FAILURES),
+        "failures": first(report.failures, FAILURES),
         "conditions": conditions,
-        "condition_rows": first(conditions.rows, caps.CONDITIONS),
-        "runs": first(runs, caps.RUNS),
+        "condition_rows": first(conditions.rows, CONDITIONS),
+        "runs": first(runs, RUNS),
         "root": _root(report.runs),
         "made": report.made.strftime("%Y-%m-%d %H:%M %Z"),
         "span": _span(report),
@@ -89,7 +115,7 @@ def values(report: Report) -> dict[str, Any]:
         "below": below,
         "word_of": word_of,
         "word_of_group": word_of_group,
-        "limits": caps,
+        "most_named": NAMED,
     }
 
 
@@ -107,8 +133,8 @@ def _scale(entries: Sequence[Entry]) -> Svg:
     return Svg(ratio_scale(_axis(entries)))
 
 
-def _entries(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
-    axis, shown = _axis(entries), first(entries, caps.ENTRIES)
+def _entries(entries: Sequence[Entry]) -> Shown[Drawn]:
+    axis, shown = _axis(entries), first(entries, ENTRIES)
     drawn = []
     for number, entry in enumerate(shown.items, 1):
         ratio, picture = entry.ratio, ""
@@ -117,24 +143,24 @@ def _entries(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
             interval = entry.result.ratio_interval
             picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
         drawn.append(Drawn(of=entry, picture=Svg(picture)))
-    return caps.Shown(drawn, shown.total)
+    return Shown(drawn, shown.total)
 
 
-def _families(families: Sequence[Family]) -> caps.Shown[Drawn]:
-    shown = first(families, caps.FAMILIES)
+def _families(families: Sequence[Family]) -> Shown[Drawn]:
+    shown = first(families, FAMILIES)
     drawn = [Drawn(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
-    return caps.Shown(drawn, shown.total)
+    return Shown(drawn, shown.total)
 
 
-def _repeats(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
-    shown = first(entries, caps.REPEATED)
+def _repeats(entries: Sequence[Entry]) -> Shown[Drawn]:
+    shown = first(entries, REPEATED)
     parts = {id(entry): _parts(entry) for entry in shown.items}
     axis = spread_axis(part for found in parts.values() for part in found)
     drawn = [
         Drawn(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
         for i, entry in enumerate(shown.items, 1)
     ]
-    return caps.Shown(drawn, shown.total)
+    return Shown(drawn, shown.total)
 
 
 def _parts(entry: Entry) -> list[float]:
@@ -143,12 +169,12 @@ def _parts(entry: Entry) -> list[float]:
     return [] if together is None else [time / together.mean - 1 for time in times]
 
 
-def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
+def _charts(runs: Sequence[tuple[Entry, Run]]) -> Shown[Drawn]:
     drawn: list[Drawn] = []
     total = 0
     for entry, run in runs:
         total += run.result.max_iteration is not None
-        if run.samples is None or len(drawn) >= caps.CHARTS:
+        if run.samples is None or len(drawn) >= CHARTS:
             continue
         result = run.result
         outliers = result.statistics.outliers if result.statistics is not None else ()
@@ -164,7 +190,7 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
         )
         if picture:
             drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))
-    return caps.Shown(drawn, total)
+    return Shown(drawn, total)
 
 
 def _root(runs: Sequence[Run]) -> str:

@@ -1,16 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of results: all fields for CSV, and what an engineer wants at a glance for a table."""
+"""Results as data and as tables: JSON, the columns of CSV, and those that people read."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import dataclasses
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from llmb.results.checkpoints import in_words
-from llmb.results.flat import csv_keys, flat
-from llmb.results.result import Result
-from llmb.text.narrow import Level
+from llmb.results.facts import CheckpointTime, in_words
+from llmb.results.result import FAILED, SUCCESS, Configuration, Result
+from llmb.stats.measure import Window, default_window
+from llmb.text import typed
 from llmb.text.tables import Column
+
+
+def report(results: Sequence[Result]) -> dict[str, Any]:
+    """Plain data: the window common to all (null where they differ), each result, and how many succeeded.
+
+    The success rate is of the runs that have ended, in whole percent rounded down, so that 100 means all of them.
+    """
+    windows = {result.window for result in results if result.window is not None}
+    common = (windows or {default_window(50)}).pop() if len(windows) < 2 else None
+    succeeded = sum(result.status == SUCCESS for result in results)
+    failed = sum(result.status == FAILED for result in results)
+    ended = succeeded + failed
+    return {
+        "analysis": {
+            "min_iteration": common.first if common else None,
+            "max_iteration": common.last if common else None,
+        },
+        "results": [typed.to_data(result) for result in results],
+        "summary": {
+            "success_experiments": succeeded,
+            "failed_experiments": failed,
+            "success_rate": 100 * succeeded // ended if ended else None,
+        },
+    }
+
+
+_BARE = (Configuration,)  # its fields keep their names, but for those that a result has too
+_ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns
+_LEFT_OUT = (CheckpointTime,)  # each event: the last ones are in `checkpoints`
+
+
+class _Leaf(NamedTuple):
+    """One column: its key, the way to its value, and which end of an interval it is."""
+
+    key: str
+    way: tuple[str, ...]
+    end: int | None = None
+
+
+def csv_keys() -> list[str]:
+    """The columns of a result, in the order of its fields."""
+    return [leaf.key for leaf in _leaves()]
+
+
+def flat(result: Result) -> dict[str, Any]:
+    """The values of the columns: lists as words with blanks between, mappings as K=V, a window as ``--window`` does."""
+    return {leaf.key: _text(_value(result, leaf)) for leaf in _leaves()}
+
+
+@cache
+def _leaves() -> tuple[_Leaf, ...]:
+    leaves: dict[str, _Leaf] = {}
+    for leaf in sorted(_walk(Result, (), ""), key=lambda leaf: len(leaf.way) > 1):
+        leaves.setdefault(leaf.key, leaf)
+    return tuple(leaves.values())
+
+
+def _walk(cls: type, way: tuple[str, ...], before: str) -> Iterator[_Leaf]:
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        own, key = (*way, field.name), before + field.name
+        kinds = (hints[field.name], *typing.get_args(hints[field.name]))
+        inner = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
+        if inner in _LEFT_OUT:
+            continue
+        if inner is not None:
+            assert isinstance(inner, type)
+            yield from _walk(inner, own, before if inner in _BARE else f"{key}_")
+        elif field.name in _ENDS:
+            stem = key.removesuffix("_interval")
+            yield from (_Leaf(f"{stem}_{word}", own, end) for end, word in enumerate(("low", "high")))
+        else:
+            yield _Leaf(key, own)
+
+
+def _value(result: Result, leaf: _Leaf) -> Any:
+    value: Any = result
+    for name in leaf.way:
+        value = None if value is None else getattr(value, name)
+    return value if leaf.end is None or value is None else value[leaf.end]
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Window):
+        return str(value)
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in sorted(value.items())) or None
+    if isinstance(value, (tuple, list)):
+        between = "; " if any(" " in str(item) for item in value) else " "
+        return between.join(map(str, value)) or None
+    return value
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
 
 CSV_FIRST = (
     "filename",
@@ -23,24 +121,19 @@ CSV_FIRST = (
 )
 
 
-_GLANCE = (
+_TABLE = (
     Column(key="run"),
     Column(key="experiment"),
     Column(key="status"),
-    Column(key="step_time", heading="step time (s)", right=True),
-    Column(key="tokens_per_second", heading="tokens/s", show="{:.0f}".format, right=True),
-    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
-    Column(key="tflops", heading="TFLOPS/GPU", right=True),
-    Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
-    Column(
-        key="mfu_reference",
-        heading="MFU % by the reference's formula",
-        show=lambda value: f"{100 * value:.2f}",
-        right=True,
-    ),
+    Column(key="step_time", heading="step (s)", show="{:.3f}".format, right=True),
+    Column(key="deviation", heading="±", show="{:.3f}".format, right=True, optional=True),
+    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True, optional=True),
+    Column(key="mfu", heading="MFU %", show=_percent, right=True, optional=True),
+    Column(key="tflops", heading="TFLOPS/GPU", right=True, optional=True),
+    Column(key="tokens_per_second", heading="tokens/s", show="{:.0f}".format, right=True, optional=True),
+    Column(key="mfu_reference", heading="MFU % by the reference's formula", show=_percent, right=True, optional=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
-    Column(key="checkpoint"),
     Column(key="reason"),
 )
 _PLAIN = ("run", "experiment", "status", "tokens_per_second", "tokens_per_second_per_gpu", "mfu")
@@ -65,48 +158,30 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     return [{**flat(result), "filename": Path(result.path).name} for result in results]
 
 
-def levels(results: Sequence[Result]) -> Iterator[Level]:
-    """The table of ``results``, with all of it first, then with ever less for narrow terminals.
+def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, Any]]]:
+    """The columns and rows of a table of ``results``; columns without a value are omitted.
 
-    The run, its experiment, ratio, verdict or status, and reason are in each.
+    Where at least one run has something to be compared with, verdicts take the place of statuses: a run without a
+    verdict shows its status there.
     """
-    rows = table_rows(results)
-    level = Level([column for column in _GLANCE if any(row[column.key] is not None for row in rows)], rows)
-    yield level
-    yield (level := level.without("mfu_reference", said="MFU by the reference's formula"))
-    rows = [{**row, "reason": "; ".join(filter(None, (row["reason"], row["checkpoint"]))) or None} for row in rows]
-    columns = [column for column in _GLANCE if column.key in ("reason", *(own.key for own in level.columns))]
-    columns = [column for column in columns if any(row[column.key] is not None for row in rows)]
-    yield (level := Level(columns, rows, level.left_out).without("checkpoint"))
-    yield (level := level.without("tokens_per_second", said="tokens/s"))
-    yield (level := level.without("tflops", said="TFLOPS/GPU"))
-    if any(column.key == "verdict" for column in columns):
-        rows = [{**row, "verdict": row["verdict"] or row["status"]} for row in rows]
-        yield (level := Level(level.columns, rows, level.left_out).without("status"))
-    yield (level := level.without("tokens_per_second_per_gpu", said="tokens/s/GPU"))
-    yield (level := level.without("mfu", said="MFU"))
-    rows = [{**row, "step_time": row["step_time"] and row["step_time"].partition(" ")[0]} for row in rows]
-    short = [replace(column, heading="step (s)") if column.key == "step_time" else column for column in level.columns]
-    yield Level(short, rows, (*level.left_out, "standard deviation"))
-
-
-def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """The rows of a table. Verdicts are shown where at least one run has something to compare with."""
-    results = list(results)
     compared = any(result.verdict not in (None, _NOT_COMPARED) for result in results)
-    return [
-        {
-            **{name: getattr(result, name) for name in _PLAIN},
-            "step_time": _spread(result.time_mean_seconds, result.time_std_dev_seconds, 3),
-            "tflops": _tflops(result),
-            "mfu_reference": _mfu_by_another_formula(result),
-            "ratio": _ratio(result),
-            "verdict": _verdict(result) if compared else None,
-            "checkpoint": "; ".join(in_words(result.checkpoints)) or None,
-            "reason": _reason(result, compared=compared),
-        }
-        for result in results
-    ]
+    rows = [_row(result, compared=compared) for result in results]
+    omitted = "status" if compared else "verdict"
+    columns = [own for own in _TABLE if own.key != omitted and any(row[own.key] is not None for row in rows)]
+    return columns, rows
+
+
+def _row(result: Result, *, compared: bool) -> dict[str, Any]:
+    return {
+        **{name: getattr(result, name) for name in _PLAIN},
+        "step_time": result.time_mean_seconds,
+        "deviation": None if result.time_mean_seconds is None else result.time_std_dev_seconds or 0.0,
+        "tflops": _tflops(result),
+        "mfu_reference": _mfu_by_another_formula(result),
+        "ratio": _ratio(result),
+        "verdict": _verdict(result) or result.status,
+        "reason": _reason(result, compared=compared),
+    }
 
 
 def _mfu_by_another_formula(result: Result) -> float | None:
@@ -124,8 +199,8 @@ def _verdict(result: Result) -> str | None:
 
 
 def _reason(result: Result, *, compared: bool) -> str | None:
-    said = result.verdict_reason if compared and result.verdict in _TELLING else None
-    return "; ".join(text for text in (result.reason, said) if text) or None
+    why = result.verdict_reason if compared and result.verdict in _TELLING else None
+    return "; ".join(text for text in (result.reason, why, *in_words(result.checkpoints)) if text) or None
 
 
 def legend(results: Iterable[Result]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.logs.samples import Samples
-from llmb.results.configuration import Configuration
+from llmb.results.result import Configuration
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.model import ModelShape
 from llmb.workload.spec import Row, Workload

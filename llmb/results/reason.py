@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llmb.failures import Cause, kind_of_end
-from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME
+from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.logs.samples import Environment, Samples
-from llmb.logs.scan import open_log
-from llmb.logs.spec import ParseSpec
-from llmb.logs.text import plain
+from llmb.logs.scan import open_log, plain
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs.state import CANCELLED, COMPLETED, TIMEOUT, WAITING, JobState
 from llmb.runs.state import RUNNING as AT_WORK

@@ -10,17 +10,14 @@ from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.failures import Cause, root_cause
-from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.formats import MEGATRON_NAME, ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.logs.spec import ParseSpec
 from llmb.results import reason
 from llmb.results import result as status_of
-from llmb.results.beside import profiled_beside
-from llmb.results.checkpoints import checkpoints_of
-from llmb.results.facts import PROFILED, facts_of, invalid_because
-from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of
+from llmb.results.facts import PROFILED, checkpoints_of, facts_of, invalid_because
+from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of, profiled_beside
 from llmb.results.foreign import NOTHING, Description, describe_log, peak_dtype
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.runs.job import Job
@@ -34,9 +31,9 @@ from llmb.stats.measure import (
     measure,
     mfu,
     model_tflops_per_gpu,
+    summarize,
     tokens_per_second,
 )
-from llmb.stats.summary import summarize
 from llmb.workload.gpus import CPU, known_types
 from llmb.workload.model import flops_convention, model_flops
 from llmb.workload.spec import Workload

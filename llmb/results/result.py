@@ -1,15 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run's result; its fields, in their order, are what ``results --format json`` prints."""
+"""One run's result, and the configuration that decides what it is compared with."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from llmb.failures.find import Cause
-from llmb.results.checkpoints import Checkpoints
-from llmb.results.configuration import Configuration
-from llmb.results.facts import LogFacts
+from llmb.results.facts import Checkpoints, LogFacts
+from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
-from llmb.stats.measure import Window
-from llmb.stats.summary import Statistics
+from llmb.stats.measure import Statistics, Window
+
+_USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A job without what its repeats differ in; the fields are those of ``Job``. None where a log alone does not say.
+
+    ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, where not as usual;
+    ``tokenizer``: where not the null one; ``nccl_trace``, ``saves``, ``loads``: what it did beside training.
+    ``vboost``: whether it was to be raised on each node first.
+    """
+
+    workload: str
+    model_size: str
+    dtype: str
+    gpu_type: str | None
+    scale: int
+    gbs: int
+    seq_length: int
+    num_layers: int
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
+    vp: int | None = None
+    ep: int | None = None
+    mbs: int | None = None
+    gpus_per_node: int | None = None
+    profile: bool = False
+    image: str | None = None
+    fp8: str | None = None
+    tokenizer: str | None = None
+    nccl_trace: bool = False
+    saves: bool = False
+    loads: bool = False
+    vboost: bool | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_job(job: Job) -> Configuration:
+    """The configuration of a recorded run."""
+    switches = job.switches
+    said: dict[str, Any] = {
+        "fp8": switches.fp8 if switches.fp8 != _USUAL_FP8 else None,
+        "tokenizer": switches.tokenizer if switches.tokenizer != _USUAL_TOKENIZER else None,
+        "nccl_trace": bool(switches.nccl_trace),
+        "saves": bool(switches.save_checkpoint),
+        "loads": switches.load_checkpoint is not None,
+        "env": dict(job.env),
+    }
+    return Configuration(
+        **{own.name: getattr(job, own.name) for own in fields(Configuration) if own.name not in said}, **said
+    )
+
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
@@ -105,3 +160,53 @@ class Result:
         A run that its scheduler saw end well, and whose log nobody here can read, is none.
         """
         return self.status != SUCCESS and not self.is_open and not (self.status == UNKNOWN and self.state == COMPLETED)
+
+
+TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every line says of itself
+_SAID = {
+    "gbs": "batch {}",
+    "seq_length": "sequence {}",
+    "num_layers": "{} layers",
+    "profile": "profiled",
+    "saves": "saves a checkpoint",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "NCCL trace",
+    "image": "{}",
+    "vboost": "vboost",
+    "gpus_per_node": "{} GPUs per node",
+}
+
+
+def settings_of(result: Result, without: Collection[str] = TITLE) -> dict[str, str]:
+    """Each setting of a run by its name, in words, its steps and window too; empty where there is nothing to say."""
+    own = settings_in_words(result.configuration, without, window=result.window)
+    return {"steps": f"{result.steps} steps" if result.steps else "", **own}
+
+
+def settings_in_words(
+    own: Configuration | None, without: Collection[str] = TITLE, *, window: Window | None
+) -> dict[str, str]:
+    """Each setting by its name, in words, but for those ``without``; variables are ``NAME=value``."""
+    said = {"window": "" if window is None else f"window {window}"}
+    if own is None:
+        return said
+    for setting in fields(Configuration):
+        if setting.name not in (*without, "env"):
+            said[setting.name] = _in_words(setting.name, getattr(own, setting.name))
+    return said | {name: f"{name}={value}" for name, value in sorted(own.env.items())}
+
+
+def notes(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:
+    """For each title with its settings those that others of the same title do not have all in common."""
+    alike = Counter(title for title, _ in titled)
+    shared = Counter((title, setting) for title, own in titled for setting in own.items())
+    return [
+        ", ".join(text for name, text in own.items() if text and shared[title, (name, text)] < alike[title])
+        for title, own in titled
+    ]
+
+
+def _in_words(name: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    return _SAID.get(name, f"{name} {{}}").format(value)

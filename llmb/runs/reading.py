@@ -4,7 +4,7 @@
 import contextlib
 
 from llmb.errors import LlmbError
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.runs.record import RunRecord
 from llmb.system import files
 from llmb.text import typed, yamlfile

@@ -4,7 +4,7 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 
-from llmb.results.configuration import Configuration
+from llmb.results.result import Configuration
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.submission.submit import Prepared

@@ -24,6 +24,16 @@ _BLANKS = "\n\t\xa0\u202f"  # which are not printable to Python, and do no harm
 _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG, errno.ENXIO})
 
 
+_MESSAGE = re.compile(r"(error|warning|hint|note): ")
+# Parts of a message that stay in one line, so that they can be pasted: a command up to the end of its clause, and what
+# is in quotes. All else may be wrapped at blanks.
+_PART = re.compile(
+    r"(?:llmb-run|llmb-install|export \w+=|(?:apt-get|cd|chmod|cp|mkdir|mv|pip|ps|rm|scancel|scontrol|sinfo|ssh) )"
+    r".*?(?=[;,.:)]?(?:  |$)|[;,:)] )|'[^']*'\S*|\S+"
+)
+_LEAST_WIDTH = 30
+
+
 class OutputError(LlmbError):
     """Standard output cannot be written, so that nobody has the answer."""
 
@@ -93,13 +103,51 @@ def printable(text: str) -> str:
     )
 
 
+def wrap(text: str, width: int) -> str:
+    """``text`` with messages (``error: ...``, ``hint: ...``) wrapped at words to ``width`` characters.
+
+    A command, a path, a URL and a quotation stay in one line, however long. Other lines stay as they are.
+    """
+    if width < _LEAST_WIDTH:
+        return text
+    return "\n".join(_wrap_line(line, width) if _MESSAGE.match(line) else line for line in text.split("\n"))
+
+
+def _wrap_line(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    indent = " " * (line.index(" ") + 1)
+    lines, current, end = [], "", 0
+    for part in _PART.finditer(line):
+        blanks, end = line[end : part.start()], part.end()
+        if len(current) > len(indent) and blanks and len(current + blanks + part[0]) > width:
+            lines.append(current)
+            current = indent + part[0]
+        else:
+            current += blanks + part[0]
+    return "\n".join([*lines, current])
+
+
+def _stderr_width() -> int:
+    """The width of the terminal on standard error; 0 without one, so that piped messages are not wrapped."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        if not sys.stderr.isatty():
+            return 0
+        return int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # a closed stream, or one without a number
+        return 0
+
+
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """Print ``text`` on standard output, or on standard error, without escape sequences.
 
-    Raises OutputError where standard output cannot be written; of standard error nobody can be told.
+    On a terminal, the messages on standard error are wrapped at words. Raises OutputError where standard output cannot
+    be written; an error of standard error is ignored.
     """
+    shown = printable(str(text))
     try:
-        click.echo(printable(str(text)), nl=nl, err=err)
+        click.echo(wrap(shown, _stderr_width()) if err else shown, nl=nl, err=err)
     except OSError as error:
         if error.errno == errno.EPIPE and not err:
             raise  # the reader of our output has gone: `| head`

@@ -161,11 +161,11 @@ def read_text(path: Path, *, name: str | None = None) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{name or path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{name or path} cannot be read: {error.strerror}", code="file-unreadable") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"
-        raise UsageError(message, hint="save it as UTF-8") from error
+        raise UsageError(message, hint="save the file as UTF-8", code="not-utf-8") from error
 
 
 @lru_cache(maxsize=1024)

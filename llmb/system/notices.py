@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warnings from deep within, such as of a damaged file that costs one row of many: each once in a command."""
 
-import sys
 import threading
+
+from llmb.system import edge
 
 _said: set[str] = set()
 _saying = threading.Lock()
@@ -20,4 +21,4 @@ def warn(text: str) -> None:
         if text in _said:
             return
         _said.add(text)
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    edge.echo(f"warning: {text}", err=True)

@@ -147,21 +147,22 @@ def find_workload_and_size(
     starts = [key for key in sizes if squashed.startswith(squash_workload(key))]
     if starts:
         key = max(starts, key=len)
-        raise no_size(key, _behind(name.strip(), key), (sizes if here is None else here)[key], on=on)
+        raise size_unknown(key, _behind(name.strip(), key), (sizes if here is None else here)[key], on=on)
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
-    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(name, sizes, [*sizes, *full]))
+    raise _unknown(name, sizes, [*sizes, *full])
 
 
-def no_size(key: str, size: str, sizes: Collection[str], *, on: str | None = None) -> UsageError:
+def size_unknown(key: str, size: str, sizes: Collection[str], *, on: str | None = None) -> UsageError:
     """The error that workload ``key`` has no ``size`` (on the GPU type ``on``), with the nearest of ``sizes``."""
     where = f" on {on}" if on else ""
     fix = suggest(size, sizes)
     if on and nearest(size, sizes) is None:
         fix = f"on {on} it runs as {', '.join(sizes)}" if sizes else f"none of its sizes runs on {on}"
-    return UsageError(f"{key} has no size '{size}'{where}", hint=and_list(fix, key))
+    message = f"{key} has no size '{size}'{where}"
+    return UsageError(message, hint=with_list_command(fix, key), code="size-unknown", key=key, value=size)
 
 
-def and_list(fix: str, key: str) -> str:
+def with_list_command(fix: str, key: str) -> str:
     """A hint with the command behind it that shows what workload ``key`` has."""
     command = f"llmb-run list -w {key}"
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
@@ -178,13 +179,17 @@ def _only(matches: list[str], name: str, keys: Collection[str]) -> str:
         return matches[0]
     if matches:
         raise _ambiguous(name, matches)
-    raise UsageError(f"no workload is called '{name}'", hint=_workload_hint(name, keys, keys))
+    raise _unknown(name, keys, keys)
+
+
+def _unknown(name: str, keys: Collection[str], names: Collection[str]) -> UsageError:
+    message, hint = f"no workload is called '{name}'", _workload_hint(name, keys, names)
+    return UsageError(message, hint=hint, code="workload-unknown", value=name)
 
 
 def _ambiguous(name: str, matches: Iterable[str]) -> UsageError:
-    return UsageError(
-        f"'{name}' fits several workloads: {', '.join(sorted(matches))}", hint="write one of them in full"
-    )
+    message = f"'{name}' matches several workloads: {', '.join(sorted(matches))}"
+    return UsageError(message, hint="write the full name of one of them", code="workload-ambiguous", value=name)
 
 
 def _workload_hint(name: str, keys: Collection[str], names: Collection[str]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads YAML into plain data that remembers its lines, and refuses a key given twice."""
+"""Reads YAML into plain data with the line of each key; duplicate keys are faults."""
 
 import re
 from collections.abc import Hashable
@@ -12,20 +12,24 @@ import yaml
 from llmb.errors import Fault, InputFaults
 from llmb.system import files
 
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where libyaml is there
-
 KeyPath = tuple[Hashable, ...]
-_MOST_OF_ALIASES, _FREE = 20, 50_000  # what aliases may make of each value, and of a small document
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml ten times as fast
+_ALIAS_FACTOR, _SMALL = 20, 50_000  # values: aliases may expand a document 20 times, and any to this size
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _LONGEST_NUMBER = 300  # characters
-_DEEPEST = 200  # mappings and lists in each other
+_DEEPEST = 200  # nested mappings and lists
 _BRACKET = re.compile(r"[\[\]{}]")
 _MAY_BE_DEEP = re.compile(r"(?:[-?:][ \t\n]{1,9}){50}|^ {100}", re.MULTILINE)
 
 
+def dotted(path: KeyPath) -> str:
+    """``sizes.1b.rows`` for a key path."""
+    return ".".join(str(key) for key in path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
-    """In a document's outermost mapping the key of what stands under a ``key`` that was there before, by its line."""
+class DuplicateKey:
+    """Replaces a repeated ``key`` of a document's outermost mapping, so that the value below it can be checked too."""
 
     key: Hashable
     line: int
@@ -36,10 +40,10 @@ class Again:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """Plain data (dict, list, scalars) with the file it came from and the 1-based line of each key path.
+    """Plain data (dict, list, scalars) with the name of its file and the 1-based line of each key path.
 
-    ``texts`` has numbers as they were written, for where text was meant: a release 25.10 is not 25.1. ``faults`` are
-    keys that stand twice; only a document read with ``strict=False`` has any.
+    ``texts``: each number as it was written, for fields that are text: release 25.10 is not 25.1. ``faults``: duplicate
+    keys, which only a document read with ``strict=False`` can have.
     """
 
     name: str
@@ -49,22 +53,22 @@ class Document:
     faults: tuple[Fault, ...] = ()
 
     def place(self, path: KeyPath) -> str:
-        """``file:line`` of a key path, of its nearest known ancestor where it has no line of its own."""
+        """``file:line`` of a key path, or of its nearest ancestor that has a line."""
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.name}:{self.lines[path]}" if path in self.lines else self.name
 
 
 def load(path: Path, *, name: str | None = None, strict: bool = True) -> Document:
-    """The document in the file ``path``; ``name`` is what faults call it. Raises UsageError or InputFaults."""
+    """Read the file ``path``; faults call it ``name``. Raises UsageError or InputFaults."""
     return parse(files.read_text(path, name=name), name=name or str(path), strict=strict)
 
 
 def parse(text: str, *, name: str, strict: bool = True) -> Document:
-    """The document in ``text``; an empty one is an empty mapping. Raises InputFaults with places.
+    """Parse ``text``; an empty text is an empty mapping. Raises InputFaults with places.
 
-    With ``strict`` False a key that stands twice is left to the caller in ``faults``: the last value counts. In the
-    outermost mapping the first one does, and the further ones stand under ``Again``, to be looked through as well.
+    With ``strict=False`` duplicate keys are returned in ``faults`` and the last value is used. In the outermost mapping
+    the first value is used, and the others are kept under a ``DuplicateKey`` so that the caller can check them too.
     """
     try:
         return _parse(text, name, strict)
@@ -72,13 +76,15 @@ def parse(text: str, *, name: str, strict: bool = True) -> Document:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 1
         hint = "indent with blanks, not with tabs" if mark and _is_tabbed(text, mark.line) else None
-        fault = Fault(place=f"{name}:{line}", message=f"not valid YAML: {error.problem}", hint=hint)
+        fault = Fault(
+            place=f"{name}:{line}", message=f"not valid YAML: {error.problem}", hint=hint, code="yaml-invalid"
+        )
         raise InputFaults([fault]) from error
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
-        raise InputFaults([Fault(place=name, message=f"not valid YAML: {reason}")]) from error
+        raise InputFaults([Fault(place=name, message=f"not valid YAML: {reason}", code="yaml-invalid")]) from error
     except RecursionError as error:
-        raise InputFaults([Fault(place=name, message="it is nested too deep")]) from error
+        raise InputFaults([Fault(place=name, message="nested too deep", code="yaml-too-deep")]) from error
 
 
 def _is_tabbed(text: str, index: int) -> bool:
@@ -104,7 +110,7 @@ def _parse(text: str, name: str, strict: bool) -> Document:
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Raise InputFaults for what is nested deeper than libyaml's stack is: it would end the process."""
+    """Raise InputFaults for nesting that would overflow libyaml's stack and end the process."""
     if _MAY_BE_DEEP.search(text) is None and _brackets(text) <= _DEEPEST:
         return
     loader, depth = Loader(text), 0
@@ -116,13 +122,13 @@ def _check_depth(text: str, name: str) -> None:
             depth += opens - closes
             if depth > _DEEPEST:
                 place = f"{name}:{event.start_mark.line + 1}"
-                raise InputFaults([Fault(place=place, message="it is nested too deep")])
+                raise InputFaults([Fault(place=place, message="nested too deep", code="yaml-too-deep")])
     finally:
         loader.dispose()
 
 
 def _brackets(text: str) -> int:
-    """How many brackets are open at most."""
+    """The greatest number of brackets that are open at once."""
     depth = deepest = 0
     for found in _BRACKET.finditer(text):
         depth += 1 if found[0] in "[{" else -1
@@ -131,9 +137,9 @@ def _brackets(text: str) -> int:
 
 
 def _check_size(root: yaml.Node, name: str) -> None:
-    """Raise InputFaults where aliases make of little text what no memory holds: each multiplies what it stands for.
+    """Raise InputFaults where aliases expand a small text to more than fits in memory, or a number is too long.
 
-    A node counts with all below it, as often as it is meant; to count takes as long as the text is.
+    The size of a node includes all nodes below it, each alias expanded; the time is linear in the text.
     """
     sizes: dict[int, int] = {}
     waiting: list[tuple[yaml.Node, bool]] = [(root, False)]
@@ -142,29 +148,31 @@ def _check_size(root: yaml.Node, name: str) -> None:
         if isinstance(node, yaml.ScalarNode):
             if len(node.value) > _LONGEST_NUMBER and node.tag in _NUMBERS:
                 place = f"{name}:{node.start_mark.line + 1}"
-                raise InputFaults([Fault(place=place, message="a number is too long", hint="put it in quotes")])
+                message, hint = f"the number has more than {_LONGEST_NUMBER} characters", "put it in quotes"
+                raise InputFaults([Fault(place=place, message=message, hint=hint, code="yaml-number-too-long")])
             sizes[id(node)] = 1
             continue
         below = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
         if is_counted:
             sizes[id(node)] = 1 + sum(sizes[id(part)] for part in below)
         elif id(node) not in sizes:
-            sizes[id(node)] = 1  # so that one which refers to itself has an end; it is refused later
+            sizes[id(node)] = 1  # ends the loop for a node that contains itself; it is refused later
             waiting.append((node, True))
             waiting += [(part, False) for part in below if id(part) not in sizes]
-    if sizes[id(root)] > _MOST_OF_ALIASES * len(sizes) + _FREE:
-        message = f"its aliases make {len(sizes)} values into {_about(sizes[id(root)])}"
-        raise InputFaults([Fault(place=name, message=message, hint="write them out, or use fewer aliases in aliases")])
+    if sizes[id(root)] > _ALIAS_FACTOR * len(sizes) + _SMALL:
+        message = f"aliases expand {len(sizes)} values to {_about(sizes[id(root)])}"
+        hint = "write the values out, or nest fewer aliases"
+        raise InputFaults([Fault(place=name, message=message, hint=hint, code="yaml-too-large")])
 
 
 def _about(number: int) -> str:
-    return str(number) if number < 10**15 else "more than any memory holds"
+    return str(number) if number < 10**15 else "more than fits in memory"
 
 
 class _Walk:
-    """One pass over the composed nodes: data, lines, and the keys that stand twice.
+    """Converts the composed nodes to data, and records lines and duplicate keys.
 
-    An aliased node is passed once for each place it stands at; flattening its merges changes it the first time.
+    An aliased node is visited once for each use; the first visit flattens its merge keys in place.
     """
 
     def __init__(self, loader: Any, name: str) -> None:
@@ -194,11 +202,11 @@ class _Walk:
             return self.loader.construct_object(node, deep=True)
         except (ValueError, LookupError, AttributeError) as error:  # 2025-13-01 looks like a date to YAML
             kind = node.tag.rpartition(":")[2]
-            raise self.invalid(node, f"'{node.value}' is no {kind}", "put it in quotes") from error
+            raise self.invalid(node, f"'{node.value}' is not a valid {kind}", "put it in quotes") from error
 
     def invalid(self, node: yaml.Node, reason: str, hint: str | None = None) -> InputFaults:
         place = f"{self.name}:{node.start_mark.line + 1}"
-        return InputFaults([Fault(place=place, message=f"not valid YAML: {reason}", hint=hint)])
+        return InputFaults([Fault(place=place, message=f"not valid YAML: {reason}", hint=hint, code="yaml-invalid")])
 
     def sequence(self, node: yaml.Node, path: KeyPath) -> list[Any]:
         return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
@@ -213,13 +221,21 @@ class _Walk:
             key = self.construct(key_node)
             line = key_node.start_mark.line + 1
             if not isinstance(key, Hashable):
-                self.faults.append(Fault(place=f"{self.name}:{line}", message="a key must be a plain word"))
+                message = "a key must be a plain word"
+                self.faults.append(Fault(place=f"{self.name}:{line}", message=message, code="key-invalid"))
                 continue
             if key in seen and id(key_node) in own:
                 first = self.lines[(*path, key)]
-                message = f"'{key}' stands twice (first in line {first})"
-                self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint="join the two"))
-                key = key if path else Again(key=key, line=line)
+                self.faults.append(
+                    Fault(
+                        place=f"{self.name}:{line}",
+                        message=f"duplicate key '{key}' (first in line {first})",
+                        hint="merge the two into one",
+                        code="key-duplicate",
+                        key=dotted((*path, key)),
+                    )
+                )
+                key = key if path else DuplicateKey(key=key, line=line)
             if id(key_node) in own:
                 seen.add(key)
             self.lines[(*path, key)] = line

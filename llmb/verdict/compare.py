@@ -6,15 +6,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 from llmb.stats.measure import Window
 from llmb.text import typed
-from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
-from llmb.verdict.pooling import noise_of_pair, pooled
-from llmb.verdict.reference import SAME, comparable
-from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times
+from llmb.verdict.judge import LOADS, SAME, comparable, not_described, pool_key, why_invalid
+from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times, noise_of_pair, pooled
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads results that `results --format json` wrote, here or on another cluster, and keeps accepted ones: baselines."""
+"""Results as files: exported JSON, baselines, and JUnit XML for continuous integration."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree
 
 from llmb.errors import UsageError
-from llmb.results.configuration import Configuration
+from llmb.results.columns import report
 from llmb.results.facts import LogFacts
-from llmb.results.report import report
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
 from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
+from llmb.text.tables import escape
 from llmb.text.times import iso
-from llmb.verdict.rules import INVALID
+from llmb.verdict.rules import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states that earlier releases called Failed
 _FOLDER = Path(".llmb") / "baselines"
@@ -146,3 +147,60 @@ def _path(install: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
         raise UsageError(f"'{name}' is not a name for a baseline", hint="use letters, digits, -, _ and .")
     return install / _FOLDER / f"{name}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JunitCase:
+    """One test case; ``outcome`` says what became of it and ``message`` why, where it did not pass."""
+
+    group: str
+    name: str
+    outcome: Literal["passed", "failure", "error", "skipped"] = "passed"
+    message: str = ""
+
+
+def junit_cases(results: Iterable[Result]) -> list[JunitCase]:
+    """A case for each run: a failure where it failed, was cancelled or its verdict is bad, an error where nobody knows
+    what it came to, skipped where there is no verdict yet."""
+    return [_case(result) for result in results]
+
+
+def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
+    """What a verdict comes to: a failure when bad, skipped when it is open or nothing was compared."""
+    if verdict in BAD:
+        return "failure"
+    return "skipped" if verdict in (INCONCLUSIVE, NO_REFERENCE) else "passed"
+
+
+def _case(result: Result) -> JunitCase:
+    group = result.configuration.workload if result.configuration else "log"
+    name = f"{result.experiment} [{result.run}]" if result.run else result.experiment
+    if result.is_open:
+        return JunitCase(group=group, name=name, outcome="skipped", message=result.reason or "it has not ended")
+    if result.status != SUCCESS:
+        outcome: Literal["failure", "error"] = "failure" if result.status in (FAILED, CANCELLED) else "error"
+        return JunitCase(group=group, name=name, outcome=outcome, message=result.reason or result.status)
+    message = f"{result.verdict}: {result.verdict_reason}" if result.verdict else ""
+    return JunitCase(group=group, name=name, outcome=outcome_of(result.verdict), message=message)
+
+
+def to_junit(found: Iterable[JunitCase]) -> str:
+    """The cases as one test suite. Characters that XML does not have, and escapes of a terminal, are written out."""
+    found = list(found)
+    count = {outcome: sum(case.outcome == outcome for case in found) for outcome in ("failure", "error", "skipped")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="llmb",
+        tests=str(len(found)),
+        failures=str(count["failure"]),
+        errors=str(count["error"]),
+        skipped=str(count["skipped"]),
+    )
+    for case in found:
+        element = ElementTree.SubElement(suite, "testcase", classname=escape(case.group), name=escape(case.name))
+        if case.outcome != "passed":
+            ElementTree.SubElement(element, case.outcome, message=escape(case.message))
+        elif case.message:
+            ElementTree.SubElement(element, "system-out").text = escape(case.message)
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from llmb.results.configuration import Configuration
-from llmb.results.distinctions import TITLE, notes, settings_of
-from llmb.results.result import Result
+from llmb.results.result import TITLE, Configuration, Result, notes, settings_of
 from llmb.stats.measure import tokens_per_second
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
-from llmb.verdict.pooling import pooled
+from llmb.verdict.rules import pooled
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"
@@ -26,11 +24,11 @@ COLUMNS = (
     Column(key="gpu_type", heading="GPU"),
     Column(key="scaling"),
     Column(key="scale", heading="GPUs", right=True),
-    Column(key="gbs", heading="batch", right=True),
-    Column(key="n", heading="runs", right=True),
-    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
-    Column(key="tokens_per_second_per_gpu", heading="tokens/s/GPU", show="{:.1f}".format, right=True),
-    Column(key="efficiency", heading="efficiency %", show=lambda value: f"{100 * value:.1f}", right=True),
+    Column(key="gbs", heading="batch", right=True, optional=True),
+    Column(key="n", heading="runs", right=True, optional=True),
+    Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="tokens_per_second_per_gpu", heading="tok/s/GPU", show="{:.1f}".format, right=True),
+    Column(key="efficiency", heading="eff. %", show=lambda value: f"{100 * value:.1f}", right=True),
     Column(key="settings"),
 )
 

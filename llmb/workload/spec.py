@@ -335,6 +335,7 @@ def read_workload(path: str | Path) -> Workload:
     document = yamlfile.load(path)
     workload = typed.read(Workload, document)
     if workload.file is not None:
-        raise InputFaults([Fault(place=document.place(("file",)), message="file: 'file' is not a key here")])
+        place, message = document.place(("file",)), "file: 'file' is not a key here"
+        raise InputFaults([Fault(place=place, message=message, code="key-unknown", key="file", value="file")])
     published = None if workload.published is None else path.parent / workload.published
     return replace(workload, file=path, published=published)

@@ -27,12 +27,11 @@ from llmb.errors import LlmbError
 from llmb.planning.joblist import read_job_list
 from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.results.beside import profiled_beside
+from llmb.results.find import profiled_beside
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import secrets
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
 from llmb.text import yamlfile
 from llmb.verdict.export import read_export
 from llmb_installer.answers.read import read_answers
@@ -42,6 +41,7 @@ from llmb_installer.registry.challenge import read_challenges
 from llmb_installer.registry.reference import Reference
 from llmb_installer.registry.retry import retry_after
 from llmb_installer.venv import pipconf
+from llmb_testing.job import SMALLEST_JOB
 
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "5000"))
 WORKLOADS = load_plugins(builtin_plugins()).workloads()

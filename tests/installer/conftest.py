@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from llmb.workload.needs import Need, Needs
-from llmb_installer.testing.hub import SmallHub
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.hub import SmallHub
+from llmb_testing.plugin_writer import write_plugin
 
 WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",), "small": ("1", "2"), "other": ("1",)}
 

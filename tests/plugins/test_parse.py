@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 import llmb_nemotronh
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.runs.record import RunRecord
 
 

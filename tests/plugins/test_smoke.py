@@ -8,7 +8,7 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.planning.plan import make_plan
 from llmb.planning.select import Selection, discover
-from llmb.results.configuration import of_job
+from llmb.results.result import of_job
 from llmb.runs.job import Job, JobRequest
 from llmb.stats.measure import default_window
 from llmb.verdict import find_reference

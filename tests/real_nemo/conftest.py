@@ -318,8 +318,8 @@ def built(
     (folder / "recipes.json").write_text(json.dumps(recipes), encoding="utf-8")
     done = run_nemo(HERE / "driver.py", "recipes.json", "found.json", cwd=folder)
     assert done.returncode == 0, done.stdout[-4000:]
-    told: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
-    return told
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return found
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

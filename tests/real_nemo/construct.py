@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import stand_ins
+import mocks
 
-stand_ins.install()
+mocks.install()
 
 import fiddle  # noqa: E402
 import megatron.core.parallel_state as parallel_state  # noqa: E402

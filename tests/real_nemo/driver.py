@@ -53,7 +53,7 @@ def untouched(name: str) -> dict[str, Any]:
 
 
 def instances(raw: object) -> dict[str, Any]:
-    """The arguments that NeMo's pretrain would be called with, all of them built; the CPU stands in for the GPUs."""
+    """The arguments that NeMo's pretrain would be called with, all of them built; the CPU is used instead of GPUs."""
     partial = copy.deepcopy(build(parse_recipe(raw)))
     partial.trainer.accelerator = "cpu"
     asked, aware = hub(partial.data.tokenizer), partial.optim.config.use_precision_aware_optimizer
@@ -155,11 +155,11 @@ def tokenizer(model: Any, data: Any) -> dict[str, Any]:
 
 
 def overlap(callback: Any) -> dict[str, Any]:
-    """What the callback was told; user buffers by the names of NeMo's configurations that are equal."""
-    told = callback.user_comm_overlap_cfg
-    buffers = told.tp_comm_overlap_cfg
+    """The callback's settings; user buffers as the names of NeMo's equal configurations."""
+    settings = callback.user_comm_overlap_cfg
+    buffers = settings.tp_comm_overlap_cfg
     names = [name for name, value in vars(userbuffers).items() if name.startswith("userbuffers") and value == buffers]
-    return {**plain(told), "tp_comm_overlap_cfg": names if buffers is not None else None}
+    return {**plain(settings), "tp_comm_overlap_cfg": names if buffers is not None else None}
 
 
 def step_flops(callback: Any) -> float | None:
@@ -207,13 +207,13 @@ def main(recipes: Path, answer: Path) -> None:
     make_small_tokenizer(Path("small_tokenizer"))
     wanted = json.loads(recipes.read_text(encoding="utf-8"))
     names = sorted({raw["model_recipe"] or raw["recipe"] for raw in wanted["found"].values()})
-    told = {
+    built = {
         "untouched": {name: untouched(name) for name in names},
         "found": {key: found(raw) for key, raw in wanted["found"].items()},
         "refused": {key: refusal(raw) for key, raw in wanted["refused"].items()},
         "compared": {key: compared(row) for key, row in wanted["compared"].items()},
     }
-    answer.write_text(json.dumps(told), encoding="utf-8")
+    answer.write_text(json.dumps(built), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _call(value: dict[str, Any]) -> str:
     """A configured call in a line, with the arguments that matter for a vocabulary."""
-    told = ("library", "model_name", "vocab_size", "pretrained_model_name")
-    arguments = ", ".join(f"{name}={value[name]!r}" for name in told if value.get(name) is not None)
+    shown = ("library", "model_name", "vocab_size", "pretrained_model_name")
+    arguments = ", ".join(f"{name}={value[name]!r}" for name in shown if value.get(name) is not None)
     return f"{value[TARGET].rpartition('.')[2]}({arguments})"
 
 

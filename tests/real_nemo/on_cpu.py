@@ -15,9 +15,9 @@ import os
 import sys
 from typing import Any
 
-import stand_ins
+import mocks
 
-stand_ins.install([stand_ins.FUSED_GRADIENT])
+mocks.install([mocks.FUSED_GRADIENT])
 
 import lightning.pytorch as pl  # noqa: E402
 import megatron.core.dist_checkpointing.strategies.filesystem_async as filesystem  # noqa: E402
@@ -56,7 +56,7 @@ class Held(pl.Callback):  # type: ignore[misc]
         for module in trainer.strategy.megatron_parallel.modules():
             if isinstance(module, GPTModel):
                 held, weight = len(module.grad_output_buffer or ()), module.output_layer.weight
-                computed = stand_ins.CALLS[tuple(weight.shape)]
+                computed = mocks.CALLS[tuple(weight.shape)]
                 print(f"on_cpu: gradients of the output layer held: {held}, computed: {computed}", flush=True)
 
 

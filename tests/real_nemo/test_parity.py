@@ -76,10 +76,10 @@ def rows(built: dict[str, Any], cases_by_label: Mapping[str, Any]) -> Rows:
     """All rows: the leaves of the configuration, and below `environment` what the job's script exports."""
     return {
         label: (
-            {**told["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
-            {**told["theirs"], **_below(told["executor"])},
+            {**row["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
+            {**row["theirs"], **_below(row["executor"])},
         )
-        for label, told in built["compared"].items()
+        for label, row in built["compared"].items()
     }
 
 
@@ -98,8 +98,9 @@ def test_every_row_is_compared(rows: Rows) -> None:
 
 
 def test_what_differs_from_nvidias_scripts_is_listed(rows: Rows) -> None:
-    if told := faults(rows, listed()):
-        pytest.fail("\n".join([*told[:40], f"{len(told)} in all; a difference that is meant belongs on {LIST}"]), False)
+    if reported := faults(rows, listed()):
+        total = f"{len(reported)} in total; add each intended difference to {LIST}"
+        pytest.fail("\n".join([*reported[:40], total]), False)
 
 
 def _without_one(differences: tuple[Difference, ...]) -> Iterator[tuple[Difference, ...]]:
@@ -109,11 +110,11 @@ def _without_one(differences: tuple[Difference, ...]) -> Iterator[tuple[Differen
             yield (*differences[:number], replace(one, settings=left), *differences[number + 1 :])
 
 
-def test_a_difference_that_is_taken_off_the_list_is_told(rows: Rows) -> None:
+def test_a_difference_that_is_taken_off_the_list_is_reported(rows: Rows) -> None:
     for left in _without_one(listed()):
-        told = faults(rows, left)
-        assert told
-        assert all("NVIDIA's" in line for line in told)
+        reported = faults(rows, left)
+        assert reported
+        assert all("NVIDIA's" in line for line in reported)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +126,13 @@ def test_a_difference_that_is_taken_off_the_list_is_told(rows: Rows) -> None:
         ("nemotronh 56b h100 fp8 32 25.05", "environment.NVTE_FUSED_ATTN", lambda _: "1"),
     ],
 )
-def test_a_setting_that_is_spoilt_is_told(rows: Rows, label: str, name: str, change: Callable[[Any], Any]) -> None:
+def test_a_setting_that_is_spoilt_is_reported(rows: Rows, label: str, name: str, change: Callable[[Any], Any]) -> None:
     ours, theirs = rows[label]
-    told = faults({**rows, label: ({**ours, name: change(ours[name])}, theirs)}, listed())
-    assert any(line.startswith(f"{label}: {name} ") for line in told)
+    reported = faults({**rows, label: ({**ours, name: change(ours[name])}, theirs)}, listed())
+    assert any(line.startswith(f"{label}: {name} ") for line in reported)
 
 
-def test_an_entry_that_no_row_needs_is_told(rows: Rows) -> None:
+def test_an_entry_that_no_row_needs_is_reported(rows: Rows) -> None:
     one = Difference(rows=("nemotron4 *",), settings={"model.config.num_layers": [32, 33]}, reason="", source="")
     gone = replace(one, rows=("nemotron5 *",))
     assert len(faults(rows, (*listed(), one))) == len([label for label in rows if label.startswith("nemotron4 ")])

@@ -25,7 +25,7 @@ SIZES = {
 @pytest.fixture(scope="module")
 def ours(built: dict[str, Any]) -> Mapping[str, Leaves]:
     """Our leaves of every row."""
-    return {label: told["ours"] for label, told in built["compared"].items()}
+    return {label: settings["ours"] for label, settings in built["compared"].items()}
 
 
 def differing(one: Leaves, other: Leaves) -> set[str]:
@@ -80,7 +80,7 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
     assert len(labels) == (7 if gpu == "h100" else 5)
     for label in labels:
         assert label.endswith(f" {release}")
-        told = ours[label]
+        settings = ours[label]
         expected = {
             "model.config.attention_backend": backend,
             "model.config.cross_entropy_fusion_impl": "te",
@@ -94,7 +94,7 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
             f"{OVERLAP}.tp_comm_overlap_cfg": None,
             f"{OVERLAP}.wgrad_deferral_limit": None,
         }
-        assert {name: told[name] for name in expected} == expected
+        assert {name: settings[name] for name in expected} == expected
         exported = cases_by_label[label].exported
         own = ("NVTE_FLASH", "NVTE_FUSED", "NVTE_UNFUSED", "NVTE_NORM", "CUDA_", "NCCL_NET", "NCCL_P2P")
         assert {name: value for name, value in exported.items() if name.startswith(own)} == variables
@@ -102,6 +102,6 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
 
 def test_what_releases_up_to_25_07_do_not_set(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
     """NaN checks stay on; neither expandable segments nor C2C, which are of later releases."""
-    assert {told["trainer.strategy.ddp.check_for_nan_in_grad"] for told in ours.values()} == {True}
+    assert {settings["trainer.strategy.ddp.check_for_nan_in_grad"] for settings in ours.values()} == {True}
     later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C"}
     assert not later & {name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)}

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 HERE = Path(__file__).parent
 SMOKE = ("single", "-w", "llama3.1", "-s", "smoke", "--dtype", "bf16", "--scale", "2")
@@ -111,10 +111,10 @@ def containers(kit: SlurmKit, tmp_path: Path, nemo_python: Path, torch_install: 
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no pyxis stand-in here: apt-get install --no-install-recommends gcc libc6-dev")
-    plugin = tmp_path / "pyxis_stand_in.so"
+    plugin = tmp_path / "pyxis_mock.so"
     version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
     number = f"-DVERSION=0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
-    source = HERE.parent / "slurm/pyxis_stand_in.c"
+    source = HERE.parent / "slurm/pyxis_mock.c"
     subprocess.run([compiler, "-shared", "-fPIC", number, "-o", plugin, source], check=True)
     (kit.folder / "etc/plugstack.conf").write_text(f"required {plugin}\n")
     installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))["workloads"]

@@ -15,7 +15,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results.facts import invalid_because
 from llmb.stats.measure import Window
-from llmb.testing.ports import hold_port, number_of
+from llmb_testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
 PADDED_VOCABULARY = 1152  # 1024 and the end of document, padded to a multiple of 128
@@ -204,9 +204,9 @@ def test_print_writes_the_configuration_and_nothing_else(run_nemo: Run, tmp_path
     argv = ("-m", "llmb_workloads.nemo_pretrain", "recipe.json", "--print")
     done = run_nemo(*argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
     assert done.returncode == 0
-    told = json.loads(done.stdout)
-    assert (told["recipe"], told["versions"]["nemo_toolkit"]) == ("llama3_8b", "2.3.1")
-    configuration = told["configuration"]
+    answer = json.loads(done.stdout)
+    assert (answer["recipe"], answer["versions"]["nemo_toolkit"]) == ("llama3_8b", "2.3.1")
+    configuration = answer["configuration"]
     assert configuration["_target_"] == "nemo.collections.llm.api.pretrain"
     assert configuration["model"]["config"]["hidden_size"] == 64
     assert configuration["trainer"]["strategy"]["tensor_model_parallel_size"] == 1

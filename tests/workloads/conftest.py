@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb.testing.ports import hold_port, number_of
+from llmb_testing.ports import hold_port, number_of
 
 PROGRAM = ("-m", "llmb_workloads.torch_pretrain")
 MAMBA = {"heads": 8, "head_dim": 32, "expand": 2, "chunk": 32, "state": 32, "groups": 2}

@@ -37,7 +37,7 @@ def command(
     compared, and the reason says so.
     """
     from llmb.cli.compare import comparison
-    from llmb.cli.compare.efficiency import print_scaling
+    from llmb.cli.compare.comparison import print_scaling
     from llmb.errors import UsageError
 
     choice = choose.choice_of(workloads, exclude_cancelled, window)

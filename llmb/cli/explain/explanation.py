@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what the explanation of one run needs, its repeats and the published figures among it, and prints it."""
+"""Gathers what the explanation of one run needs, and prints it."""
 
 import re
 from pathlib import Path
 
 from llmb.cli.context import Context
-from llmb.cli.explain.causes import cause_of
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results.judged import judged, results_of, spec_of
 from llmb.config.images import recorded_digest
+from llmb.failures import Cause
 from llmb.results import Result
-from llmb.results.configuration import of_job
+from llmb.results.result import of_job
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -19,8 +19,16 @@ from llmb.stats.measure import Window
 from llmb.system import edge
 from llmb.text.tables import escape
 from llmb.verdict import find_reference, pool_key
-from llmb.verdict.explain import Told, explain
+from llmb.verdict.explain import Explained, explain
 from llmb.workload.spec import Row
+
+NOT_KNOWN = "not known"
+_LOOK = "llmb-run jobs logs RUN shows the training's log, --batch what the script printed"
+
+
+def cause_of(result: Result) -> Cause:
+    """The cause of a failed run; of a class NOT_KNOWN where neither logs nor scheduler say one."""
+    return result.cause or Cause(kind=NOT_KNOWN, line=result.reason or "the logs say nothing", advice=_LOOK)
 
 
 def print_explanation(context: Context, name: str, window: Window | None, reference: str | None) -> None:
@@ -33,14 +41,14 @@ def print_explanation(context: Context, name: str, window: Window | None, refere
     edge.echo("\n".join(escape(line) for line in explain(told).splitlines()))
 
 
-def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Told:
+def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Explained:
     (own,) = (result for result in results if result.run == run.id)
     figure = None
     if own.reference is not None and own.configuration is not None:
         figure, _ = find_reference(own.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
-    return Told(
+    return Explained(
         result=own,
         job=run.job,
         figure=figure,

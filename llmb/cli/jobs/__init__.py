@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NAMED = 8  # runs that a line has room for
 
 
-@click.group("jobs", invoke_without_command=True)
+@click.group("jobs", cls=options.Group, invoke_without_command=True)
 @click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @options.install_option
 @click.pass_context
@@ -47,9 +47,9 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """Show every run and its state."""
-    from llmb.cli.jobs.table import levels
+    from llmb.cli.jobs.table import table_of
     from llmb.cli.output import print_runs
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
 
     runs = context.runs()
     states = states_of(context, runs)
@@ -57,11 +57,11 @@ def list_(context: Context, live: bool, fmt: str) -> None:
     rows += [_unreadable_row(one) for one in context.unreadable if not live]
     if not rows:
         say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
-    print_runs(levels(rows, fmt), fmt)
+    print_runs(*table_of(rows, fmt), fmt)
 
 
 def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
-    from llmb.cli.submit.preview import clock
+    from llmb.text.times import clock
 
     ran = clock((state.ended or time.time()) - state.started) if state.started is not None else None
     return {
@@ -100,7 +100,7 @@ def show(context: Context, run: str, fmt: str) -> None:
     """Show one run: its job, state, files and script."""
     import yaml
 
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
     from llmb.cli.submit.preview import job_data
     from llmb.text.tables import to_json
 
@@ -175,7 +175,7 @@ def _attempt(run: RunRecord, number: int) -> RunRecord:
 @pass_context
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS to their end, all that have not ended without names. Ctrl-C stops waiting, not the jobs."""
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
 
     found = context.runs(runs)
     if not runs:

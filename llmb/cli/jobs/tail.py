@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from llmb.logs.text import strip_escapes
+from llmb.logs.scan import strip_escapes
 
 _EVERY = 0.3  # seconds
 # What may go on in the bytes that come next: an escape sequence, or a line's end of two characters.

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from llmb import __version__
 from llmb.cli.context import Context
-from llmb.cli.explain.causes import cause_of
-from llmb.cli.explain.explanation import row_of
+from llmb.cli.explain.explanation import cause_of, row_of
 from llmb.cli.results.judged import judged, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import group_failures

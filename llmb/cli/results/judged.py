@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects the results of runs and of logs, judges them, prints them in every format, and picks the exit code."""
+"""Collects the results of runs and logs, judges and prints them, and picks the exit code."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -9,10 +9,9 @@ from pathlib import Path
 from llmb.cli.context import Context, say
 from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.last_seen import states_of
 from llmb.errors import LlmbError
+from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
-from llmb.logs.spec import ParseSpec
 from llmb.results import (
     FAILED,
     SUCCESS,
@@ -20,16 +19,16 @@ from llmb.results import (
     csv_columns,
     csv_rows,
     legend,
-    levels,
     log_of,
     report,
     result_of_log,
     result_of_run,
     run_directory,
+    table_of,
 )
-from llmb.results.configuration import of_job
 from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
+from llmb.results.result import of_job
 from llmb.runs import reading, record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
@@ -38,6 +37,23 @@ from llmb.system import edge
 from llmb.system.shell import map_many
 from llmb.text.tables import escape, to_json
 from llmb.verdict import BAD, judge
+
+
+def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+    """The state of each run by its id. A cluster that does not answer is no reason to show nothing."""
+    if context.cluster is None:
+        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+    from llmb.clusters.base import HINT_ELSEWHERE
+    from llmb.submission.follow import look
+
+    states, trouble = look(context.cluster, runs)
+    if trouble is not None:
+        say(f"note: states as they were seen last: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
+    away = [state for state in states.values() if state.is_elsewhere]
+    if away:
+        count = f"{len(away)} runs are" if len(away) > 1 else "a run is"
+        context.warn(f"{count} elsewhere: {away[0].detail} ({HINT_ELSEWHERE})")
+    return states
 
 
 def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
@@ -69,13 +85,13 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     if fmt == "json":
         edge.echo(to_json(report(results)), nl=False)
     elif fmt == "junit":
-        from llmb.verdict import junit
+        from llmb.verdict import export
 
-        edge.echo(junit.to_xml(junit.cases(results)), nl=False)
+        edge.echo(export.to_junit(export.junit_cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:
-        print_runs(levels(results), fmt, full_names=full_names)
+        print_runs(*table_of(results), fmt, full_names=full_names)
         from llmb.report.digest import digest
 
         for line in (*legend(results), *(digest(results) if fmt == "table" else ())):

@@ -23,8 +23,8 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED
 from llmb.submission.submit import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
-from llmb.text.narrow import Level
 from llmb.text.tables import Column, escape, shorten
+from llmb.text.times import clock
 from llmb.workload.switches import said_of
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from llmb.runs.launch import Launch
 
 _VALUE_WIDTH = 60  # characters of a variable's value; json, csv and md have all of them
-# What a narrow table leaves out: it follows from the rest, or is the workload's.
-_FOLLOWING = ("dp", "ga", "nodes", "time_limit")
+# What a narrow table omits: it follows from the rest, or is the workload's.
+_FOLLOWING = ("dp", "ga", "nodes")
 _OPTIONAL = ("vp", "profile", "changed")
 _HIDDEN = ("model", "learning_rate", "switches", "vboost")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
@@ -43,12 +43,6 @@ def job_data(job: Job) -> dict[str, Any]:
     """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
     data = {name: getattr(job, name) for name in FIELDS}
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
-
-
-def clock(seconds: float) -> str:
-    """Seconds as HH:MM:SS."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
 
 
 def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
@@ -66,8 +60,7 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
             {**job_data(job), "changed": _changed(job, told, words, whole=fmt == "md")}
             for job, told in zip(jobs, known, strict=True)
         ]
-        levels = _levels(_columns(fmt, rows), rows)
-        print_runs(levels, fmt, name="workload", below="changed", full_names=True)
+        print_runs(_columns(fmt, rows), rows, fmt, name="workload", below="changed")
         if words:
             say(f"changed in every job: {' '.join(words)}")
         if common and fmt != "csv":
@@ -148,21 +141,13 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
-    right = [Column(key=name, heading=_heading(name), right=True) for name in numbers]
-    more = [Column(key="time_limit", heading="Limit", right=True), Column(key="profile", heading="Profile", show=_mark)]
+    right = [Column(key=name, heading=_heading(name), right=True, optional=name in _FOLLOWING) for name in numbers]
+    more = [
+        Column(key="time_limit", heading="Limit", right=True, optional=True),
+        Column(key="profile", heading="Profile", show=_mark, optional=True),
+    ]
     more += [Column(key="changed", heading="Changed")]
     return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
-
-
-def _levels(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> Iterator[Level]:
-    """The table whole, without ``pretrain_``, and at last without the columns that follow from others."""
-    yield Level(columns, rows)
-    rows = [{**row, "workload": row["workload"].removeprefix("pretrain_")} for row in rows]
-    yield (level := Level(columns, rows))
-    if any(column.key == "changed" for column in columns):
-        rows = [{**row, "changed": f"{'profiled ' if row['profile'] else ''}{row['changed']}".strip()} for row in rows]
-        yield (level := Level(columns, rows).without("profile"))
-    yield level.without(*_FOLLOWING, said="DP, GA, nodes, limit")
 
 
 def _heading(name: str) -> str:

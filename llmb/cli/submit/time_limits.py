@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from llmb.cli.context import Context, say
 from llmb.cli.options import slurm_arg_in_words
-from llmb.clusters.bashscript import clock
 from llmb.config.slurm import seconds
 from llmb.planning.plan import Extra
 from llmb.runs.job import JobRequest
+from llmb.text.times import clock
 
 
 def settled(context: Context, requests: Sequence[JobRequest], extra: Extra) -> Extra:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from llmb.clusters.bashscript import clock
 from llmb.clusters.local import journal, run_script
 from llmb.clusters.local.journal import End, Journal, end_now
 from llmb.clusters.local.ranks import Ranks
@@ -21,6 +20,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
 from llmb.system import files
 from llmb.system.process import ProcessId
+from llmb.text.times import clock
 
 POLL = 0.2  # seconds
 FULL_POLL = 2.0  # seconds between attempts to write to a full disk

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from llmb.clusters import rundir
-from llmb.clusters.bashscript import clock
 from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
 from llmb.clusters.rundir import RunFiles
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
+from llmb.text.times import clock
 
 # Any other phase is no end: Degraded may recover, and unknown phases mean nothing.
 PHASES: Mapping[str, str] = {

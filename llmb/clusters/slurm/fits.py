@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm import request
 from llmb.clusters.slurm.partitions import Nodes, Partition
 from llmb.config import ClusterConfig
@@ -12,6 +11,7 @@ from llmb.config.slurm import SlurmConfig, seconds
 from llmb.errors import Fault
 from llmb.runs.launch import Launch
 from llmb.text.names import suggest
+from llmb.text.times import clock
 
 _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --slurm-arg partition=NAME"

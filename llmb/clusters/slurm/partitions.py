@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llmb.clusters.slurm.commands import Client
 from llmb.config.slurm import seconds
 from llmb.errors import Fault, LlmbError
-from llmb.logs.text import plain
+from llmb.logs.scan import plain
 
 _FORMAT = "%P|%a|%l|%s|%D|%T|%G|%N|%E"
 # In service, or soon by itself.

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.clusters import rundir
-from llmb.clusters.bashscript import clock
 from llmb.clusters.rundir import RunFiles
 from llmb.clusters.slurm import rows
 from llmb.clusters.slurm.commands import MISSING, NO_ACCOUNTING, Client, SilentError
@@ -18,6 +17,7 @@ from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.text.times import clock
 
 YOUNG = 300.0  # seconds before the submission from which accounting is asked for a job's name: clocks may differ
 BRIEF = 6.0  # seconds for the first answer that a command waits for

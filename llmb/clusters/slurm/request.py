@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
 
-from llmb.clusters.bashscript import CONTROL, clock
+from llmb.clusters.bashscript import CONTROL
 from llmb.config import ClusterConfig
 from llmb.config.habits import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch, Stamp
+from llmb.text.times import clock
 from llmb.workload.gpus import CPU
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:;=+@%\[\]<>^*-]+")

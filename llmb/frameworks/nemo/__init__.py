@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
     from llmb.runs.job import Job
     from llmb.runs.launch import Launch
     from llmb.runs.record import RunRecord
@@ -40,6 +40,6 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 @hookimpl(trylast=True)
 def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec:
     """NeMo 2's step lines, which the torch program prints as well."""
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
 
     return ParseSpec()

@@ -12,7 +12,7 @@ from llmb.planning.joblist.keys import Count, SwitchKeys, params_of, switches_of
 from llmb.runs.job import STRONG, JobList, JobRequest
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
-from llmb.text.yamlfile import Again, Document, KeyPath
+from llmb.text.yamlfile import Document, DuplicateKey, KeyPath
 from llmb.workload.params import PARAMS
 from llmb.workload.variables import JobEnvironment
 
@@ -100,7 +100,7 @@ def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRe
     section, faults = _read(Section, document, path)
     if section is None:
         return [], faults
-    common = bool(faults) or isinstance(path[0], Again)
+    common = bool(faults) or isinstance(path[0], DuplicateKey)
     requests = []
     for at in _task_paths(document, path):
         task, wrong = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])

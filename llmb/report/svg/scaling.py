@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput of one GPU against the number of GPUs, with published figures and the ideal line. Pure."""
 
-from llmb.report.families import Family
-from llmb.report.svg.axes import Axis, around, in_digits, spaced
-from llmb.report.svg.draw import dot, label, line, path, picture, shape
-from llmb.report.svg.thin import few
+from llmb.report.entries import Family
+from llmb.report.svg.draw import Axis, around, dot, few, in_digits, label, line, path, picture, shape, spaced
 
 WIDTH, HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 446.0, 16.0, 206.0

@@ -6,9 +6,21 @@ import math
 from collections.abc import Collection, Sequence
 
 from llmb.logs.samples import Step
-from llmb.report.svg.axes import Axis, around, in_digits, spaced
-from llmb.report.svg.draw import Value, dot, element, label, line, path, picture, shape
-from llmb.report.svg.thin import thinned
+from llmb.report.svg.draw import (
+    Axis,
+    Value,
+    around,
+    dot,
+    element,
+    in_digits,
+    label,
+    line,
+    path,
+    picture,
+    shape,
+    spaced,
+    thinned,
+)
 from llmb.stats.measure import Window
 
 WIDTH, HEIGHT = 280.0, 112.0

@@ -4,9 +4,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from llmb.report.svg.axes import Axis
-from llmb.report.svg.draw import Value, dot, element, label, line, picture, shape
-from llmb.report.svg.thin import few
+from llmb.report.svg.draw import Axis, Value, dot, element, few, label, line, picture, shape
 from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE
 
 WIDTH, HEIGHT = 180.0, 24.0

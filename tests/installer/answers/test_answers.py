@@ -101,7 +101,7 @@ def test_a_folder_is_taken_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("environment: {HF_TOKEN: x}\n", "a.yaml:3", "environment.HF_TOKEN: HF_TOKEN looks like a secret"),
         ("environment: {WORLD_SIZE: '8'}\n", "a.yaml:3", "environment.WORLD_SIZE: WORLD_SIZE is set by llmb"),
         ("environment: {DEBUG: true}\n", "a.yaml:3", "put it in quotes"),
-        ("cluster_name: a\ncluster_name: b\n", "a.yaml:4", "'cluster_name' stands twice"),
+        ("cluster_name: a\ncluster_name: b\n", "a.yaml:4", "duplicate key 'cluster_name'"),
     ],
 )
 def test_a_fault_names_place_and_cure(text: str, place: str, message: str) -> None:

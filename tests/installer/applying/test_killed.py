@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from llmb.workload.needs import HubAsset, Task, Venv
-from llmb_installer.testing.hub import SmallHub
+from llmb_testing.hub import SmallHub
 
 pytestmark = [pytest.mark.slow, pytest.mark.fault("install-interrupts")]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from llmb.clusters.slurm.partitions import read
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
 from llmb_installer.detect.gpu_names import gpu_type_of, likeliest, own_name
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm, mpi_kinds, read_accounts, read_nodes
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 # sinfo's answers, one line for each kind of node in a partition.
 BLACKWELL = """\

@@ -8,7 +8,6 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.config import ClusterConfig
 from llmb.errors import InputFaults
-from llmb.testing.runai import ControlPlane, serve
 from llmb.text import typed, yamlfile
 from llmb.workload.spec import Workload
 from llmb_installer import gather
@@ -21,6 +20,7 @@ from llmb_installer.detect.scheduler import COMMANDS, NodeFound, SlurmFound
 from llmb_installer.fits import cluster_fit, runai_fit
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record.record import InstallRecord
+from llmb_testing.runai import ControlPlane, serve
 
 FOUND = SlurmFound(
     cluster="big",

@@ -19,8 +19,8 @@ from llmb_installer.images.scan import Layer as ReadLayer
 from llmb_installer.images.scan import read_names
 from llmb_installer.images.settings import BuildSettings, Silent
 from llmb_installer.images.stream import write_squashfs
-from llmb_installer.testing.images import Made, SampleImage, make
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Made, SampleImage, make
 
 Tree = dict[str, tuple[Any, ...]]
 OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}

@@ -21,8 +21,8 @@ from llmb.system.shell import StoppedError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check, read_facts
 from llmb_installer.registry import ImageFaultError
-from llmb_installer.testing.images import Layer, SampleImage, digest_of, file, make_index
-from llmb_installer.testing.registry import RealRegistry
+from llmb_testing.real_registry import RealRegistry
+from llmb_testing.sample_images import Layer, SampleImage, digest_of, file, make_index
 
 REPOSITORY, TAG = "public/tool", "1.0"
 KILLS = int(os.environ.get("LLMB_TEST_KILLS", "6"))

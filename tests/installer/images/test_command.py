@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llmb_installer.testing.images import Layer, SampleImage, file, make_index
-from llmb_installer.testing.registry import RealRegistry
+from llmb_testing.real_registry import RealRegistry
+from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -20,8 +20,8 @@ from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
 from llmb_installer.registry import RegistrySettings
 from llmb_installer.registry.reference import Reference
-from llmb_installer.testing.images import Layer, SampleImage, file, make_index
-from llmb_installer.testing.registry import RealRegistry
+from llmb_testing.real_registry import RealRegistry
+from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
 _ARM = bytes.fromhex("7f454c46020101000000000000000000") + b"\x02\x00\xb7\x00" + bytes(44)
 _ENROOT = """#!/bin/bash
@@ -47,7 +47,7 @@ exec "$@"
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, squashed: Callable[..., Path]) -> dict[str, str]:
+def fake_enroot(tmp_path: Path, squashed: Callable[..., Path]) -> dict[str, str]:
     """An enroot and a srun on PATH, the images that it imports, and the environment for both."""
     (tmp_path / "bin").mkdir()
     for name, text in (("enroot", _ENROOT), ("srun", _SRUN)):
@@ -63,12 +63,12 @@ def stand_in(tmp_path: Path, squashed: Callable[..., Path]) -> dict[str, str]:
 
 @pytest.fixture
 def build(
-    stand_in: dict[str, str], registry: RealRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_enroot: dict[str, str], registry: RealRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., ImageFacts]:
     """Builds an image of the registry by enroot; the first are further variables, keywords BuildSettings."""
     image = SampleImage(layers=(Layer(entries=(file("a", b"1"),)),))
     registry.push("public/enroot", "1", make_index([image]))
-    monkeypatch.setenv("PATH", stand_in["PATH"])
+    monkeypatch.setenv("PATH", fake_enroot["PATH"])
 
     def run(variables: dict[str, str] | None = None, **settings: Any) -> ImageFacts:
         return images.build(
@@ -76,7 +76,7 @@ def build(
             "x86_64",
             tmp_path / "x.sqsh",
             BuildSettings(builder="enroot", **settings),
-            environ={**stand_in, **(variables or {})},
+            environ={**fake_enroot, **(variables or {})},
             home=tmp_path,
             progress=images.Silent(),
             log=tmp_path / "log",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.testing.images import (
+from llmb_testing.sample_images import (
     Entry,
     Layer,
     SampleImage,

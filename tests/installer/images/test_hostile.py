@@ -10,7 +10,7 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.images.tarheader import FILE, Attributes, header
-from llmb_installer.testing.images import Entry, Layer, SampleImage, file, folder, hardlink, symlink, whiteout
+from llmb_testing.sample_images import Entry, Layer, SampleImage, file, folder, hardlink, symlink, whiteout
 
 BASE = Layer(entries=(folder("etc"), file("etc/passwd", b"root"), symlink("loop", "loop"), file("plain", b"1")))
 

@@ -14,8 +14,8 @@ from llmb.config.images import file_name
 from llmb.workload.needs import Image
 from llmb_installer.images.cache import cache_folder
 from llmb_installer.images.settings import BuildSettings
-from llmb_installer.testing.images import Layer, SampleImage, file, make
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Layer, SampleImage, file, make
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from llmb_installer.images.scan import Layer, read_names
 from llmb_installer.images.tarheader import NotTarError
 from llmb_installer.images.tarstream import Stream, entries
 from llmb_installer.images.tree import Tree, chosen
-from llmb_installer.testing.images import compress
+from llmb_testing.sample_images import compress
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 

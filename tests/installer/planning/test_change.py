@@ -13,7 +13,7 @@ import yaml
 from llmb.system import locks
 from llmb.workload.needs import HubAsset, Repo, Task, Venv
 from llmb_installer.record import record
-from llmb_installer.testing.hub import SmallHub
+from llmb_testing.hub import SmallHub
 
 SMALL, OTHER = Venv(name="small", requirements=("small==1",)), Venv(name="other", requirements=("other==1",))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from llmb_installer.registry import Registry
-from llmb_installer.testing.images import Kind, Layer, Made, SampleImage, file, folder, make, make_index
-from llmb_installer.testing.registry import Access, RealRegistry, missing_packages
-from llmb_installer.testing.scripted import ScriptedRegistry
+from llmb_testing.real_registry import Access, RealRegistry, missing_packages
+from llmb_testing.sample_images import Kind, Layer, Made, SampleImage, file, folder, make, make_index
+from llmb_testing.scripted_registry import ScriptedRegistry
 
 KINDS: Sequence[Kind] = ("docker", "oci")
 Client = Callable[..., Registry]

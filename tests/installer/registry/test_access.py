@@ -10,8 +10,8 @@ import pytest
 
 from llmb.errors import LlmbError, PreflightError
 from llmb_installer.registry import ImageFaultError, Reference, Registry, RegistrySettings, check_image, check_images
-from llmb_installer.testing.images import Made
-from llmb_installer.testing.scripted import ScriptedRegistry, Status
+from llmb_testing.sample_images import Made
+from llmb_testing.scripted_registry import ScriptedRegistry, Status
 
 USERS = {"me": "good"}
 

@@ -12,8 +12,8 @@ from llmb.errors import LlmbError
 from llmb.system.shell import StoppedError
 from llmb_installer.registry import Descriptor, ImageFaultError, Registry
 from llmb_installer.registry.retry import ATTEMPTS, GAIN
-from llmb_installer.testing.images import Layer, Made, SampleImage, make
-from llmb_installer.testing.scripted import Cut, Fault, Hang, Longer, ScriptedRegistry, Status, Wrong
+from llmb_testing.sample_images import Layer, Made, SampleImage, make
+from llmb_testing.scripted_registry import Cut, Fault, Hang, Longer, ScriptedRegistry, Status, Wrong
 
 SIZE = 300_000
 CONTENT = bytes(range(250)) * (SIZE // 250)

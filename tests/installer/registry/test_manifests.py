@@ -9,8 +9,8 @@ import pytest
 
 from llmb_installer.registry import ImageFaultError, Reference, architecture_name
 from llmb_installer.registry.manifests import Listed, choose, read_index, read_manifest
-from llmb_installer.testing.images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
-from llmb_installer.testing.scripted import ScriptedRegistry, Wrong
+from llmb_testing.sample_images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
+from llmb_testing.scripted_registry import ScriptedRegistry, Wrong
 
 REFERENCE = Reference.parse("registry.example/team/tool:1")
 DIGEST = f"sha256:{'0' * 64}"

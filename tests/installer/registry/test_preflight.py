@@ -11,8 +11,8 @@ import pytest
 from llmb.errors import PreflightError, UsageError, describe
 from llmb_installer.registry import RegistrySettings, check_images, no_room
 from llmb_installer.registry.room import size
-from llmb_installer.testing.images import Made
-from llmb_installer.testing.scripted import ScriptedRegistry, Status
+from llmb_testing.sample_images import Made
+from llmb_testing.scripted_registry import ScriptedRegistry, Status
 
 
 def faults(wanted: list[tuple[str, str]], home: Path) -> list[str]:

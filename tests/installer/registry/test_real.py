@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from llmb_installer.registry import ImageFaultError, Reference, Registry, RegistrySettings, check_image
-from llmb_installer.testing.images import Kind, Made
-from llmb_installer.testing.registry import PASSWORD, USER, Access, RealRegistry
+from llmb_testing.real_registry import PASSWORD, USER, Access, RealRegistry
+from llmb_testing.sample_images import Kind, Made
 
 Real = Callable[[Access], RealRegistry]
 

@@ -13,9 +13,9 @@ import pytest
 from llmb.errors import UsageError
 from llmb_installer.registry import ImageFaultError, Reference, RegistrySettings, check_image, transport
 from llmb_installer.registry.endpoint import Place, may_be_plain, place_of
-from llmb_installer.testing.images import Made
-from llmb_installer.testing.registry import Access, RealRegistry
-from llmb_installer.testing.scripted import Cut, ScriptedRegistry, Status
+from llmb_testing.real_registry import Access, RealRegistry
+from llmb_testing.sample_images import Made
+from llmb_testing.scripted_registry import Cut, ScriptedRegistry, Status
 
 NAME = "registry.example"
 INSECURE = RegistrySettings(insecure_registries=(NAME,))

@@ -26,7 +26,7 @@ from llmb_installer.hub.asset_step import AssetStep
 from llmb_installer.planning.costs import RESERVE, find_costs
 from llmb_installer.steps import Context, repo
 from llmb_installer.steps.repo import RepoStep
-from llmb_installer.testing.hub import COMMIT, SmallHub
+from llmb_testing.hub import COMMIT, SmallHub
 
 CONTENT = random.Random(1).randbytes(3_500_000)
 

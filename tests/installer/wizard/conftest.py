@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 # The conversation alone: what comes of it is written down, and nothing is fetched.
 _TALK = """\
@@ -124,5 +124,5 @@ def slurm() -> Iterator[SlurmKit]:
         pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
     with SlurmKit(Shape(nodes=2)) as kit:
         kit.run("sacctmgr", "--immediate", "add", "account", "second")
-        kit.run("sacctmgr", "--immediate", "add", "user", kit.place.user, "account=second")
+        kit.run("sacctmgr", "--immediate", "add", "user", kit.location.user, "account=second")
         yield kit

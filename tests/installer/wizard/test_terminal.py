@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import SlurmKit
+from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 

@@ -55,6 +55,17 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
     assert done.stdout.startswith(f"Usage: llmb-run {name} ")
 
 
+def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups: list[tuple[tuple[str, ...], click.Group]] = [((), app.build(app.load()))]
+    for path, group in groups:
+        page = " ".join(llmb_here(*path, "--help").stdout.split())
+        for name, command in group.commands.items():
+            assert " ".join(f"{name} {command.get_short_help_str(1000)}".split()) in page
+            groups += [((*path, name), command)] if isinstance(command, click.Group) else []
+    assert len(groups) > 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,8 +10,8 @@ from llmb.errors import UsageError
 from llmb.plugins.completed import completed
 from llmb.runs.launch import Launch, Program
 from llmb.runs.site import Site
-from llmb.testing.job import SMALLEST_JOB
 from llmb.workload.switches import Switches
+from llmb_testing.job import SMALLEST_JOB
 
 SITE = Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/i"))
 LAUNCH = Launch(

@@ -13,8 +13,8 @@ from llmb.cli import app
 from llmb.cli.app import build
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
+from llmb.logs.formats import ParseSpec
 from llmb.logs.reader import read_log
-from llmb.logs.spec import ParseSpec
 from llmb.planning.plan import make_plan
 from llmb.plugins import loader
 from llmb.plugins.loader import HOOKS, Plugins

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import Report, caps
+from llmb.report import Report
+from llmb.report import page as caps
 from llmb.report.html import to_html
 from llmb.report.markdown import to_markdown
 from llmb.runs.job import Job

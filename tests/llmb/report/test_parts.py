@@ -10,17 +10,14 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.report import Report
-from llmb.report.attention import attention
-from llmb.report.entries import Entry, entries_of
-from llmb.report.environment import conditions_of, shown_variables
-from llmb.report.families import families_of
-from llmb.report.headline import headline
-from llmb.report.why import reasons, seen_in
-from llmb.report.words import MEANINGS, ORDER
+from llmb.report.conditions import conditions_of, reasons, seen_in, shown_variables
+from llmb.report.entries import Entry, entries_of, families_of
+from llmb.report.headline import attention, headline
+from llmb.report.value import MEANINGS, ORDER
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.verdict import BAD
-from llmb.verdict.explain import Told, explain
+from llmb.verdict.explain import Explained, explain
 
 Gather = Callable[..., Report]
 
@@ -179,7 +176,7 @@ def test_explain_and_the_report_find_the_same_differences(morning: Report) -> No
         if run.figure is None or entry.ratio is None:
             continue
         told = explain(
-            Told(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
+            Explained(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
         )
         (why,) = reasons([entry], {}).whys
         assert all(sentence in told for sentence in why.differs)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Checkpoint, Environment, Samples
-from llmb.logs.spec import ParseSpec
 from llmb.results import Result, find_logs, last_attempts, result_of_log
 from llmb.results.foreign import Description, describe_log
 from llmb.workload.model import model_flops

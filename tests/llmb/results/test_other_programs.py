@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.results import Result, result_of_log
 from llmb.results.foreign import Description, describe_log
 from llmb.stats.measure import LAST, Window

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from llmb.builtin import builtin_plugins
+from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
-from llmb.logs.spec import ParseSpec
 from llmb.plugins.loader import PluginError, Plugins, load_plugins
 from llmb.runs import reading
 from llmb.runs.record import RunRecord

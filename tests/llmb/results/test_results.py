@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.results import (
     Result,
     csv_columns,
     csv_rows,
     find_logs,
     last_attempts,
-    levels,
     log_of,
     logs_at,
     report,
     result_of_log,
     result_of_run,
     run_directory,
+    table_of,
 )
 from llmb.runs import record as records
 from llmb.runs.job import Job
@@ -35,8 +35,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
-from llmb.text.narrow import fitted
-from llmb.text.tables import render, to_json
+from llmb.text.tables import fit, render, to_json
 from llmb.workload.model import ModelShape
 
 SPEC = ParseSpec()
@@ -451,7 +450,7 @@ def test_the_published_row(tmp_path: Path) -> None:
     log = "".join(steps(1, first=i, time=time, tflops=tflops) for i, (time, tflops) in enumerate(halves))
     got = foreign(tmp_path, log, f"log-{name}_0.out")
     cells = table([got]).splitlines()[-1].split("  ")
-    assert [cell.strip() for cell in cells if cell] == [name, "Success", "21.542 ± 0.010", "1600.74 ± 0.78"]
+    assert [cell.strip() for cell in cells if cell] == [name, "Success", "21.542", "0.010", "1600.74 ± 0.78"]
 
 
 def test_csv_has_every_field(run: RunRecord) -> None:
@@ -466,14 +465,14 @@ def test_csv_has_every_field(run: RunRecord) -> None:
 
 def test_a_table_at_a_glance(run: RunRecord) -> None:
     good, bad = result(run, "COMPLETED", steps(50)), result(run, "FAILED", steps(21))
-    assert "reason" not in [column.key for column in next(levels([good])).columns]
+    assert "reason" not in [column.key for column in table_of([good])[0]]
     _, _, first, second = table([good, bad]).splitlines()
-    assert first.split()[1:] == ["Success", "2.693", "±", "0.000", "389371", "6083.9", "571.85", "57.82"]
+    assert first.split()[1:] == ["Success", "2.693", "0.000", "6083.9", "57.82", "571.85", "389371"]
     assert second.split()[1:4] == ["Failed", "FAILED,", "exit"]
 
 
 def table(results: list[Result], width: int = 300, most: int | None = 90) -> str:
-    text, _ = fitted(levels(results), width, most=most)
+    text, _ = fit(*table_of(results), width, longest=most)
     return text
 
 

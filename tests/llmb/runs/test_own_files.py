@@ -24,8 +24,8 @@ from llmb.runs.state import COMPLETED, FAILED, RUNNING, JobState
 from llmb.submission.dispatch import begin
 from llmb.system import locks
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Scheduler
 
 pytestmark = pytest.mark.fault("own-files-commands")
 

@@ -15,19 +15,19 @@ from llmb.runs import store
 from llmb.runs.job import JobRequest
 from llmb.runs.record import RunRecord
 from llmb.submission.submit import Prepared, prepare, submit
-from llmb.testing.fake_cluster import FakeCluster, folder_of
-from llmb.testing.scheduler import Scheduler
+from llmb_testing.fake_cluster import FakeCluster, folder_of
+from llmb_testing.scheduler import Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
-    """The plugins with llmb.testing's among them, as if installed; for programs that a test starts too."""
+    """The plugins with llmb_testing's among them, as if installed; for programs that a test starts too."""
     info = tmp_path / "site-packages" / "llmb_fake-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmb-fake\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb.testing.plugin\n")
+    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb_testing.plugin\n")
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.setenv("PYTHONPATH", str(info.parent))
     return load_plugins(builtin_plugins())

@@ -19,8 +19,8 @@ from llmb.errors import LlmbError
 from llmb.runs import record
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, RUNNING, TIMEOUT
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 ALWAYS_FAILS = Behaviour(script={"*": (RUNNING, FAILED)})

@@ -20,8 +20,8 @@ from llmb.submission.submit import Outcome, Prepared, submit
 from llmb.system import files
 from llmb.system.locks import LockHeldError
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Items = Callable[..., list[Prepared]]
 

@@ -13,8 +13,8 @@ from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.follow import Watcher, look, poll, wait
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 

@@ -16,7 +16,7 @@ from llmb.runs.record import RunRecord
 from llmb.submission.reconcile import resubmit
 from llmb.submission.submit import Prepared, submit
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
+from llmb_testing.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.fault("leftovers")
 

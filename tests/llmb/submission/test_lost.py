@@ -20,8 +20,8 @@ from llmb.submission.reconcile import resubmit
 from llmb.submission.resume import remaining
 from llmb.submission.retry import retry
 from llmb.submission.submit import Prepared
-from llmb.testing.fake_cluster import FakeCluster, folder_of
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster, folder_of
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 pytestmark = pytest.mark.fault("odd-answers")
 

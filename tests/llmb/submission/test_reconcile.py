@@ -21,8 +21,8 @@ from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import mend, resubmit
 from llmb.system import files
 from llmb.system.process import ProcessId, is_at_work
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 

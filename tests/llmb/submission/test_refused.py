@@ -16,8 +16,8 @@ from llmb.runs import record
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Runs = Callable[[], list[RunRecord]]

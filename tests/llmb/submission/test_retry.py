@@ -14,8 +14,8 @@ from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 

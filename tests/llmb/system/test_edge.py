@@ -181,3 +181,30 @@ def test_markdown_holds_no_html_of_others() -> None:
     assert render([Column(key="a", heading="<i>")], rows, "md").splitlines()[2].strip("| ") == (
         "&lt;img src=x onerror=alert(1)&gt; &amp; &lt;b&gt;"
     )
+
+
+def test_messages_are_wrapped_at_words_and_commands_stay_whole() -> None:
+    command = "llmb-install add pretrain_nemotron4 --install '/lustre/my runs/llmb' --yes"
+    text = (
+        f"error: {'word ' * 20}/a/path/{'long/' * 12}end\nhint: first free some space there, then: {command}; and so on"
+    )
+    lines = edge.wrap(text, 60).split("\n")
+    assert [line for line in lines if command in line] == [f"      {command};"]
+    assert [line for line in lines if "/a/path/" in line] == [f"       /a/path/{'long/' * 12}end"]
+    assert all(len(line) <= 60 for line in lines if command not in line and "/a/path/" not in line)
+    assert " ".join("\n".join(lines).split()) == " ".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["error: short", "a table row, " * 20, "hint: " + "x" * 200, ""])
+def test_what_fits_or_is_no_message_stays_as_it_is(text: str) -> None:
+    assert edge.wrap(text, 60) == text
+    assert edge.wrap("error: " + "word " * 30, 0) == "error: " + "word " * 30
+
+
+def test_messages_are_wrapped_on_a_terminal_only(place: Path) -> None:
+    line = b"@run single --workload x --install /no/such/folder --scale 8"
+    piped = shell(place, line, COLUMNS="40").stderr.decode()
+    assert max(map(len, piped.splitlines())) > 60
+    shown = shell(place, b"script -qec '" + line + b"' /dev/null", COLUMNS="40").stdout.decode()
+    assert max(map(len, shown.splitlines())) <= 50
+    assert shown.split() == piped.split()

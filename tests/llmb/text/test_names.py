@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the spellings that users try, what is ambiguous, and which word is taken for the nearest."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,15 +89,16 @@ def test_a_key_written_exactly_wins_over_its_other_spellings() -> None:
 
 
 def test_a_spelling_of_two_keys_is_an_error_that_names_both() -> None:
-    with pytest.raises(UsageError, match=r"'MyModel' fits several workloads: my-model, my_model") as caught:
+    with pytest.raises(UsageError, match="my-model, my_model") as caught:
         find_workload("MyModel", ["my_model", "my-model"])
-    assert caught.value.hint == "write one of them in full"
+    assert (caught.value.code, caught.value.value) == ("workload-ambiguous", "MyModel")
 
 
 def test_a_name_that_is_a_key_and_a_key_with_size_is_ambiguous() -> None:
     sizes = {"pretrain_gpt": ["3b", "7b"], "pretrain_gpt_3b": ["x"]}
-    with pytest.raises(UsageError, match="'gpt-3b' fits several workloads: pretrain_gpt with size 3b, pretrain_gpt_3b"):
+    with pytest.raises(UsageError, match="pretrain_gpt with size 3b, pretrain_gpt_3b") as caught:
         find_workload_and_size("gpt-3b", sizes)
+    assert caught.value.code == "workload-ambiguous"
     assert find_workload_and_size("pretrain_gpt_3b", sizes) == ("pretrain_gpt_3b", None)
     assert find_workload_and_size("gpt-7b", sizes) == ("pretrain_gpt", "7b")
 
@@ -111,31 +114,34 @@ def test_a_name_that_is_a_key_and_a_key_with_size_is_ambiguous() -> None:
     ],
 )
 def test_the_nearest_workload_is_offered(name: str, key: str) -> None:
-    with pytest.raises(UsageError, match=f"no workload is called '{name}'") as caught:
+    with pytest.raises(UsageError) as caught:
         find_workload(name, KEYS)
-    assert caught.value.hint == f"did you mean '{key}'?"
+    assert (caught.value.code, caught.value.value) == ("workload-unknown", name)
+    assert f"'{key}'" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["nemotron", "Pretrain_Nemotron", "nemo"])
 def test_a_name_that_begins_several_is_offered_all_of_them(name: str) -> None:
     for find in (lambda: find_workload(name, KEYS), lambda: find_workload_and_size(name, SIZES)):
-        with pytest.raises(UsageError, match=f"no workload is called '{name}'") as caught:
+        with pytest.raises(UsageError) as caught:
             find()
-        assert caught.value.hint == "did you mean 'pretrain_nemotron4' or 'pretrain_nemotronh'?"
+        assert (caught.value.code, caught.value.value) == ("workload-unknown", name)
+        assert re.findall(r"'(\w+)'", caught.value.hint or "") == ["pretrain_nemotron4", "pretrain_nemotronh"]
 
 
 @pytest.mark.parametrize("name", ["gpt", "", "pretrain", "pretrain_mixtral"])
 def test_a_name_that_is_near_to_nothing_gets_the_way_to_the_list(name: str) -> None:
     for find in (lambda: find_workload(name, KEYS), lambda: find_workload_and_size(name, SIZES)):
-        with pytest.raises(UsageError, match="no workload is called") as caught:
+        with pytest.raises(UsageError) as caught:
             find()
-        assert caught.value.hint == "llmb-run list shows the workloads"
+        assert caught.value.code == "workload-unknown"
+        assert (caught.value.hint or "").startswith("llmb-run list")
 
 
 def test_a_name_with_size_near_to_one_is_offered_in_full() -> None:
     with pytest.raises(UsageError) as caught:
         find_workload_and_size("lama3.1_405b", SIZES)
-    assert caught.value.hint == "did you mean 'pretrain_llama3.1_405b'?"
+    assert "'pretrain_llama3.1_405b'" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -147,16 +153,18 @@ def test_a_name_with_size_near_to_one_is_offered_in_full() -> None:
         ("pretraining_nemotron-h.57b", "57b", "56b"),
     ],
 )
-def test_a_wrong_size_is_told_as_written_with_the_nearest(name: str, size: str, near: str) -> None:
-    with pytest.raises(UsageError, match=rf"pretrain_[a-z0-9.]+ has no size '{size}'") as caught:
+def test_a_wrong_size_is_reported_as_written_with_the_nearest(name: str, size: str, near: str) -> None:
+    with pytest.raises(UsageError) as caught:
         find_workload_and_size(name, SIZES)
-    assert caught.value.hint is not None
-    assert caught.value.hint.startswith(f"did you mean '{near}'?  llmb-run list -w pretrain_")
+    assert (caught.value.code, caught.value.value) == ("size-unknown", size)
+    assert f"'{near}'" in (caught.value.hint or "")
+    assert f"llmb-run list -w {caught.value.key}" in (caught.value.hint or "")
 
 
 def test_a_wrong_size_belongs_to_the_longest_workload_that_fits() -> None:
-    with pytest.raises(UsageError, match="pretrain_gpt4 has no size '9b'"):
+    with pytest.raises(UsageError) as caught:
         find_workload_and_size("gpt4_9b", {"pretrain_gpt": ["1b"], "pretrain_gpt4": ["2b"]})
+    assert (caught.value.key, caught.value.value) == ("pretrain_gpt4", "9b")
 
 
 def test_sizes_in_other_spellings() -> None:
@@ -165,9 +173,10 @@ def test_sizes_in_other_spellings() -> None:
 
 
 def test_suggest_lists_all_when_nothing_is_near() -> None:
-    assert suggest("xyz", ["fp8", "bf16"]) == "one of fp8, bf16"
-    assert suggest("xyz", []) == "there is none to choose from"
-    assert suggest("bf-61", ["fp8", "bf16"]) == "did you mean 'bf16'?"
+    assert suggest("xyz", ["fp8", "bf16"]).endswith("fp8, bf16")
+    assert "none" in suggest("xyz", [])
+    assert "'bf16'" in suggest("bf-61", ["fp8", "bf16"])
+    assert "fp8" not in suggest("bf-61", ["fp8", "bf16"])
 
 
 def test_b200_is_not_taken_for_gb200_when_both_are_there() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that YAML is read with its lines, and that every way to write it wrong is told with its place."""
+"""Tests that YAML is read with its lines, and that each fault in it is reported with its place and code."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.errors import Fault, InputFaults, UsageError
-from llmb.text.yamlfile import Again, Document, load, parse
+from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.text.yamlfile import Document, DuplicateKey, load, parse
 
 
 def faults(text: str) -> list[Fault]:
@@ -70,26 +71,26 @@ def test_data_from_elsewhere_has_its_name_for_a_place() -> None:
     assert Document(name="job.json", data={"a": 1}).place(("a",)) == "job.json"
 
 
-def test_a_key_that_stands_twice_is_told_with_both_lines() -> None:
-    assert fault("a: 1\nb: 2\na: 3\n") == Fault(
-        place="f.yaml:3", message="'a' stands twice (first in line 1)", hint="join the two"
-    )
+def test_a_duplicate_key_is_a_fault_at_its_second_line(wording: Callable[..., None]) -> None:
+    found = fault("a: 1\nb: 2\na: 3\n")
+    assert (found.place, found.code, found.key) == ("f.yaml:3", "key-duplicate", "a")
+    wording("yaml", describe(InputFaults([found])))
 
 
-def test_every_key_that_stands_twice_is_told() -> None:
+def test_every_duplicate_key_is_reported() -> None:
     found = faults("x: {a: 1, a: 2}\ny:\n  b: 1\n  b: 2\n")
     assert [one.place for one in found] == ["f.yaml:1", "f.yaml:4"]
 
 
-def test_a_key_may_stand_in_each_of_two_mappings() -> None:
+def test_two_mappings_may_have_the_same_key() -> None:
     assert data("x: {a: 1}\ny: {a: 2}\n") == {"x": {"a": 1}, "y": {"a": 2}}
 
 
-def test_who_is_not_strict_gets_every_value_and_the_faults() -> None:
+def test_without_strict_every_value_is_returned_with_the_faults() -> None:
     document = parse("a: {b: 1, b: 2}\na: 3\na: 4\n", name="f.yaml", strict=False)
-    assert document.data == {"a": {"b": 2}, Again(key="a", line=2): 3, Again(key="a", line=3): 4}
+    assert document.data == {"a": {"b": 2}, DuplicateKey(key="a", line=2): 3, DuplicateKey(key="a", line=3): 4}
     assert [one.place for one in document.faults] == ["f.yaml:1", "f.yaml:2", "f.yaml:3"]
-    assert document.place((Again(key="a", line=3),)) == "f.yaml:3"
+    assert document.place((DuplicateKey(key="a", line=3),)) == "f.yaml:3"
 
 
 def test_a_merge_key_gives_defaults() -> None:
@@ -100,8 +101,10 @@ def test_a_merge_of_several_takes_the_first() -> None:
     assert data("- &a {x: 1}\n- &b {x: 2, y: 2}\n- {<<: [*a, *b]}\n")[2] == {"x": 1, "y": 2}
 
 
-def test_a_key_twice_beside_a_merge_is_still_told() -> None:
-    assert fault("base: &b {x: 1}\nown: {<<: *b, x: 2, x: 3}\n").message == "'x' stands twice (first in line 2)"
+def test_a_duplicate_key_next_to_a_merge_is_still_reported() -> None:
+    found = fault("base: &b {x: 1}\nown: {<<: *b, x: 2, x: 3}\n")
+    assert (found.code, found.key) == ("key-duplicate", "own.x")
+    assert "line 2" in found.message
 
 
 def test_a_merged_mapping_may_be_used_again() -> None:
@@ -110,10 +113,8 @@ def test_a_merged_mapping_may_be_used_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: &a {b: *a}\n", "a: &a [1, *a]\n", "a: &a {b: [{c: *a}]}\n"])
-def test_what_refers_to_itself_is_refused(text: str) -> None:
-    found = fault(text)
-    assert found.place == "f.yaml:1"
-    assert "refers to itself" in found.message
+def test_a_value_that_contains_itself_is_refused(text: str) -> None:
+    assert (fault(text).place, fault(text).code) == ("f.yaml:1", "yaml-invalid")
 
 
 @pytest.mark.parametrize(
@@ -129,21 +130,21 @@ def test_what_refers_to_itself_is_refused(text: str) -> None:
         ("a: !thing x\n", 1, "could not determine a constructor"),
     ],
 )
-def test_invalid_yaml_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+def test_invalid_yaml_is_reported_with_its_line(text: str, line: int, reason: str) -> None:
     found = fault(text)
-    assert found.message.startswith("not valid YAML: ")
+    assert found.code == "yaml-invalid"
     if not hasattr(yaml, "CSafeLoader"):
-        return  # without libyaml the words, and here and there the line, are PyYAML's own
+        return  # without libyaml, the reason and sometimes the line differ
     assert reason in found.message
     assert found.place == f"f.yaml:{line}"
 
 
 @pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n  \tc: 2\n", "a: 1\n\tb: 2\n"])
 def test_a_tab_before_a_key_is_named(text: str) -> None:
-    assert fault(text).hint == "indent with blanks, not with tabs"
+    assert "tabs" in (fault(text).hint or "")
 
 
-def test_another_fault_speaks_of_no_tabs() -> None:
+def test_another_fault_has_no_hint_about_tabs() -> None:
     assert fault("a: [1\nb:\t2\n").hint is None
 
 
@@ -153,39 +154,36 @@ def test_a_control_character_is_refused_in_one_line() -> None:
     assert "\n" not in found.message
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\nday: 2025-13-01\n", "not valid YAML: '2025-13-01' is no timestamp"),
-        ("a: 1\n2025-13-01: x\n", "not valid YAML: '2025-13-01' is no timestamp"),
-        ("a: 1\nmask: 0b_\n", "not valid YAML: '0b_' is no int"),
-    ],
-)
-def test_what_only_looks_like_a_value_of_another_kind_wants_quotes(text: str, message: str) -> None:
-    assert fault(text) == Fault(place="f.yaml:2", message=message, hint="put it in quotes")
+@pytest.mark.parametrize("text", ["a: 1\nday: 2025-13-01\n", "a: 1\n2025-13-01: x\n", "a: 1\nmask: 0b_\n"])
+def test_text_that_looks_like_a_date_or_number_needs_quotes(text: str) -> None:
+    found = fault(text)
+    assert (found.place, found.code) == ("f.yaml:2", "yaml-invalid")
+    assert "quotes" in (found.hint or "")
 
 
 @pytest.mark.parametrize("text", ["? [a, b]\n: 1\n", "? {a: b}\n: 1\n"])
 def test_a_key_must_be_a_plain_word(text: str) -> None:
-    assert fault(text) == Fault(place="f.yaml:1", message="a key must be a plain word")
+    assert (fault(text).place, fault(text).code) == ("f.yaml:1", "key-invalid")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.yaml cannot be read: No such file or directory"):
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml .*No such file or directory") as caught:
         load(tmp_path / "none.yaml")
+    assert caught.value.code == "file-unreadable"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the list cannot be read: Is a directory"):
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the list .*Is a directory") as caught:
         load(tmp_path, name="the list")
+    assert caught.value.code == "file-unreadable"
 
 
 def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("a: 1\r\ntitle: Prüfung\r\n".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"latin\.yaml cannot be read: it is not UTF-8 text \(line 2\)") as raised:
+    with pytest.raises(UsageError, match=r"latin\.yaml.*line 2") as raised:
         load(path)
-    assert raised.value.hint == "save it as UTF-8"
+    assert raised.value.code == "not-utf-8"
 
 
 def test_numbers_keep_their_text() -> None:
@@ -202,35 +200,31 @@ values = st.recursive(
 
 
 @given(st.dictionaries(words, values, max_size=4))
-def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
+def test_dumped_yaml_is_read_back(value: dict[str, Any]) -> None:
     assert data(yaml.safe_dump(value)) == value
 
 
 def _bomb(depth: int, unit: str) -> str:
-    """Each line means the one before nine times."""
+    """Each line contains the line before nine times."""
     first = "a0: &a0 {x: 1}\n" if "{" in unit else "a0: &a0 [1]\n"
     return first + "".join(unit.format(n=n, m=", ".join([f"*a{n - 1}"] * 9)) for n in range(1, depth))
 
 
 @pytest.mark.parametrize("unit", ["a{n}: &a{n} [{m}]\n", "a{n}: &a{n} {{<<: [{m}], k{n}: 1}}\n"])
-def test_aliases_that_multiply_are_refused_before_they_cost_anything(unit: str) -> None:
+def test_aliases_that_expand_too_far_are_refused_at_once(unit: str) -> None:
     for depth in (9, 60):
-        with pytest.raises(InputFaults, match=r"its aliases make .* values into") as caught:
-            parse(_bomb(depth, unit), name="f.yaml")
-        assert caught.value.faults[0].hint is not None
+        assert fault(_bomb(depth, unit)).code == "yaml-too-large"
     assert parse(_bomb(3, unit), name="f.yaml").data
     shared = "d: &d {env: {A: b}, scales: [1, 2, 3]}\n" + "".join(f"w{n}: *d\n" for n in range(5000))
     assert len(parse(shared, name="f.yaml").data) == 5001
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000 + "x", "{" * 50_000, "? " * 50_000, "a: [" * 5000])
-def test_what_is_nested_too_deep_ends_in_a_fault_and_not_in_a_crash(text: str) -> None:
-    with pytest.raises(InputFaults, match="nested too deep"):
-        parse(text, name="f.yaml")
+def test_deep_nesting_is_a_fault_and_not_a_crash(text: str) -> None:
+    assert fault(text).code == "yaml-too-deep"
 
 
 @pytest.mark.parametrize("text", ["x: " + "1:" * 100_000 + "1", "x: " + "9" * 100_000])
-def test_a_number_without_end_is_refused(text: str) -> None:
-    with pytest.raises(InputFaults, match="a number is too long"):
-        parse(text, name="f.yaml")
+def test_an_endless_number_is_refused(text: str) -> None:
+    assert fault(text).code == "yaml-number-too-long"
     assert parse(f"{text[:3]}'{text[3:]}'", name="f.yaml").data["x"] == text[3:]

@@ -27,7 +27,7 @@ from llmb.verdict import (
     judge_times,
     same_window,
 )
-from llmb.verdict.pooling import published, throughput_ratio
+from llmb.verdict.rules import published, throughput_ratio
 from llmb.workload.published import Figure
 
 CONFIGURATION = Configuration(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the recipe value to NeMo's: pretrain_recipe in performance mode, and every setting of the recipe on top."""
+"""Builds NeMo's configuration: pretrain_recipe in performance mode, overridden by every setting of the recipe."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ RECIPES = "nemo.collections.llm.recipes"
 
 
 def build(recipe: Recipe) -> Any:
-    """The configured nemo_run.Partial, which nothing has executed. Raises RefusedError for what NeMo lacks."""
+    """The configured nemo_run.Partial, not yet executed. Raises RefusedError for what NeMo lacks."""
     pretrain_recipe = find(f"{RECIPES}.{recipe.recipe}", "pretrain_recipe")
     sizes = {"num_nodes": recipe.nodes, "num_gpus_per_node": recipe.gpus_per_node}
     partial = call(pretrain_recipe, **sizes, performance_mode=True)
@@ -82,7 +82,7 @@ def _set_trainer(partial: Any, recipe: Recipe) -> None:
         val_check_interval=recipe.max_steps,
         limit_val_batches=0,
         log_every_n_steps=1,
-        # TensorBoard costs time; the log is what is measured.
+        # TensorBoard takes time; llmb reads the log.
         logger=False,
     )
     assign(partial.log, ckpt=None, tensorboard=None)
@@ -115,7 +115,7 @@ def _set_resume(partial: Any, path: str | None) -> None:
         return
     config = find("nemo_run", "Config")
     restore = config(find("nemo.lightning", "RestoreConfig"))
-    # All of it is read, as it was saved; its tokenizer is not: the recipe names one.
+    # Everything is loaded as it was saved, except the tokenizer, which the recipe names.
     assign(restore, path=path, load_model_state=True, load_optim_state=True, load_artifacts=False)
     resume = config(find("nemo.lightning", "AutoResume"))
     assign(resume, restore_config=restore)

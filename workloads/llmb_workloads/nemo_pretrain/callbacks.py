@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks of a run: the recipe's own, less what saves unasked, and ours behind them."""
+"""The callbacks of a run: the recipe's own, without unwanted checkpoints, then those of llmb."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def set_callbacks(partial: Any, recipe: Recipe) -> None:
         find("lightning.pytorch.callbacks", "ModelCheckpoint"),
         find("nemo.utils.exp_manager", "TimingCallback"),
     )
-    # nemotronh's recipe saves five checkpoints of its own accord.
+    # nemotronh's recipe saves five checkpoints by default.
     callbacks = [callback for callback in partial.trainer.callbacks or [] if not _is(callback, saves)]
     _set_comm_overlap(callbacks, recipe.comm_overlap, recipe.recipe)
     if not any(_is(callback, timing) for callback in callbacks):

@@ -695,7 +695,7 @@ def test_a_table_fits_a_narrow_terminal(cluster: Cluster, llmb_here: Command, mo
     done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d")
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
-    assert line.split()[:3] == ["llama3.1", "405b", "fp8"]
+    assert line.split()[:3] == ["pretrain_llama3.1", "405b", "fp8"]
 
 
 def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(

@@ -22,8 +22,8 @@ from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
-from llmb.testing.runai import ControlPlane, serve
+from llmb_testing.job import SMALLEST_JOB
+from llmb_testing.runai import ControlPlane, serve
 
 NAMES = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
 SIGN_IN = {"APP_ID": "me", "APP_SECRET": "s3cret"}

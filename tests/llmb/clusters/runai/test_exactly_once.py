@@ -16,7 +16,7 @@ import pytest
 
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.testing.runai import ControlPlane, Trouble
+from llmb_testing.runai import ControlPlane, Trouble
 
 pytestmark = pytest.mark.fault("runai-answers")
 

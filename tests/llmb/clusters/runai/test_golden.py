@@ -20,8 +20,8 @@ from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
 from llmb.submission.submit import site_of
-from llmb.testing.runai.bodies import faults_of
 from llmb.workload.switches import Switches
+from llmb_testing.runai.routes import faults_of
 
 GOLDEN = Path(__file__).with_name("golden")
 ACCEPT = "LLMB_TEST_ACCEPT"

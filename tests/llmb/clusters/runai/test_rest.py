@@ -13,8 +13,8 @@ from llmb.clusters.runai.rest import ATTEMPTS, Client
 from llmb.clusters.runai.token import Credentials, find_credentials, read_token
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
-from llmb.testing.ports import hold_port, number_of
-from llmb.testing.runai import ControlPlane, Trouble
+from llmb_testing.ports import hold_port, number_of
+from llmb_testing.runai import ControlPlane, Trouble
 
 BODY = {"name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image": "i", "command": "true"}}
 

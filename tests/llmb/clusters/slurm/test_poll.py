@@ -21,7 +21,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.submission.dispatch import hand_over
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
+from llmb_testing.job import SMALLEST_JOB
 
 
 class Slurm:

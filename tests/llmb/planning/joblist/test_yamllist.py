@@ -232,7 +232,7 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
             "a job here",
             "TP: write overrides: {params: {tp: 4}}; ENABLE_CHECKPOINT: write save_checkpoint: true",
         ),
-        ("overrides: {env: {A: }}", "w_s.overrides.env.A: must be text, not nothing", None),
+        ("overrides: {env: {A: }}", "w_s.overrides.env.A: must be text, not null", None),
         ("overrides: {env: {A: [1]}}", "w_s.overrides.env.A: must be text, not [1]", None),
         ("overrides: {env: A=1}", "w_s.overrides.env: must be a mapping of names to values", None),
         ("overrides: {param: {tp: 1}}", "w_s.overrides.param: 'param' is not a key here", "did you mean 'params'?"),
@@ -272,7 +272,7 @@ def test_a_section_that_is_no_mapping(value: str) -> None:
 
 def test_the_same_section_twice() -> None:
     text = "w_s:\n  scales: 16\nx_s:\n  scales: 16\nw_s:\n  scales: 32\n"
-    assert faults_of(text) == [("jobs.yaml:5", "'w_s' stands twice (first in line 1)", "join the two")]
+    assert faults_of(text) == [("jobs.yaml:5", "duplicate key 'w_s' (first in line 1)", "merge the two into one")]
 
 
 def test_every_fault_of_every_task_is_told(workloads: dict[str, Workload]) -> None:

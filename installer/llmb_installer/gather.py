@@ -12,6 +12,7 @@ from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import edge, files
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey
+from llmb_installer import record
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
 from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_sound
@@ -24,8 +25,7 @@ from llmb_installer.fits import cluster_fit
 from llmb_installer.planning import flow
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, look
-from llmb_installer.record import record
-from llmb_installer.record.folder import find_folder
+from llmb_installer.record import find_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def gather(
     if asked.action != "install":
         return Change(action=asked.action, install=Path(asked.document.data["install"]), workloads=asked.workloads)
     intent, notes = _intent(asked.document, offered)
-    return Gathered(intent=replace(intent, takes_over=True), notes=tuple(notes), agreed=True)
+    return Gathered(intent=replace(intent, adopts=True), notes=tuple(notes), agreed=True)
 
 
 def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) -> tuple[Intent, list[str]]:
@@ -178,7 +178,7 @@ def _made_by_answers(install: Path | None, settings: Sequence[str]) -> Path | No
 def _show_plan(document: Document, offered: flow.Known) -> None:
     """Print the plan of the answers. Raises LlmbError for what stands in its way."""
     intent, notes = _intent(document, offered)
-    plan = look(replace(intent, takes_over=True))
+    plan = look(replace(intent, adopts=True))
     for note in notes:
         edge.echo(f"note: {note}")
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads one line of a log: a step, a list of step times, a summary, the number after a key.
 
-``{'train_runtime': 110.5948, 'train_samples_per_second': 28.93, 'train_steps_per_second': 1.808, ...}``. Its lines of
-steps have losses and no times.
+The Trainer of Hugging Face's transformers logs no time of a step, only the means of the whole run in its last line:
+``{'train_runtime': 110.5948, 'train_samples_per_second': 28.93, 'train_steps_per_second': 1.808, ...}``.
 """
 
 import math
@@ -18,7 +18,7 @@ from llmb.system import deadline
 
 PATTERN_SECONDS = 5.0
 
-# No pattern here tries a run of characters in more than one way: what a log holds decides no more than how long it is.
+# No pattern here matches characters in more than one way, so that its time is linear in the length of the line.
 _NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
@@ -33,7 +33,7 @@ _STEP_TIME = re.compile(
     rb"\s*MODEL_TFLOP/s/GPU",
     re.IGNORECASE,
 )
-# Nothing but a time may stand between a rank and its step: text of another rank may be glued before.
+# Only a time may be between a rank and its step: text of another rank may precede it on the same line.
 _RANK = re.compile(
     rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
     rb"\s{0,20}(?:\[[^\]]{0,80}\]:?\s{0,20}){0,4}(?:Training epoch \d{1,9}, )?$"
@@ -41,11 +41,11 @@ _RANK = re.compile(
 
 
 class SlowPatternError(LlmbError):
-    """A plugin's pattern does not come to an end."""
+    """A plugin's pattern takes too long for one line."""
 
 
 class StepLine(NamedTuple):
-    """A step as its line has it, the ``last`` iteration announced, and what is not the step's own."""
+    """A step, and what else its line says: the ``last`` iteration, the global batch, the peak memory in bytes."""
 
     step: Step
     last: int | None
@@ -54,7 +54,7 @@ class StepLine(NamedTuple):
 
 
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
-    """The step whose needle begins ``line.after``; None where the line is not whole."""
+    """The step whose needle begins ``line.after``; None where the line is incomplete."""
     before, after = strip_escapes(line.before), strip_escapes(line.after)
     if (header := _last_header(before, form)) is None:
         return None
@@ -76,7 +76,7 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
 
 
 def read_rank(line: Line, form: Format) -> int | None:
-    """Who tells of the step, where a prefix says so: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``."""
+    """The rank that a prefix of the line names: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``; else None."""
     before = strip_escapes(line.before)
     header = _last_header(before, form)
     found = _RANK.search(before[: header.start()]) if header else None
@@ -84,7 +84,7 @@ def read_rank(line: Line, form: Format) -> int | None:
 
 
 def read_list(behind: bytes, key: bytes) -> tuple[float, ...]:
-    """The numbers of ``key: [11.85, 6.98, ...]`` that begins ``behind``, as far as they stand there; else none."""
+    """The complete numbers of ``key: [11.85, 6.98, ...]`` at the start of ``behind``; else empty."""
     text = strip_escapes(behind.split(b"\n", 1)[0])
     if (start := _LIST.match(text, len(key))) is None:
         return ()
@@ -101,7 +101,7 @@ def read_step_time(line: Line) -> tuple[float, float] | None:
 
 
 def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
-    """The number behind ``key:`` or ``key=``; None without one, or where ``cut`` may have left half of it."""
+    """The number after ``key:`` or ``key=``; None without one, or where the line is ``cut`` and may end within it."""
     at = text.find(key)
     while at >= 0:
         match = _VALUE.match(text, at + len(key))
@@ -114,8 +114,8 @@ def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
 
 
 def _values_of(text: bytes, form: Format, cut: bool) -> list[float | None]:
-    """The values of each step, in our units; half of the time that a log takes to read goes by in here."""
-    # `key: value | key: value`, as most lines are, comes apart sooner than each key is found in it.
+    """The values of each step, in our units. Reading a log spends half of its time here."""
+    # Most lines are `key: value | key: value`: splitting them is faster than finding each key.
     parts = [] if cut else text.split(b" | ")
     fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
     whole = len(fields) == len(parts)
@@ -135,22 +135,22 @@ def _value_in(
 
 
 def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
-    """The value that we call ``name``, as it stands there."""
+    """The value that we call ``name``, in the unit of the log."""
     keys, _ = form.keys.get(name, NO_KEYS)
     return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
 
 
 def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
-    """The global batch: as the line says, else what each step has consumed where that comes out whole."""
+    """The global batch: from the line, else the consumed samples per step where that is an integer."""
     value = _value_of(text, "gbs", form, cut)
     if value is None and (consumed := _value_of(text, "consumed_samples", form, cut)) is not None:
-        step = _value_of(text, "global_step", form, cut)  # a bar may stand one step ahead of its values
+        step = _value_of(text, "global_step", form, cut)  # a progress bar may be one step ahead of its values
         value = consumed / (1 + (iteration if step is None or step < 0 else step))
     return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
 
 
 def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
-    """The iteration nearest before the needle: an earlier one belongs to a step glued before it."""
+    """The last iteration before the needle: an earlier one belongs to another step on the same line."""
     if not form.source:
         return _last_match(before, form)
     try:
@@ -161,7 +161,7 @@ def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
 
 
 def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
-    """The iteration of a step that is glued behind."""
+    """The iteration of the next step on the same line."""
     if not form.source:
         return form.iteration.search(after)
     try:
@@ -173,7 +173,8 @@ def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
 
 def _slow(form: Format) -> SlowPatternError:
     message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
-    return SlowPatternError(message, hint="tell its maintainers")
+    hint = "report this to the maintainers of the plugin"
+    return SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source)
 
 
 def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
@@ -188,14 +189,14 @@ _MOST_STEPS = 1e12
 
 
 class Summary(NamedTuple):
-    """A whole run as one step that is the mean of all; ``gbs`` in samples where it comes out whole."""
+    """A whole run as one step that is the mean of all; ``gbs`` in samples, None where it is no integer."""
 
     step: Step
     gbs: int | None
 
 
 def read_summary(line: Line) -> Summary | None:
-    """The run that ``line`` sums up; None where it is not whole or says too little."""
+    """The run that ``line`` summarizes; None where the line is incomplete."""
     text = strip_escapes(line.before + line.after)
     runtime, steps_rate, samples_rate, loss = (
         _summary_value(text, key)
@@ -208,7 +209,7 @@ def read_summary(line: Line) -> Summary | None:
         return None
     steps = round(count)
     batch = round(samples_rate / steps_rate) if samples_rate and samples_rate / steps_rate < _MOST_STEPS else 0
-    # Rates have three digits behind the point: a batch that does not follow from them is not said.
+    # Rates have three decimals: a batch that does not follow from them is unknown.
     exact = (
         batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < _rounding(batch, steps_rate)
     )
@@ -221,7 +222,7 @@ def _rounding(batch: int, steps_rate: float) -> float:
 
 
 def _summary_value(text: bytes, key: str) -> float | None:
-    """The number behind ``'key':``, in quotes or not, which something must follow: the line may be cut."""
+    """The number after ``'key':``, quoted or not; something must follow it, since the line may be cut."""
     found = re.search(
         rb"'" + key.encode() + rb"':\s{0,9}'?(\d{1,15}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?)'?\s{0,9}[,}]", text
     )

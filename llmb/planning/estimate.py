@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmb.results.result import of_job
+from llmb.results.result import configuration_of
 from llmb.runs.job import Job
 from llmb.verdict import find_reference
 from llmb.workload.published import Figure
@@ -49,7 +49,7 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
 def _seconds(job: Job, past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]) -> tuple[str, float]:
     if alike(job) in past:
         return "past", past[alike(job)]
-    figure, _ = find_reference(of_job(job), figures(job.workload))
+    figure, _ = find_reference(configuration_of(job), figures(job.workload))
     return ("published", job.max_steps * figure.step_time_s) if figure else ("limit", float(job.time_limit))
 
 

@@ -22,7 +22,7 @@ $entry = "$module"
 """
 
 _MODULE = '''\
-"""The smallest workload plugin; what it may run where stands in workload.yaml."""
+"""The smallest workload plugin. workload.yaml has what it can run, and where."""
 
 from pathlib import Path
 

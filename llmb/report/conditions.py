@@ -18,15 +18,15 @@ from llmb.verdict.rules import published, throughput_ratio
 from llmb.workload.published import Figure
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-NOT_KNOWN = "not in the log"
+NOT_LOGGED = "not in the log"
 _MOST_HOSTS = 4
 _SCALE = "GPUs"
-_OWN = ("configuration", _SCALE, "own variables")  # never told as common: a line has its own, or none
+_OWN = ("configuration", _SCALE, "own variables")  # never common: each row has its own, or none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """``common``: names and values that hold for every run; ``columns`` and ``rows``: what differs between them."""
+    """``common``: names and values of every run; ``columns`` and ``rows``: what differs between runs."""
 
     common: tuple[tuple[str, str], ...]
     columns: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Conditions:
 
 
 def conditions_of(report: Report) -> Conditions:
-    """The conditions, a row for each that differs from the others."""
+    """The conditions of all runs, with a row for each combination that differs."""
     shared = _shared_variables(report.runs)
     lines = [_line(run, report, shared) for run in report.runs]
     distinct = list({tuple(line.items()): line for line in lines}.values())
@@ -45,13 +45,13 @@ def conditions_of(report: Report) -> Conditions:
     if shared:
         common.append(("variables", " ".join(shown_variables(shared))))
     unknown = [name for name in _machine(LogFacts()) if report.runs and not values[name]]
-    common.append(("in no log", ", ".join(unknown)))
-    told = tuple((name, value) for name, value in (*_place(report), *common) if value)
-    return Conditions(common=told, columns=tuple(columns), rows=_rows(distinct, columns))
+    common.append(("missing in all logs", ", ".join(unknown)))
+    known = tuple((name, value) for name, value in (*_cluster(report), *common) if value)
+    return Conditions(common=known, columns=tuple(columns), rows=_rows(distinct, columns))
 
 
 def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The values of the columns, lines that differ in nothing but the scale as one."""
+    """The values of the columns; lines that differ only in the scale are merged."""
     scales: dict[tuple[str, ...], set[int]] = {}
     for line in lines:
         rest = tuple(line[name] for name in columns if name != _SCALE)
@@ -61,21 +61,21 @@ def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[t
 
 
 def facts_of(run: Run, digests: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What a step time depends on and published figures do not tell, by name, as far as it is known here."""
+    """What a step time depends on and published figures omit, by name, as far as it is known here."""
     job, log = run.job, run.result.log or LogFacts()
     named = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
     facts = {
         "image": _image(job.image, digests) if job.image is not None else "",
-        "split": parallelism(job),
+        "parallelism": parallelism(job),
         "variables of the job": " ".join(shown_variables(job.env)) or "none",
         **_machine(log),
         "nodes": named,
     }
-    return [(name, value or NOT_KNOWN) for name, value in facts.items() if value or name not in ("image", "nodes")]
+    return [(name, value or NOT_LOGGED) for name, value in facts.items() if value or name not in ("image", "nodes")]
 
 
 def _machine(log: LogFacts) -> dict[str, str]:
-    """What the log says of network and GPUs; empty where it says nothing."""
+    """Network and GPUs according to the log; empty where it omits them."""
     return {
         "NCCL": log.nccl_version or "",
         "network": ", ".join(log.networks),
@@ -87,16 +87,16 @@ def _machine(log: LogFacts) -> dict[str, str]:
 
 
 def shown_variables(variables: Mapping[str, str]) -> list[str]:
-    """``NAME=value`` of each, by name: what may be a secret is left out, and a password within an address too."""
+    """``NAME=value`` of each, sorted, without possible secrets and without passwords in URLs."""
     return [
         f"{name}={_PASSWORD.sub('...', value)}" for name, value in sorted(variables.items()) if not is_secret_name(name)
     ]
 
 
 def parallelism(job: Job) -> str:
-    """How the model is split, as ``tp 2 · pp 1 · cp 1 · micro batch 2``."""
-    said = {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp, "ep": job.ep if job.ep > 1 else None}
-    parts = [f"{name} {value}" for name, value in said.items() if value is not None]
+    """The parallelism of a job, as ``tp 2 · pp 1 · cp 1 · micro batch 2``."""
+    sizes = {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp, "ep": job.ep if job.ep > 1 else None}
+    parts = [f"{name} {value}" for name, value in sizes.items() if value is not None]
     return " · ".join([*parts, f"micro batch {job.mbs}"])
 
 
@@ -105,7 +105,7 @@ def day(seconds: float, made: datetime) -> str:
     return datetime.fromtimestamp(seconds, made.tzinfo).strftime("%Y-%m-%d %H:%M")
 
 
-def _place(report: Report) -> Iterator[tuple[str, str]]:
+def _cluster(report: Report) -> Iterator[tuple[str, str]]:
     yield "cluster", f"{report.cluster_name}, type {report.cluster_type}"
     if report.runs:
         times = sorted(run.created for run in report.runs)
@@ -117,7 +117,7 @@ def _place(report: Report) -> Iterator[tuple[str, str]]:
 def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]:
     job, result = run.job, run.result
     own = {name: value for name, value in run.environment.items() if shared.get(name) != value}
-    reference = result.reference
+    reference = result.verdict.reference
     named = f"{job.workload.removeprefix('pretrain_')} {job.model_size} {job.dtype}"
     return {
         "configuration": named,
@@ -126,12 +126,12 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         "global batch": per_gpu(job.gbs, job.scale),
         "sequence": str(job.seq_length),
         "layers": str(job.num_layers),
-        "split": parallelism(job),
-        "window": f"{result.window} of {result.steps}" if result.window else "",
-        "FLOPs formula": result.flops_convention or "",
+        "parallelism": parallelism(job),
+        "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else "",
+        "FLOPs formula": result.metrics.flops_convention or "",
         "image": _image(job.image, report.digests),
         **_machine(result.log or LogFacts()),
-        "step lines": (result.log and result.log.framework and f"as {result.log.framework} writes them") or "",
+        "step lines": (result.log and result.log.framework and f"of {result.log.framework}") or "",
         "own variables": " ".join(shown_variables(own)),
         "published figure": "" if reference is None else f"release {reference.release}, window {reference.window}",
     }
@@ -140,7 +140,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
 def _image(reference: str | None, digests: Mapping[str, str]) -> str:
     if reference is None:
         return "no image"
-    return f"{reference} {digests.get(reference, '(digest not known)')}"
+    return f"{reference} {digests.get(reference, '(unknown digest)')}"
 
 
 def _shared_variables(runs: Sequence[Run]) -> dict[str, str]:
@@ -159,9 +159,12 @@ Fact = tuple[str, str]  # a name and its value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
-    """Why an entry's figure may not be the published ``figure``: what ``differs``, and what its runs say (``seen``), as
-    sentences; ``own``: what is known of it, not of the figure, and is not the same for all entries."""
+class Explanation:
+    """Why an entry may differ from the published ``figure``.
+
+    ``differs``: known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of this entry and
+    not of the figure, without what all entries have in common.
+    """
 
     entry: Entry
     figure: Figure
@@ -171,76 +174,67 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasons:
-    """The reasons of several entries; ``common``: what is known of all of them and not of the published figures;
-    ``not_told``: what their logs do not say, and how they would."""
+class Explanations:
+    """The explanations of several entries.
 
-    whys: tuple[Why, ...] = ()
+    ``common``: what is known of all of them and not of the published figures; ``missing``: what their logs omit, and
+    how to log it.
+    """
+
+    entries: tuple[Explanation, ...] = ()
     common: tuple[Fact, ...] = ()
-    not_told: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
-def reasons(entries: Sequence[Entry], digests: Mapping[str, str]) -> Reasons:
-    """The reasons of entries that compare with a published figure; the others are left out."""
+def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explanations:
+    """The explanations of those entries that are compared with a published figure."""
     compared = [(entry, figure) for entry in entries if (figure := entry.runs[0].figure) is not None]
     facts = [facts_of(entry.runs[0], digests) for entry, _ in compared]
     common = [fact for fact in (facts[0] if facts else []) if all(fact in other for other in facts)]
-    return Reasons(
-        whys=tuple(
-            Why(
+    missing = (explain.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
+    return Explanations(
+        entries=tuple(
+            Explanation(
                 entry=entry,
                 figure=figure,
-                differs=tuple(differences(entry.runs[0], figure)),
-                seen=tuple(seen_in(entry)),
+                differs=tuple(_differences(entry.runs[0], figure)),
+                seen=(*remarkable(entry), *_over_published_window(entry)),
                 own=tuple(fact for fact in own if fact not in common),
             )
             for (entry, figure), own in zip(compared, facts, strict=True)
         ),
         common=tuple(common),
-        not_told=tuple(
-            dict.fromkeys(
-                text for entry, _ in compared for text in explain.missing_in_log(entry.result.log, entry.job.scale)
-            )
-        ),
+        missing=tuple(dict.fromkeys(text for texts in missing for text in texts)),
     )
 
 
-def differences(run: Run, figure: Figure) -> Iterator[str]:
-    """What is not the same here and at the figure, though they are compared."""
-    return explain.differences_from_published(run.result, run.job, figure, peak_tflops=run.peak_tflops, row=run.row)
-
-
-def seen_in(entry: Entry) -> list[str]:
-    """What the runs themselves say about their step times, a sentence each."""
-    return [*remarkable(entry), *_published_window(entry)]
-
-
 def remarkable(entry: Entry) -> list[str]:
-    """Those of the sentences that may be the cause: slow steps, drift, repeats that lie far apart."""
-    said = [
-        f"Steps of {run.id}: {'; '.join(told)}." for run in entry.runs if (told := [*explain.step_notes(run.result)])
-    ]
-    times = _times(entry.runs)
-    if len(times) > 1 and max(times) > min(times) * (1 + _WORTH_SAYING):
-        said.append(f"The slowest repeat takes {100 * (max(times) / min(times) - 1):.1f} % longer than the fastest.")
-    return said
+    """Sentences on what may explain a step time: slow steps, drift, repeats that differ."""
+    notes = [(run.id, [*explain.step_notes(run.result)]) for run in entry.runs]
+    found = [f"Steps of {id_}: {'; '.join(own)}." for id_, own in notes if own]
+    times = [run.result.metrics.step_time for run in entry.runs]
+    known = [time for time in times if time is not None]
+    if len(known) > 1 and max(known) > min(known) * (1 + _WORTH_SAYING):
+        found.append(f"The slowest repeat takes {100 * (max(known) / min(known) - 1):.1f} % longer than the fastest.")
+    return found
 
 
-def _times(runs: Iterable[Run]) -> list[float]:
-    return [run.result.time_mean_seconds for run in runs if run.result.time_mean_seconds is not None]
+def _differences(run: Run, figure: Figure) -> Iterator[str]:
+    peak, row = run.peak_tflops, run.row
+    return explain.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
 
 
-def _published_window(entry: Entry) -> Iterator[str]:
-    """The ratio as the published figure was measured, where that was over other iterations."""
-    figure, steps = entry.runs[0].figure, entry.result.steps
-    if figure is None or steps is None or entry.result.same_window is not False:
+def _over_published_window(entry: Entry) -> Iterator[str]:
+    """The ratio over the window of the published figure, where that is another one."""
+    figure, steps = entry.runs[0].figure, entry.result.metrics.steps
+    if figure is None or steps is None or entry.result.verdict.same_window is not False:
         return
     found = [
         measure(run.samples, figure.window.of(steps, run.samples.first))
         for run in entry.runs
         if run.samples is not None
     ]
-    times = [measured.time_mean for measured in found if measured is not None and measured.time_mean is not None]
+    times = [measured.time.mean for measured in found if measured is not None and measured.time is not None]
     if len(times) == len(entry.runs):
         ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
         window = explain.window_in_words(figure.window)

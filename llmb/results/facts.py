@@ -18,12 +18,12 @@ PROFILED = "profiled: a profiler costs time"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What a log says; None or empty where it does not.
+    """What a log says besides its steps; None or empty where it omits it.
 
-    ``networks``: what NCCL uses (``IB``, ``Socket``); ``nodes``: how many ``hosts`` said anything; ``drivers`` and
-    ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: of the lowest GPU of all; ``vboost``: on how
-    many nodes it was raised, and why not on the others; ``peak_memory_bytes`` of one GPU; ``checkpoints``: each save
-    and load with the time of rank 0 and the longest of any rank, in seconds.
+    ``networks``: what NCCL uses (``IB``, ``Socket``); ``nodes``: the number of ``hosts`` that logged anything;
+    ``drivers`` and ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: the lowest of all GPUs;
+    ``vboost``: on how many nodes it was raised, and why not on the others; ``peak_memory_bytes`` of one GPU;
+    ``checkpoints``: each save and load, in seconds.
     """
 
     framework: str | None = None
@@ -42,7 +42,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTime:
-    """One ``save`` or ``load``, and how many ``ranks`` told of it; seconds."""
+    """One ``save`` or ``load`` in seconds, and how many ``ranks`` logged it."""
 
     kind: str
     iteration: int | None
@@ -76,10 +76,10 @@ def _each(words: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def invalid_because(samples: Samples, window: Window | None, nodes: int | None = None) -> tuple[str, ...]:
-    """What keeps the measurement from counting; ``nodes``: how many the job had, as far as others than the log know.
+    """Why the measurement is invalid; ``nodes``: of the job, None where only the log can tell.
 
-    A loss or a gradient that is no number leaves weights that are none, at whichever step. NCCL's ``Socket`` between
-    nodes is TCP, which is reported to cost a fifth of the throughput.
+    A loss or gradient that is not a number spoils all weights, at whichever step. NCCL's ``Socket`` between nodes is
+    TCP, which is reported to cost a fifth of the throughput.
     """
     found = []
     measured = [] if window is None else [step.loss for step in steps_in(samples, window) if step.loss is not None]
@@ -89,7 +89,7 @@ def invalid_because(samples: Samples, window: Window | None, nodes: int | None =
         found.append("the gradient norm is not a number")
     several = max(nodes or 1, samples.environment.nodes or 1) > 1
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
-        found.append("ran over TCP: NCCL said 'Using network Socket'")
+        found.append("ran over TCP: NCCL logged 'Using network Socket'")
     return tuple(found)
 
 
@@ -111,10 +111,9 @@ SHARDS = "*.distcp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A saved checkpoint: its ``folder`` (that above ``weights``), how many ``files`` of weights and their bytes.
+    """A saved checkpoint: its ``folder`` (above ``weights``), the number of ``files`` of weights, and their bytes.
 
-    ``seconds``: the longest that any rank took, ``rank0_seconds`` rank 0; ``iteration`` as the log says it. None where
-    the log says nothing; no folder where there are no files.
+    ``seconds``: the longest of any rank; ``iteration``: as logged. None where the log omits it, or without files.
     """
 
     folder: str | None = None
@@ -127,7 +126,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A checkpoint that was loaded from ``folder`` (None: not known); seconds as for ``Saved``."""
+    """A checkpoint that was loaded from ``folder`` (None: unknown); seconds as in ``Saved``."""
 
     folder: str | None = None
     seconds: float | None = None
@@ -136,7 +135,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """The last save and the last load of a run; ``problems``: what was to be there and is not."""
+    """The last save and the last load of a run; ``problems``: what is missing."""
 
     saved: Saved | None = None
     loaded: Loaded | None = None
@@ -144,15 +143,15 @@ class Checkpoints:
 
 
 def checkpoints_of(
-    told: Sequence[Checkpoint], work: Path, *, save: bool = False, load: str | None = None, ended: bool = True
+    logged: Sequence[Checkpoint], work: Path, *, save: bool = False, load: str | None = None, ended: bool = True
 ) -> Checkpoints | None:
-    """The checkpoints of a run whose log ``told`` so and whose ranks started in ``work``; None where it has none.
+    """The checkpoints of a run, from what its log says and the files below ``work``, where its ranks started.
 
-    ``save`` and ``load`` are what the job was asked for; of one that has not ``ended`` nothing is missed yet. Looks at
-    the files; what cannot be read counts as not there.
+    ``save`` and ``load``: what the job requested; nothing is missing before the run has ``ended``. Files that cannot be
+    read are treated as missing. None where the run has no checkpoint.
     """
-    saves = [event for event in told if event.kind == "save"]
-    loads = [event for event in told if event.kind == "load"]
+    saves = [event for event in logged if event.kind == "save"]
+    loads = [event for event in logged if event.kind == "load"]
     weights = [*_weights(work), *_named(saves)]
     if not (saves or loads or save or load or weights):
         return None
@@ -175,7 +174,7 @@ def _weights(work: Path) -> list[Path]:
 
 
 def _named(saves: Sequence[Checkpoint]) -> list[Path]:
-    """The folder of the last checkpoint where the log names it: Megatron's ``<folder>/iter_0000050``."""
+    """The folder of the last checkpoint if the log names it: Megatron's ``<folder>/iter_0000050``."""
     last = saves[-1] if saves else None
     if last is None or last.folder is None or last.iteration is None or "\0" in last.folder:
         return []
@@ -215,26 +214,23 @@ def _loaded(events: Sequence[Checkpoint], folder: str | None) -> Loaded:
 def _problems_of_save(saved: Saved | None, *, asked: bool) -> Iterable[str]:
     if saved is None:
         if asked:
-            yield f"no checkpoint was saved: the log does not say so, and there are no weights/{SHARDS}"
+            yield f"no checkpoint was saved: the log has no save, and there are no weights/{SHARDS} files"
         return
     if saved.seconds is None and saved.iteration is None and saved.files:
-        yield (
-            f"the log does not say that a checkpoint was saved, though {saved.folder} holds {_files(saved.files)}: "
-            "it may be incomplete"
-        )
+        yield (f"the checkpoint may be incomplete: {saved.folder} has {_files(saved.files)}, but the log has no save")
     elif saved.seconds is None and saved.iteration is None:
-        yield f"no checkpoint was saved: the log does not say so, and its weights/{SHARDS} are empty or missing"
+        yield f"no checkpoint was saved: the log has no save, and its weights/{SHARDS} files are empty or missing"
     elif not saved.files:
-        yield f"the log says that a checkpoint was saved, but there are no weights/{SHARDS}: lost, or deleted since"
+        yield f"the saved checkpoint is missing: there are no weights/{SHARDS} files; lost, or deleted since"
 
 
 def _problems_of_load(loaded: Loaded | None, asked: str | None) -> Iterable[str]:
     if asked is not None and loaded is None:
-        yield f"the log does not say that the checkpoint was loaded from {asked}"
+        yield f"the log does not confirm that the checkpoint was loaded from {asked}"
 
 
 def in_words(found: Checkpoints | None) -> list[str]:
-    """Each save and load as a phrase: ``saved in 4.4 s: 128 files, 204 GB``."""
+    """A phrase for each load and save: ``saved in 4.4 s: 128 files, 204 GB``."""
     if found is None:
         return []
     words = []
@@ -252,7 +248,7 @@ def _files(count: int) -> str:
 
 
 def _size(count: int) -> str:
-    """Bytes as people read them, in units of 1000."""
+    """Bytes for people, in units of 1000."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"

@@ -81,11 +81,12 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stop: threading.Event | None = None,
+    umask: int = -1,
 ) -> int:
     """Run a program to its end with all that it prints appended to the file ``log``; its exit code.
 
     With ``stop``, a Ctrl-C of the terminal does not reach it; once that is set, it is ended with all that it started.
-    Raises StoppedError then, LlmbError when it cannot be started.
+    Raises StoppedError then, LlmbError when it cannot be started. A negative ``umask`` is that of this process.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -98,6 +99,7 @@ def run_logged(
                 stdout=stream,
                 stderr=stream,
                 process_group=None if stop is None else 0,
+                umask=umask,
             )
         except OSError as error:
             raise _cannot_start(argv, error) from error

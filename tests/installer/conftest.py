@@ -227,6 +227,13 @@ class Site:
         """The record of the install directory."""
         return json.loads((self.install / ".llmb" / "install.json").read_text())
 
+    def faults(self, *options: str) -> list[tuple[str, str, str]]:
+        """The step, code and key of each fault that verify finds."""
+        done = self.run("verify", *options, "--format", "json", "--install", self.install)
+        faults = json.loads(done.stdout)["faults"]
+        assert done.returncode == (1 if faults else 0), done.stderr
+        return [(fault["step"], fault["code"], fault["key"]) for fault in faults]
+
     def leftovers(self) -> list[str]:
         """What a whole installation must not leave: half-written files, builds and locks that are in nobody's use."""
         used = {path.readlink().name for path in (self.install / "venvs").glob("*") if path.is_symlink()}

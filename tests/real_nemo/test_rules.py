@@ -57,7 +57,7 @@ def test_the_proxy_is_the_405b_with_fewer_layers(
 
 
 HYBRID = {
-    # What each release's script and recipe set; the variables come over the common ones.
+    # What each release's script and recipe set; the variables override the common ones.
     "h100": ("25.05", "flash", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
     "b200": ("25.07", "auto", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
     "gb200": (

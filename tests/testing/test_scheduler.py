@@ -52,10 +52,11 @@ def test_many_at_once_all_have_a_number_of_their_own(scheduler: Scheduler, tmp_p
     assert {job.name for job in scheduler.jobs()} == {f"job{index}" for index in range(8)}
 
 
-def test_it_refuses_and_falls_silent_as_told(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_it_refuses_and_does_not_answer_where_asked(scheduler: Scheduler, tmp_path: Path) -> None:
     scheduler.behave(Behaviour(refuse=("bad*",), silent=("quiet",)))
-    with pytest.raises(LlmbError, match="bad1 is refused"):
+    with pytest.raises(LlmbError) as raised:
         scheduler.submit("bad1", tmp_path)
+    assert (raised.value.code, raised.value.value) == ("job-refused", "bad1")
     with pytest.raises(SilentError):
         scheduler.submit("quiet", tmp_path)
     assert [job.name for job in scheduler.jobs()] == ["quiet"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that two test clusters which start at a time never choose the same ports."""
+"""Tests that two test clusters which start at the same time never choose the same ports."""
 
 import contextlib
 import socket
@@ -14,8 +14,8 @@ from llmb_testing.ports import Ports
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[range]:
-    """Few ports to choose from: places for two rows of three at most."""
-    first = Ports(8)  # that nobody else takes meanwhile, under another name
+    """Few ports to choose from: at most two groups of three."""
+    first = Ports(8)  # claimed under another name, so that no other process takes them
     monkeypatch.setattr(ports, "_PORTS", range(first.first, first.first + 8))
     monkeypatch.setattr(ports, "_TRIES", 5)
     monkeypatch.setattr(ports, "_NAME", "\0llmb-test-{}")

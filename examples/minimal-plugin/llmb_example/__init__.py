@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest workload plugin; what it may run where stands in workload.yaml."""
+"""The smallest workload plugin. workload.yaml has what it can run, and where."""
 
 from pathlib import Path
 

@@ -21,11 +21,11 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     from dataclasses import replace
 
     from llmb.text.names import as_keys, find_workload
+    from llmb_installer import record
     from llmb_installer.applying.install import carry_out
     from llmb_installer.fits import cluster_fit
     from llmb_installer.planning import flow
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
+    from llmb_installer.record import config_of, find_folder
 
     folder = find_folder(install, os.environ, edge.current_folder())
     offered = flow.known()
@@ -38,4 +38,4 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
     for note in [*notes, *cluster_fit.check(intent.answers)]:
         edge.echo(f"note: {note}", err=True)
-    carry_out(replace(intent, takes_over=True), yes=yes, dry_run=dry_run, fmt=fmt)
+    carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)

@@ -14,7 +14,7 @@ from llmb_installer.commands.options import DRY_RUN, INSTALLED, YES
 
 if TYPE_CHECKING:
     from llmb_installer.applying.remove import Removal
-    from llmb_installer.record.record import InstallRecord
+    from llmb_installer.record import InstallRecord
 
 
 @click.command("remove")
@@ -30,11 +30,11 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
 
     from llmb.errors import UsageError
     from llmb.text.names import as_keys, find_workload
+    from llmb_installer import record
     from llmb_installer.applying import remove
     from llmb_installer.applying.install import ask
     from llmb_installer.planning import flow
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
+    from llmb_installer.record import config_of, find_folder
 
     if bool(workloads) == unused:
         said = "--unused goes alone" if unused else "no workload is named"
@@ -82,16 +82,16 @@ def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Take out what an earlier release, or earlier answers, asked for."""
     from llmb.errors import LlmbError
+    from llmb_installer import record
     from llmb_installer.applying import remove
     from llmb_installer.applying.install import ask
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.record import record
+    from llmb_installer.planning.status import find_status
 
-    standing = find_standing(folder, record.load(folder), required=True)
-    if standing.outdated:
+    status = find_status(folder, record.load(folder), required=True)
+    if status.outdated:
         hint = f"first llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
         raise LlmbError(f"{folder} is not up to date: what is there may still be in use", hint=hint)
-    keys = standing.unused
+    keys = status.unused
     if not keys:
         edge.echo(f"{folder} holds nothing that is not asked for")
         return

@@ -20,15 +20,15 @@ def command(install: Path | None, fmt: str) -> None:
     import llmb
     from llmb.config import CONFIG_FILE
     from llmb.text.tables import to_json
+    from llmb_installer import record
     from llmb_installer.applying import show
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
+    from llmb_installer.planning.status import find_status
+    from llmb_installer.record import config_of, find_folder
 
     folder = find_folder(install, os.environ, edge.current_folder())
     config = config_of(folder, os.environ)
     found = record.load(folder)
-    standing = find_standing(folder, found)
+    status = find_status(folder, found)
     named = config.workloads.installed
     installed = named or ()
     if fmt == "json":
@@ -38,9 +38,9 @@ def command(install: Path | None, fmt: str) -> None:
             "gpu_type": config.gpu_type,
             "workloads": list(installed),
             "steps": show.rows(folder, found),
-            "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
-            "not_installed": [*standing.new],
-            "unused": [*standing.unused],
+            "outdated": [{"step": fault.place, "message": fault.message} for fault in status.outdated],
+            "not_installed": [*status.new],
+            "unused": [*status.unused],
         }
         edge.echo(to_json(data), nl=False)
         return
@@ -50,12 +50,12 @@ def command(install: Path | None, fmt: str) -> None:
     for line in show.steps_text(folder, found):
         edge.echo(line)
     place = f"--install {shlex.quote(str(folder))}"
-    if standing.outdated:
+    if status.outdated:
         edge.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
-        for fault in standing.outdated:
+        for fault in status.outdated:
             edge.echo(f"  {fault}")
         edge.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
-    for note in show.notes_on(standing, place):
+    for note in show.notes_on(status, place):
         edge.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in show.rows(folder, found)):
         edge.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)

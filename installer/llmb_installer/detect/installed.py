@@ -12,8 +12,7 @@ from llmb.text import typed, yamlfile
 from llmb_installer.answers.layers import given, joined
 from llmb_installer.answers.read import lean, without_nulls
 from llmb_installer.answers.schema import AUTO
-from llmb_installer.record.folder import own_config
-from llmb_installer.record.record import answers_path
+from llmb_installer.record import answers_path, own_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

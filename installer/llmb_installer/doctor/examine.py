@@ -19,7 +19,7 @@ from llmb_installer.doctor.finding import ALL, LOCAL, RUNAI, SLURM, Finding, wro
 from llmb_installer.doctor.installation import Installation, look_at
 from llmb_installer.doctor.registries import CHECK as IMAGES
 from llmb_installer.images.image_step import registry_settings
-from llmb_installer.record.record import answers_path
+from llmb_installer.record import answers_path
 from llmb_installer.registry import RegistrySettings
 
 

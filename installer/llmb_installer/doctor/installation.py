@@ -7,10 +7,10 @@ from pathlib import Path
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import LlmbError, UsageError
+from llmb_installer import record
 from llmb_installer.detect.look import Detected
 from llmb_installer.doctor.finding import ALL, Finding, wrong
-from llmb_installer.record import record
-from llmb_installer.record.folder import unfinished_hint
+from llmb_installer.record import unfinished_hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

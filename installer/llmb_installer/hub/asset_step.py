@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from llmb.errors import Fault
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step
 
@@ -77,11 +78,15 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return all(path.is_file() for path in _files(facts))
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """Which files are missing or have other contents; they are small, so all are read in any case."""
     found = _files(facts)
-    missing = [f"{path} is missing" for path in found if not path.is_file()]
-    return missing + [f"{path} was changed" for path in found if path.is_file() and _sha256(path) != found[path]]
+    missing = [path for path in found if not path.is_file()]
+    changed = [path for path in found if path not in missing and _sha256(path) != found[path]]
+    return [
+        *(Fault(message=f"{path} is missing", code="file-missing", value=str(path)) for path in missing),
+        *(Fault(message=f"{path} was changed", code="file-changed", value=str(path)) for path in changed),
+    ]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

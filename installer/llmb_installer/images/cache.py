@@ -8,10 +8,10 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmb.system.parallel import run_bounded
 from llmb_installer.images.scan import Layer, Names, read_names
 from llmb_installer.images.settings import BuildSettings, Progress
 
@@ -52,20 +52,25 @@ def layers_of(
     wanted = {layer.digest: layer for layer in manifest.layers}
     stop = threading.Event()
     with contextlib.ExitStack() as files:
-        with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="layer") as pool:
-            labels = _labels(manifest)
-            begun = {
-                layer.digest: pool.submit(_get, registry, manifest, layer, folder, labels[layer.digest], progress, stop)
-                for layer in sorted(wanted.values(), key=lambda layer: -layer.size)
-            }
+        labels, names = _labels(manifest), dict[str, Names]()
+
+        def fetch(layer: Descriptor) -> tuple[str, Names]:
             try:
-                done, _ = wait(begun.values(), return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-            finally:
+                label = labels[layer.digest]
+                return layer.digest, _get(registry, manifest, layer, folder, label, progress, stop)
+            except BaseException:
                 stop.set()
-                pool.shutdown(cancel_futures=True)
-        names = {digest: future.result() for digest, future in begun.items()}
+                raise
+
+        def keep(fetched: tuple[str, Names]) -> bool:
+            names.update([fetched])
+            return True
+
+        try:
+            largest_first = sorted(wanted.values(), key=lambda layer: -layer.size)
+            run_bounded(largest_first, fetch, keep, workers=_CONNECTIONS, stop=stop.is_set)
+        finally:
+            stop.set()
         opened = [files.enter_context(_path(folder, layer).open("rb")) for layer in manifest.layers]
         yield [
             (Layer(label=labels[layer.digest], file=file, size=layer.size), names[layer.digest])

@@ -182,14 +182,17 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
     return path.is_file() and path.stat().st_size == facts.get("size", path.stat().st_size)
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
     """What is wrong with its file; ``deep`` reads all of it."""
     from llmb_installer import images
 
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [f"{path}: {text}" for text in images.check(path, deep=deep)]
+    return [
+        Fault(message=f"{path}: {text}", code="image-damaged", value=str(path))
+        for text in images.check(path, deep=deep)
+    ]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

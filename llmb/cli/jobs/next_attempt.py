@@ -20,7 +20,7 @@ from llmb.workload.switches import parse_clock
 def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
     """The runs that have failed, each with its reason said. Raises UsageError for a ``named`` one that has not."""
     results = results_of(context, runs)
-    wrong = [f"{result.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
+    wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
     if named and wrong:
         hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
         raise UsageError(", ".join(wrong), hint=hint)
@@ -116,10 +116,10 @@ def _is_retriable(result: Result) -> bool:
 
 def _instead(results: Sequence[Result]) -> str:
     """What to do where some of the runs to retry have not failed."""
-    failed = [str(one.run) for one in results if _is_retriable(one)]
+    failed = [str(one.identity.run) for one in results if _is_retriable(one)]
     if failed:
         return f"what has failed alone: llmb-run jobs retry {' '.join(failed)}"
-    ongoing = [str(one.run) for one in results if one.status not in (SUCCESS, UNKNOWN)]
+    ongoing = [str(one.identity.run) for one in results if one.status not in (SUCCESS, UNKNOWN)]
     if ongoing:
         return f"llmb-run jobs wait {' '.join(ongoing)} follows what has not ended"
     return "to measure it once more, submit it again: llmb-run single or submit-all"

@@ -80,7 +80,7 @@ def test_the_answers_in_effect_are_recorded(run_install: Install, answers: Answe
 def test_without_a_terminal_yes_is_needed(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     done = run_install("--config", answers())
     assert done.returncode == 2
-    assert "error: there is no terminal to confirm the plan in\nhint: give --yes" in done.stderr
+    assert "hint: add --yes" in done.stderr
     assert not (tmp_path / "install").exists()
 
 
@@ -94,7 +94,7 @@ def test_closed_streams(command: str, environ: dict[str, str], answers: Answers,
         shell, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
     )
     assert asked.returncode == 2
-    assert ("give --yes" in asked.stderr) == ("2>" not in closed)
+    assert ("add --yes" in asked.stderr) == ("2>" not in closed)
 
 
 def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_a_terminal_is_asked(
     command: str, environ: dict[str, str], answers: Answers, tmp_path: Path, typed: str, code: int
 ) -> None:
     child = terminal(command, environ, "--config", str(answers()))
-    child.expect(r"Go ahead\? \[y/N\]: ")
+    child.expect(r"Continue\? \[y/N\]: ")
     child.send(typed)
     child.expect(pexpect.EOF)
     child.close()

@@ -19,7 +19,7 @@ from llmb_installer.detect.machine import find_machine
 from llmb_installer.detect.scheduler import COMMANDS, NodeFound, SlurmFound
 from llmb_installer.fits import cluster_fit, runai_fit
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 from llmb_testing.runai import ControlPlane, serve
 
 FOUND = SlurmFound(

@@ -16,6 +16,7 @@ from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.detect.folder import find_folder
 from llmb_installer.detect.installed import Installed
 from llmb_installer.detect.look import Detected
@@ -23,8 +24,7 @@ from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.runai_environment import RunaiFound
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
 from llmb_installer.doctor import Finding, examine, folders, machine, registries, runai_findings, slurm_findings
-from llmb_installer.record import record
-from llmb_installer.record.record import answers_path
+from llmb_installer.record import answers_path
 from llmb_testing.runai import ControlPlane, serve
 
 GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"

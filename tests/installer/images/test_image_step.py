@@ -174,7 +174,7 @@ def test_a_newer_image_takes_the_place_of_the_older(site: Any, registry: RealReg
     assert site.run().returncode == 0
     site.workload("pretrain_a", Image(reference=new))
     status = site.run("status", "--install", site.install)
-    assert f"  image {new}: it takes the place of {old}\n" in status.stdout
+    assert f"  image {new}: replaces {old}\n" in status.stdout
     assert site.run("verify", "--install", site.install).returncode == 1
     done = site.run("verify", "--repair", "--yes", "--install", site.install)
     assert done.returncode == 0, done.stderr

@@ -86,7 +86,7 @@ def made() -> Made:
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedRegistry]:
-    """A registry that does wrong when told to."""
+    """A registry that fails on demand."""
     with ScriptedRegistry() as registry:
         yield registry
 

@@ -48,9 +48,9 @@ XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=3021, GPU has fallen off the bus.\n"
 def opening(nodes: int, network: str = "IB", clock: int = 1980) -> str:
     """What NCCL and our programs say at the start, of every node."""
     gpus = {"driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "max_sm_clock_mhz": clock}
-    told = json.dumps({**gpus, "power_limit_w": 700.0})
+    facts = json.dumps({**gpus, "power_limit_w": 700.0})
     lines = [
-        f"node{n:04}:812:812 [0] NCCL INFO Using network {network}\nllmb node node{n:04}: {told}\n"
+        f"node{n:04}:812:812 [0] NCCL INFO Using network {network}\nllmb node node{n:04}: {facts}\n"
         for n in range(1, nodes + 1)
     ]
     return "NCCL version 2.26.3+cuda12.9\n" + "".join(lines)
@@ -355,13 +355,13 @@ class Browser:
 
 def _of_lifecycle(event: dict[str, Any]) -> dict[str, Any]:
     """What an event says of a page's life; nothing where it tells of something else."""
-    said: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
-    return said
+    answer: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
+    return answer
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for all tests of a worker; skipped aloud where there is none."""
+    """A browser for all tests of a worker; tests are skipped where there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium here: apt-get install --no-install-recommends chromium")

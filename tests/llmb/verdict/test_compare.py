@@ -9,6 +9,7 @@ import pytest
 from llmb.planning.estimate import alike, describe, estimate
 from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
 from llmb.results.facts import LogFacts
+from llmb.results.result import from_json
 from llmb.runs.job import Job
 from llmb.stats.measure import Window
 from llmb.verdict import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
@@ -44,7 +45,7 @@ def result(run: str, seconds: float | None = 2.0, *, change: dict[str, Any] | No
         "run": run,
         "configuration": replace(CONFIGURATION, **(change or {})),
     }
-    return Result(**{**given, **values})
+    return from_json({**given, **values})
 
 
 def only(ours: list[Result], theirs: list[Result]) -> Comparison:
@@ -189,7 +190,7 @@ def test_what_does_not_count_is_not_taken_on_either_side() -> None:
 
 
 def test_a_log_that_nobody_knows() -> None:
-    assert only([replace(result("a"), configuration=None)], [result("b")]).verdict == NO_REFERENCE
+    assert only([result("a", configuration=None)], [result("b")]).verdict == NO_REFERENCE
 
 
 FIGURE = Figure(

@@ -21,46 +21,16 @@ from llmb.clusters.local.ranks import sweep
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import programs, record, store
-from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
 from llmb.system import files, locks
 from llmb.system.process import ProcessId
-from llmb.workload.model import ModelShape
+from llmb_testing.job import SMALLEST_JOB
 
 PATIENCE = 180.0  # seconds until a test gives up
 LIMIT = 1200  # seconds that a run may take: no test may meet it on a machine that does other things too
-MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
-JOB = Job(
-    workload="w",
-    model_size="tiny",
-    dtype="fp32",
-    gpu_type="cpu",
-    scale=1,
-    repeat=1,
-    profile=False,
-    env={},
-    tp=1,
-    pp=1,
-    cp=1,
-    vp=None,
-    ep=1,
-    dp=1,
-    mbs=1,
-    gbs=1,
-    ga=1,
-    seq_length=8,
-    num_layers=2,
-    max_steps=1,
-    nodes=1,
-    gpus_per_node=1,
-    time_limit=60,
-    image=None,
-    experiment_name="x",
-    model=MODEL,
-    learning_rate=1e-3,
-)
+JOB = replace(SMALLEST_JOB, gpu_type="cpu")
 
 
 def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:

@@ -39,7 +39,7 @@ if (( llmb_set < {nodes} )); then
 else
     llmb_why=
 fi
-echo "{said}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
+echo "{begin}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
 """
 
 
@@ -199,6 +199,6 @@ def vboost_lines(launch: Launch) -> list[str]:
         return []
     word = "node" if launch.nodes == 1 else "nodes"
     text = _BOOST_LINES.format(
-        seconds=VBOOST_SECONDS, nodes=launch.nodes, on_node=bash(_BOOST_NODE), said=VBOOST_LINE, word=word
+        seconds=VBOOST_SECONDS, nodes=launch.nodes, on_node=bash(_BOOST_NODE), begin=VBOOST_LINE, word=word
     )
     return [text]

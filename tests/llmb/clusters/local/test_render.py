@@ -191,12 +191,12 @@ def test_programs_are_staged_once(tmp_path: Path) -> None:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """A package of another name in place of the programs, to which files are added."""
-    (tmp_path / "stand_in").mkdir()
+    (tmp_path / "programs_of_a_test").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(programs, "PACKAGE", "stand_in")
+    monkeypatch.setattr(programs, "PACKAGE", "programs_of_a_test")
 
     def add(name: str, text: str) -> None:
-        (tmp_path / "stand_in" / name).write_text(text)
+        (tmp_path / "programs_of_a_test" / name).write_text(text)
 
     return add
 
@@ -208,7 +208,7 @@ def test_the_digest_is_that_of_names_and_contents(package: Callable[[str, str], 
         seen.append(programs.digest())
     assert seen[3] == seen[4]  # only programs count
     assert len(set(seen)) == 4
-    assert "stand_in" not in sys.modules
+    assert "programs_of_a_test" not in sys.modules
 
 
 def test_programs_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

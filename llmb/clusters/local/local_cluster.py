@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
-from llmb.clusters.local import journal, queue, run_script, states
+from llmb.clusters.local import journal, queue, run_script
 from llmb.clusters.local.queue import ensure_supervisor
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
@@ -94,11 +94,11 @@ class LocalCluster:
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id. Starts a supervisor again that was killed while runs wait."""
         ahead = queue.ahead(self.folder)
-        found = {run.id: states.state_of(run, ahead) for run in runs}
-        again = [run for run in runs if found[run.id] == states.NEVER_QUEUED]
+        found = {run.id: journal.state_of(run, ahead) for run in runs}
+        again = [run for run in runs if found[run.id] == journal.NEVER_QUEUED]
         if again:  # it may have been queued since the first look; its submitter has ended, so a second look is final
             ahead = queue.ahead(self.folder)
-            found |= {run.id: states.state_of(run, ahead) for run in again}
+            found |= {run.id: journal.state_of(run, ahead) for run in again}
         waiting = [run for run in runs if found[run.id].state == PENDING]
         if trouble := self._supervise() or _full([self.folder, *(run.place for run in waiting[:1])]):
             found |= {run.id: replace(found[run.id], reason=trouble) for run in waiting}

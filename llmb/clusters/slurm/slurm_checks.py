@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import commands, container, fits, partitions, sbatch_script
+from llmb.clusters.slurm import commands, container, partitions, sbatch_script
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
@@ -80,7 +80,7 @@ def _judge(
     """What does not fit the partitions ``found``, and what Slurm would refuse."""
     jobs, faults = [], []
     for launch, _ in itertools.groupby(launches):
-        own = list(fits.faults_of(launch, setting.config, found))
+        own = list(partitions.faults_of(launch, setting.config, found))
         faults += own
         stamp, knows = _stamp(launch, setting), setting.knows_segment
         jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))

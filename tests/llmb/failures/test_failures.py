@@ -313,7 +313,7 @@ srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 
 @pytest.mark.parametrize("prefix", ["", "[rank7]: ", "7: ", "[default7]:[rank7]: "])
 def test_a_python_error_is_the_cause_of_what_others_say_at_once(tmp_path: Path, prefix: str) -> None:
-    """Nothing stands between in a log: the others wait for ten minutes, and then all speak."""
+    """No line is between them in a log: the others wait for ten minutes, and then all print."""
     lines = ["Traceback (most recent call last):", "  File 'x'", "KeyError: 'x'"]
     others = [f"[rank{rank}]: {line}\n" for rank in range(3) for line in (LOGS["NCCL hang"], "ncclRemoteError: failed")]
     text = "".join(f"{prefix}{line}\n" for line in lines) + "".join(others) + ABORTED

@@ -26,12 +26,12 @@ RUNS = 6
 SUBMITTER = """
 import sys
 from pathlib import Path
-from llmb.clusters.local import LOCAL
+from llmb.clusters.local.local_cluster import create
 from llmb.config import ClusterConfig
 from llmb.runs import record
 config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=Path(sys.argv[1]))
 for path in sys.argv[2:]:
-    LOCAL.create(config).submit(record.load(Path(path)))
+    create(config).submit(record.load(Path(path)))
 """
 
 

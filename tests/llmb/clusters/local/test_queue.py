@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 import llmb
-from llmb.clusters.local import journal, queue, states
+from llmb.clusters.local import journal, queue
 from llmb.clusters.local.queue import LOCK, LOG, ensure_supervisor
 from llmb.errors import LlmbError
 from llmb.system import files, locks, shell
@@ -107,10 +107,10 @@ def test_many_submitters_at_once(machine: Machine) -> None:
     order = machine.root / "order"
     runs = [machine.record(machine.launch(append(order, str(i)))) for i in range(6)]
     submitter = (
-        "import json, os, sys\nfrom pathlib import Path\nfrom llmb.clusters.local import LOCAL\n"
+        "import json, os, sys\nfrom pathlib import Path\nfrom llmb.clusters.local.local_cluster import create\n"
         "from llmb.config import ClusterConfig\nfrom llmb.runs import record\n"
         f"config = ClusterConfig(cluster_type='local', gpu_type='cpu', llmb_install=Path({str(machine.install)!r}))\n"
-        "for path in sys.argv[1:]: LOCAL.create(config).submit(record.load(Path(path)))\n"
+        "for path in sys.argv[1:]: create(config).submit(record.load(Path(path)))\n"
     )
     folders = [str(run.directory) for run in runs]
     # Each run is submitted by two of the processes.
@@ -211,10 +211,10 @@ def test_the_supervisor_leaves_when_idle(machine: Machine) -> None:
 def test_jobs_outlive_the_submitter_and_its_terminal(machine: Machine) -> None:
     first, second = (machine.record(machine.launch(WAIT_FOR_GO)) for _ in range(2))
     submitter = (
-        "import sys\nfrom pathlib import Path\nfrom llmb.clusters.local import LOCAL\n"
+        "import sys\nfrom pathlib import Path\nfrom llmb.clusters.local.local_cluster import create\n"
         "from llmb.config import ClusterConfig\nfrom llmb.runs import record\n"
         f"config = ClusterConfig(cluster_type='local', gpu_type='cpu', llmb_install=Path({str(machine.install)!r}))\n"
-        "for path in sys.argv[1:]: print(LOCAL.create(config).submit(record.load(Path(path))))\n"
+        "for path in sys.argv[1:]: print(create(config).submit(record.load(Path(path))))\n"
         "print('submitted', flush=True)\nimport time\ntime.sleep(600)\n"
     )
     argv = ["-c", submitter, str(first.directory), str(second.directory)]
@@ -302,7 +302,7 @@ def test_a_run_of_another_host_cannot_be_judged(machine: Machine) -> None:
     assert all("node7" in state.reason for state in states)
 
 
-def test_a_run_that_was_never_handed_over(machine: Machine) -> None:
+def test_a_run_that_was_never_queued(machine: Machine) -> None:
     dead = shell.spawn(["sleep", "600"], env={}, cwd=Path("/"), log=machine.root / "log")
     submitter = ProcessId.of(dead.pid)
     run = machine.record(machine.launch(""), submitter=submitter)
@@ -310,7 +310,7 @@ def test_a_run_that_was_never_handed_over(machine: Machine) -> None:
     dead.kill()
     dead.wait()
     state = machine.poll(run)
-    assert state == states.NEVER_QUEUED
+    assert state == journal.NEVER_QUEUED
     machine.cluster().submit(run)  # reconciled
     machine.ends(run)
 

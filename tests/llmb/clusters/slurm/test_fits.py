@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmb.clusters.slurm.fits import faults_of
-from llmb.clusters.slurm.partitions import read
+from llmb.clusters.slurm.partitions import faults_of, read
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import PreflightError, describe

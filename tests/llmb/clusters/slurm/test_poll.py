@@ -339,13 +339,6 @@ def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:
     }
 
 
-def test_the_type_is_light_to_import() -> None:
-    from llmb.system import shell
-
-    code = "import sys, llmb.clusters.slurm as s; print(s.SLURM.name, *{'psutil', 'yaml', 'uuid'} & set(sys.modules))"
-    assert shell.run([__import__("sys").executable, "-c", code]).out.split() == ["slurm"]
-
-
 @pytest.mark.parametrize(
     ("err", "kind", "code"),
     [

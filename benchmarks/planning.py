@@ -44,7 +44,7 @@ def plan(kind: str, folder: Path) -> None:
     from llmb.planning.joblist import read_job_list
     from llmb.planning.plan import make_plan
     from llmb.plugins.loader import load_plugins
-    from llmb.submission.submit import prepare, preview
+    from llmb.submission.prepare import prepare, preview
 
     config_text, list_text = PLACES[kind]
     (folder / "cluster_config.yaml").write_text(config_text)

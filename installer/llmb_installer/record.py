@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.system import files, locks, marked
 from llmb.text import typed, yamlfile
 
@@ -124,7 +124,7 @@ def own_config(folder: Path) -> ClusterConfig:
         fix = f"correct it, or run: {repair_hint(folder)}"
         if isinstance(error.__cause__, PermissionError):
             fix = f"ask its owner to run: chmod -R go+rX {shlex.quote(str(folder))}"
-        raise InputFaults([Fault(message=error.message, hint=error.hint)], hint=fix) from error
+        raise InputFaults([as_fault(error)], hint=fix) from error
 
 
 def repair_hint(folder: Path) -> str:

@@ -19,8 +19,8 @@ from llmb.errors import LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
-from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, wait
+from llmb.submission.submit import SubmitResult
 from llmb.text.names import apart
 from llmb.text.tables import shorten
 
@@ -136,7 +136,7 @@ class _Follower:
         reason = f": {state.reason}" if with_reason else ""
         self.line(f"{_now()} {run.id} {run.job.experiment_name} {state.state}{reason}")
 
-    def retried(self, outcome: Handed, end: JobState) -> None:
+    def retried(self, outcome: SubmitResult, end: JobState) -> None:
         run, error = outcome.run, outcome.error
         self.printed.pop(run.id, None)
         what = f"retried after {end.state}: attempt {run.attempt}"

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from llmb.errors import UsageError
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch
-from llmb.runs.site import Site
+from llmb.runs.launch import Launch, Site
 
 
 def completed(launch: Launch, job: Job, site: Site) -> Launch:

@@ -12,8 +12,7 @@ from llmb.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmb.clusters.base import ClusterType
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch
-    from llmb.runs.site import Site
+    from llmb.runs.launch import Launch, Site
     from llmb.workload.spec import Workload
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from llmb.planning.configure import Place, Wish, configure
-from llmb.planning.recompute import FLOPS, MFU, disagreements
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.listing import FLOPS, MFU, disagreements
 from llmb.stats.measure import LAST, Window
 from llmb.workload.gpus import known_types
 from llmb.workload.model import GQA, HYBRID, OLD
 from llmb.workload.published import Figure, read_published
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,14 +305,16 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
 ) -> None:
     for figure in figures[key]:
         per_node = known_types()[figure.gpu_type].gpus_per_node
-        place = Place(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
-        wish = Wish(
+        place = ClusterLimits(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
+        wish = JobSpec(
             workload=workloads[key],
             size=figure.model_size,
             dtype=figure.dtype,
             scale=figure.scale,
             params={},
-            strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512,
+            switches=Switches(
+                strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512
+            ),
         )
         job, warnings = configure(wish, place)
         assert not warnings

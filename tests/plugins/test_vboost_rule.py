@@ -46,7 +46,7 @@ def test_the_default_is_that_of_the_newest_release_with_a_figure() -> None:
                 dtypes=(dtype,),
                 scales=(scale,),
                 params={"gbs": (gbs,)},
-                strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048,
+                switches=Switches(strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048),
             ).jobs
             assert job.vboost is RAISED[release], (workload.key, size, dtype, scale, gpu)
 

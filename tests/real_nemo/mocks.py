@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for Transformer Engine, mamba_ssm, causal_conv1d and Apex: parameters and signatures, nearly no kernels.
+"""Mocks of Transformer Engine, mamba_ssm, causal_conv1d and Apex: parameters and signatures, almost no kernels.
 
 With them, Megatron defines and constructs its own classes where there is no CUDA. A layer's parameters are split over
 the tensor parallel ranks as the real ones are; a forward pass is refused. The one kernel is that of Apex.
@@ -34,7 +34,7 @@ LOADED_EARLY = (
 
 
 class TransformerEngineBaseModule(torch.nn.Module):  # type: ignore[misc]
-    """What Megatron asks about a layer's kind."""
+    """The base class that Megatron checks layers for."""
 
     def forward(self, *_: Any, **__: Any) -> Any:
         """Refuse: there are no kernels."""
@@ -42,7 +42,7 @@ class TransformerEngineBaseModule(torch.nn.Module):  # type: ignore[misc]
 
 
 class Linear(TransformerEngineBaseModule):
-    """A weight, split by its output over the ranks of ``column``, by its input over those of ``row``."""
+    """A weight, split over the ranks by output (``column``) or input (``row``)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Linear(TransformerEngineBaseModule):
 
 
 class LayerNormLinear(Linear):
-    """A norm of the input, whole on every rank, and a Linear behind it."""
+    """A norm of the input, complete on every rank, followed by a Linear."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class DotProductAttention(TransformerEngineBaseModule):
 
 
 class GroupedLinear(TransformerEngineBaseModule):
-    """Of mixtures of experts, which no workload here has."""
+    """For mixtures of experts, which no workload here has."""
 
 
 class GatedRMSNorm(torch.nn.Module):  # type: ignore[misc]
-    """mamba_ssm's norm behind the scan: a weight for each unit that this rank has."""
+    """mamba_ssm's norm after the scan: a weight for each unit of this rank."""
 
     def __init__(self, hidden_size: int, *, device: Any = None, dtype: Any = None, **_: Any) -> None:
         super().__init__()
@@ -129,29 +129,29 @@ class CudaRNGStatesTracker:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all."""
+        """Remove all states."""
         self.states_: dict[str, Any] = {}
 
     def set_states(self, states: dict[str, Any]) -> None:
-        """Take these."""
+        """Set the states."""
         self.states_ = states
 
     def get_states(self) -> dict[str, Any]:
-        """All of them."""
+        """All states."""
         return self.states_
 
     def add(self, name: str, seed: int) -> None:
-        """Take one more."""
+        """Add a state."""
         self.states_[name] = seed
 
     @contextlib.contextmanager
     def fork(self, name: str = "") -> Iterator[None]:
-        """Draw from no other numbers: nothing is drawn on the meta device."""
+        """Do nothing: the meta device draws no numbers."""
         yield
 
 
 class FusedAdam(torch.optim.Adam):  # type: ignore[misc]
-    """The optimizer's signature, which NeMo looks at before it lets Adam be aware of precisions."""
+    """The optimizer's signature, which NeMo checks before it uses a precision-aware Adam."""
 
     def __init__(
         self,
@@ -175,23 +175,23 @@ class Format:
 
 
 class DelayedScaling:
-    """Takes its settings."""
+    """Accepts settings."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
 
 
 class Float8CurrentScaling(DelayedScaling):
-    """Likewise."""
+    """Accepts settings."""
 
 
 class QuantizedTensor:
-    """The kind of FP8 parameters; none is made here."""
+    """The type of FP8 parameters; none is created here."""
 
 
 @contextlib.contextmanager
 def fp8_model_init(*_: Any, **__: Any) -> Iterator[None]:
-    """Parameters are made as they are: their counts do not depend on it."""
+    """Does nothing: the number of parameters does not depend on it."""
     yield
 
 
@@ -210,7 +210,7 @@ CALLS: Counter[tuple[int, ...]] = Counter()  # of accumulate_gradient, by the we
 
 
 def split(size: int, ways: int) -> int:
-    """``size`` on one of ``ways`` ranks. Raises AssertionError where it is not whole, as Transformer Engine does."""
+    """``size`` per rank of ``ways``. Raises AssertionError if it does not divide, as Transformer Engine does."""
     assert size % ways == 0, f"{size} is not divisible by {ways}"
     return size // ways
 
@@ -242,7 +242,7 @@ NAMES: dict[str, dict[str, Any]] = {
 
 
 class StandIn(ModuleType):
-    """A module in which every public name is there; those that nobody needs are empty classes."""
+    """A module that has every public name: those without a mock are empty classes."""
 
     def __getattr__(self, name: str) -> Any:
         """An empty class of this name."""
@@ -262,22 +262,22 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """A spec for a module of a family, which is a package too."""
+        """A spec for a module of a family, as a package."""
         if fullname.partition(".")[0] not in self.families:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """An empty stand-in."""
+        """An empty mock."""
         return StandIn(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give it the names that are more than empty classes."""
+        """Add the names that have mocks."""
         vars(module).update(NAMES.get(module.__name__, {}))
 
 
 def install(families: Collection[str] = FAMILIES) -> None:
-    """Let the ``families`` be found; before anything of NeMo or Megatron is imported."""
+    """Make the ``families`` importable. Call it before the first import of NeMo or Megatron."""
     sys.meta_path.insert(0, Finder(families))
     for name in LOADED_EARLY:
         if name.partition(".")[0] in families:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron core makes each configuration's whole model, as its ranks would, under the environment of its script."""
+"""Tests that Megatron core constructs each configuration's whole model, in the environment of its script."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SIZES = {"15b", "340b", "8b", "70b", "405b", "405b-proxy", "56b", "smoke"}
 CLASSES = {"M": "MambaLayer", "-": "MLPLayer", "*": "TransformerLayer"}  # of Megatron core, by a pattern's letter
 LAYERS_56B = {"MambaLayer": 54, "MLPLayer": 54, "TransformerLayer": 10}
 
-# Configurations as they must not be. First a sound one; then the keys of its recipe.json and the variables of its
-# script that are replaced; then what Megatron core or NeMo says to it.
+# Broken configurations: a valid one, the changed keys of its recipe.json, the changed variables of its script, and
+# the error of Megatron core or NeMo.
 H56B = "nemotronh 56b h100 fp8 layers118 tp8 pp1 cp1 vp1 25.05"
 N340B = "nemotron4 340b h100 bf16 layers96 tp8 pp8 cp1 vp12 25.05"
 SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every row of the workloads, as planned and as NeMo's own objects hold it after the program has built them."""
+"""Compares every row as planned with NeMo's objects that the program built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # NeMo's null tokenizer adds an end-of-document token; Llama's own vocabulary has one, NVIDIA's scripts read that.
 VOCABULARY = {"pretrain_nemotron4": 256000 + 1, "pretrain_nemotronh": 131072 + 1, "pretrain_llama3.1": 128256}
-# What release 25.04 did not have yet: Transformer Engine's cross entropy, the precision-aware optimizer.
+# Not in release 25.04: Transformer Engine's cross entropy, the precision-aware optimizer.
 BEFORE = "25.04"
 NEMO_RECIPE = {
     "15b": "nemotron4_15b",
@@ -100,7 +100,7 @@ def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], b
         "hybrid_override_pattern": job.model.pattern,
     }
     own = built["untouched"][NEMO_RECIPE[job.model_size]]
-    # The program sets the shape, so that it comes out as planned proves little; NeMo's own recipe must have it too.
+    # The program sets the shape, so NeMo's unchanged recipe must have it too.
     assert {name: own[name] for name in planned} == planned
     assert {name: found["model"][name] for name in planned} == planned
     assert own["num_layers"] == job.num_layers or job.model_size == "405b-proxy"
@@ -183,7 +183,7 @@ def test_flops(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["flops"]["same_objects"] is True
     if job.model_size == "56b":
-        # NeMo 2.3 takes the hybrid for a dense transformer: its figure is wrong, and llmb says so.
+        # NeMo 2.3 treats the hybrid as a dense transformer: its figure is wrong, and llmb reports that.
         assert found["step_flops"] != pytest.approx(model_flops(job.model) * job.gbs, rel=0.1)
     else:
         assert found["step_flops"] == pytest.approx(model_flops(job.model) * job.gbs, rel=1e-3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows that NVIDIA's wheel has no script of: Nemotron-H, A100 and the proxy of the 405b, held to other rows' rules.
+"""Rows without a script in NVIDIA's wheel (Nemotron-H, A100, the 405b proxy), compared with the rules of others.
 
 They are compared with the nearest script as well (test_parity.py); here is what must follow for them alone.
 """
@@ -101,7 +101,7 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
 
 
 def test_what_releases_up_to_25_07_do_not_set(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
-    """NaN checks stay on; neither expandable segments nor C2C, which are of later releases."""
+    """NaN checks are on. Expandable segments and C2C belong to later releases."""
     assert {settings["trainer.strategy.ddp.check_for_nan_in_grad"] for settings in ours.values()} == {True}
     later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C"}
     assert not later & {name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)}

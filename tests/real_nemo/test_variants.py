@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What switches and overrides change in NeMo's own objects: profile, checkpoints, tokenizer, sizes."""
+"""Tests how switches and overrides change NeMo's objects: profile, checkpoints, tokenizer, sizes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
 def test_the_hubs_tokenizer_is_read_by_its_name(variant: Variant, name: str, repository: str) -> None:
     _, found = variant(name)
     assert found["hub"] == {"asked": repository, "library": "huggingface", "use_fast": True}
-    # The driver had a small tokenizer of its own in that repository's place.
+    # The driver replaced that repository with a small tokenizer.
     assert found["tokenizer"] == {"kind": "AutoTokenizer", "vocabulary": 4, "shared": True}
 
 

@@ -13,7 +13,8 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
 from llmb.clusters.slurm.partitions import NodeWait
 from llmb.errors import LlmbError, PreflightError, describe
-from llmb.runs import looks, store
+from llmb.runs import state as job_state
+from llmb.runs import store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 
@@ -75,7 +76,7 @@ def test_a_job_that_left_nothing_is_lost_only_after_a_while(
     assert (seen.state, seen.is_end) == ("PENDING", False)
     hidden = {f"job {run.scheduler_id}": "job <id>"}
     wording("jobs list", seen.reason, hidden)
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
     end = poll(bare_site.cluster(), [run])[run.id]
     assert (end.state, end.is_final) == ("LOST", False)
     wording("jobs list", end.reason, hidden)

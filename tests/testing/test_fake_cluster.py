@@ -16,7 +16,8 @@ from llmb.runs.job import JobRequest
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, LOST
 from llmb.submission import follow
-from llmb.submission.submit import prepare, submit
+from llmb.submission.prepare import prepare
+from llmb.submission.submit import submit
 from llmb_testing.fake_cluster import folder_of
 from llmb_testing.scheduler import Scheduler
 

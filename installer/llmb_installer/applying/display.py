@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmb.system.shell import StoppedError
 from llmb.text.tables import shorten
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Step
 
 if TYPE_CHECKING:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.errors import Fault
 from llmb.text import typed
 from llmb.text.tables import Column, render
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import CPU
+from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
-from llmb_installer.fits import runai_fit
 from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (
@@ -57,12 +58,12 @@ def _replaced(plan: Plan) -> list[str]:
 def without_torch(plan: Plan) -> tuple[str, ...]:
     """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
     config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
-    return runai_fit.without_torch(config, plan.intent.steps)
+    return fits.without_torch(config, plan.intent.steps)
 
 
 def _torch_notes(plan: Plan) -> list[str]:
     keys = without_torch(plan)
-    return [runai_fit.torch_note(keys)] if keys else []
+    return [fits.torch_note(keys)] if keys else []
 
 
 def _costs_text(plan: Plan, costs: Costs) -> list[str]:
@@ -114,10 +115,21 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
         "disks": [
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
+        "faults": [fault_data(fault) for fault in costs.faults],
         "where": where_sentences(plan),
         "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
+
+
+def fault_data(fault: Fault) -> dict[str, Any]:
+    """A fault of a step as data."""
+    value = fault.value
+    if isinstance(value, (list, tuple)):
+        value = [str(one) for one in value]
+    elif not isinstance(value, (str, int, float, bool, type(None))):
+        value = str(value)
+    texts = {"step": fault.place, "message": fault.message, "hint": fault.hint}
+    return {**texts, "code": fault.code, "key": fault.key, "value": value}
 
 
 def _workloads(keys: tuple[str, ...]) -> str:
@@ -142,7 +154,7 @@ def summary(
     next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
     if first := [key for key in ready if key in smoke]:
         next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1 {place} --wait"
-    lines += [f"note: {runai_fit.torch_note(imageless)}"] if imageless else []
+    lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
     lines.append(f"Next: {next_}")
     return "\n".join(lines)
 
@@ -170,7 +182,7 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
         "steps": rows(plan.install, outcome.record),
         "notes": [*outcome.notes, *_torch_notes(plan)],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
+        "faults": [fault_data(fault) for fault in outcome.faults],
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.system import edge
-from llmb_installer.commands.options import FORMAT, INSTALLED, YES
+from llmb_installer.commands import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
     from llmb.errors import Fault
@@ -49,8 +49,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
         count = len(found.steps)
+        steps = f"{count} step{'s' * (count != 1)} and the configuration, {how}"
         if fmt == "table":
-            edge.echo(f"{folder} is complete: {count} step{'s' * (count != 1)} and the configuration, {how}")
+            edge.echo(f"{folder} is complete: {steps if count else 'the configuration; nothing was installed here'}")
         return
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:
@@ -66,22 +67,12 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
 def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> None:
     from llmb.text.tables import to_json
+    from llmb_installer.applying.show import fault_data
 
-    rows = [
-        {
-            "step": fault.place,
-            "message": fault.message,
-            "hint": fault.hint,
-            "code": fault.code,
-            "key": fault.key,
-            "value": fault.value,
-        }
-        for fault in faults
-    ]
     data = {
         "install": str(folder),
         "whole": not faults,
-        "faults": rows,
+        "faults": [fault_data(fault) for fault in faults],
         "not_installed": [*status.new],
         "unused": [*status.unused],
     }

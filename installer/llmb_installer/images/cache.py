@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of an image on their way: fetched side by side, each checked, those of an interrupted build used again."""
+"""The downloaded layers of an image: fetched in parallel, each checked; those of an interrupted build are reused."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb.system.parallel import run_bounded
-from llmb_installer.images.scan import Layer, Names, read_names
-from llmb_installer.images.settings import BuildSettings, Progress
+from llmb_installer.images.layer import Layer, Names, read_names
+from llmb_installer.images.settings import BuildSettings
 
 if TYPE_CHECKING:
-    from llmb_installer.registry.client import Registry
-    from llmb_installer.registry.manifests import Descriptor, Manifest
+    from llmb_installer.registry import Descriptor, Manifest, Registry
+    from llmb_installer.step import Progress
 
 _CONNECTIONS = 6
 
 
 def cache_folder(target: Path, settings: BuildSettings) -> Path:
-    """The folder for the layers of the image ``target``, its own: the lock of ``target`` is its lock too."""
+    """The folder for the layers of the image ``target`` alone; the lock of ``target`` covers it."""
     folder = settings.cache or target.parent / ".layers"
     return folder / f"{target.name}-{hashlib.sha256(str(target).encode()).hexdigest()[:8]}"
 
 
 def missing_bytes(manifest: Manifest, folder: Path) -> int:
-    """The bytes that are still to be fetched, by what is in ``folder`` at first sight."""
+    """The bytes still to be fetched, by the sizes of the files in ``folder``."""
     sizes = {_path(folder, layer): layer.size for layer in manifest.layers}
     return sum(max(0, size - _begun(path)) for path, size in sizes.items() if not path.exists())
 
 
 def _begun(path: Path) -> int:
-    """The bytes that an interrupted fetch of ``path`` has left."""
+    """The bytes that an interrupted download of ``path`` left."""
     part = path.with_name(f"{path.name}.part")
     return part.stat().st_size if part.exists() else 0
 
@@ -44,9 +44,9 @@ def _begun(path: Path) -> int:
 def layers_of(
     registry: Registry, manifest: Manifest, folder: Path, progress: Progress
 ) -> Iterator[list[tuple[Layer, Names]]]:
-    """The layers of an image, the lowest first, with the names in them; their files are open in the context.
+    """The layers of an image, the lowest first, with the names in them; their files are open within the context.
 
-    Each is read while others are still on their way, the largest ones first. Raises LlmbError.
+    Each is read while others are still being fetched, the largest first. Raises LlmbError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {layer.digest: layer for layer in manifest.layers}
@@ -79,7 +79,7 @@ def layers_of(
 
 
 def forget(folder: Path) -> None:
-    """Remove the layers, and the folder above where it was the last."""
+    """Remove the layers, and the folder above if it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
@@ -100,7 +100,7 @@ def _get(
     progress: Progress,
     stop: threading.Event,
 ) -> Names:
-    """Have one layer in ``folder``, and read the names in it."""
+    """Fetch one layer into ``folder``, and read the names in it."""
     path = _path(folder, layer)
     registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
     with path.open("rb") as file:

@@ -11,7 +11,7 @@ import yaml
 
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import UsageError
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload

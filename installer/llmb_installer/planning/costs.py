@@ -11,7 +11,7 @@ from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system.parallel import run_bounded
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Context, Estimate, Step
 
 _CHECKS = 4  # steps that are checked at a time

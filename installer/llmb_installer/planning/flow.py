@@ -17,7 +17,7 @@ from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
 from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
-from llmb_installer.detect import gres
+from llmb_installer.detect import slurm_fit
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.plan import SMOKE, Intent, intend
 from llmb_installer.record import own_config
@@ -78,7 +78,7 @@ def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:
         asked = replace(asked, gpu_type=str(gpu_type))
     if asked.node_architecture == AUTO and machine in ARCHITECTURES:
         asked = replace(asked, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
-    return gres.recalled(asked, before)
+    return slurm_fit.with_gres_of(asked, before)
 
 
 def recorded_answers(install: Path, offered: Known) -> Answers:
@@ -103,7 +103,7 @@ def _from_configuration(install: Path, offered: Known) -> Answers:
     They ask only for workloads for which something was installed; the file keeps the others. Raises InputFaults for
     what the file omits and cannot be detected.
     """
-    from llmb_installer.detect.installed import Installed
+    from llmb_installer.detect.detected import Installed
 
     config = own_config(install)
     built = {key for done in record.load(install).steps.values() for key in done.workloads}

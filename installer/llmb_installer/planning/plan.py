@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError, PreflightError, as_fault
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.workload.needs import Needs
 from llmb.workload.spec import Workload
 from llmb_installer import record

@@ -4,8 +4,8 @@
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb_installer.hub import asset_step
-from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer import hub
+from llmb_installer.hub import AssetStep
 from llmb_installer.images import image_step
 from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.step import Context, Estimate, Facts, Kind, Progress, Step
@@ -20,7 +20,7 @@ KINDS: dict[str, Kind] = {
     "venv": venv_step,
     "image": image_step,
     "repo": repo,
-    "asset": asset_step,
+    "asset": hub,
     "task": task,
     "programs": programs,
 }

@@ -10,7 +10,7 @@ from llmb.config import images
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import LlmbError
 from llmb.runs import programs
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.workload import needs
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import Need, Needs
@@ -18,7 +18,7 @@ from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
 from llmb_installer.execution.runner import Runner, Sbatch, Srun
-from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.hub import AssetStep
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record import FOLDER
 from llmb_installer.step import Step

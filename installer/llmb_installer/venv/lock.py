@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb_installer.answers.words import CPU_WHEELS
+from llmb_installer.answers.schema import CPU_WHEELS
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep

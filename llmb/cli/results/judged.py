@@ -28,7 +28,7 @@ from llmb.results import (
 )
 from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
-from llmb.runs import reading, record, store
+from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
@@ -157,8 +157,8 @@ def _of_run(
         spec, missing = ParseSpec(), error.message
         result = result_of_run(run, state, spec, peak_tflops, window)
     if result.status == SUCCESS and not missing:
-        reading.keep(run, spec)
-    elif state.is_end and result.status != SUCCESS and (before := reading.kept(run)) not in (None, spec):
+        store.save_parse_spec(run, spec)
+    elif state.is_end and result.status != SUCCESS and (before := store.saved_parse_spec(run)) not in (None, spec):
         assert before is not None
         earlier = result_of_run(run, state, before, peak_tflops, window)
         if earlier.status == SUCCESS:
@@ -188,5 +188,5 @@ def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
         except LlmbError as error:
             missing = error.message
             context.warn(f"{missing}: its logs are read as before, or as a format that llmb knows")
-    before = reading.kept(run)
+    before = store.saved_parse_spec(run)
     return (before, "") if before is not None else (ParseSpec(), missing)

@@ -10,9 +10,8 @@ from llmb.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmb.logs.formats import ParseSpec
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch
+    from llmb.runs.launch import Launch, Site
     from llmb.runs.record import RunRecord
-    from llmb.runs.site import Site
     from llmb.workload.needs import Needs
     from llmb.workload.spec import Workload
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from llmb.frameworks.nemo import torch_pretrain
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import HubAsset, Image, Need, Needs, Venv

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from llmb.frameworks.nemo.needs import HF_TOKEN, HUB, TOKENIZER_FILES
 from llmb.runs.job import Job
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.spec import NemoRecipe
 

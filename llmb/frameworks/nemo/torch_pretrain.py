@@ -6,8 +6,7 @@ from typing import Any
 
 from llmb.errors import UsageError
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch, Program, StagedFile
-from llmb.runs.site import Site
+from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.text import typed
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU

@@ -100,7 +100,7 @@ def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, hom
     runs = own_runs(home)
     well = as_user("llmb-install", "doctor", "--install", shared)
     assert well.returncode == 0, well.stdout
-    assert f"your runs go to {runs}" in well.stdout
+    assert f"your runs are in {runs}" in well.stdout
 
 
 def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.plugins.loader import load_plugins
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
 from llmb.workload.needs import HubAsset, Image, Needs, Venv
 from llmb.workload.spec import Workload

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit itself: the images that it makes are images to others, and its registries end with all that they started."""
+"""The kit itself: other tools read its images, and its registries end with everything that they started."""
 
 import io
 import shutil
@@ -20,7 +20,7 @@ def entries(layer: Layer) -> dict[str, tarfile.TarInfo]:
         return {member.name: member for member in archive}
 
 
-def test_entries_stand_as_they_were_given() -> None:
+def test_entries_are_written_as_given() -> None:
     layer = Layer(
         entries=(
             sample_images.folder("a", mode=0o700),

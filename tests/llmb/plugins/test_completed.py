@@ -8,8 +8,7 @@ import pytest
 
 from llmb.errors import UsageError
 from llmb.plugins.completed import completed
-from llmb.runs.launch import Launch, Program
-from llmb.runs.site import Site
+from llmb.runs.launch import Launch, Program, Site
 from llmb.workload.switches import Switches
 from llmb_testing.job import SMALLEST_JOB
 

@@ -19,9 +19,8 @@ from llmb.planning.plan import make_plan
 from llmb.plugins import loader
 from llmb.plugins.loader import HOOKS, Plugins
 from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Launch, Program
+from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
-from llmb.runs.site import Site
 from llmb.system.process import ProcessId
 from llmb.workload.needs import Needs, Task
 from llmb.workload.spec import Workload

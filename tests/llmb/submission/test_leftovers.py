@@ -13,8 +13,9 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
+from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
-from llmb.submission.submit import Prepared, submit
+from llmb.submission.submit import submit
 from llmb.system.process import ProcessId
 from llmb_testing.fake_cluster import FakeCluster
 

@@ -323,7 +323,7 @@ def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:
     assert found.gpu_hours == pytest.approx(16 * (360 + 50 * 2.0 + 1200) / 3600)
     assert found.most == pytest.approx(3 * 16 * 1200 / 3600)
     assert describe(found, "GPU") == (
-        "about 7.4 GPU-hours (1 job by past runs here; 1 job by published step times, start-up not counted; "
+        "about 7.4 GPU-hours (1 job from past runs; 1 job from published step times, without start-up; "
         "1 job by time limits), "
         "at most 16.0 GPU-hours by their time limits"
     )
@@ -349,7 +349,7 @@ def test_nothing_known_is_said_as_at_most() -> None:
 def test_little_is_not_said_as_nothing() -> None:
     job = replace(JOB, scale=1, time_limit=90)
     assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
-        "about 0.00083 CPU-hours (by past runs here), at most 0.025 CPU-hours by its time limit"
+        "about 0.00083 CPU-hours (from past runs), at most 0.025 CPU-hours by its time limit"
     )
 
 

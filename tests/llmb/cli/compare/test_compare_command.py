@@ -505,7 +505,7 @@ def test_a_dry_run_says_what_it_will_cost(cluster: Callable[..., Path], llmb_her
     words = ["single", "-w", "nemotron4_15b", "--dtype", "bf16", "-d", "--install", folder]
     done = llmb_here(*words, "--scale", 64)
     hours = 64 * 50 * 2.67 / 3600
-    assert f"1 job, about {hours:.1f} GPU-hours (by published step times, start-up not counted)" in done.stderr
+    assert f"1 job, about {hours:.1f} GPU-hours (from published step times, without start-up)" in done.stderr
     assert "at most 5.3 GPU-hours" in llmb_here(*words, "--scale", 16, "--set", "gbs=32").stderr
 
 
@@ -516,7 +516,7 @@ def test_a_dry_run_counts_by_past_runs_here(make_install: Any, llmb_here: Comman
         install.run(name, job, "", seconds=seconds)
     install.run("f1", job, OOM, "FAILED", seconds=9.0)
     words = ["single", "-w", "llama3.1_tiny", "--dtype", "fp32", "-d", "--install", install.folder]
-    assert "1 job, about 1.0 CPU-hours (by past runs here), at most 1.0" in llmb_here(*words, "--scale", 2).stderr
+    assert "1 job, about 1.0 CPU-hours (from past runs), at most 1.0" in llmb_here(*words, "--scale", 2).stderr
     assert "at most 0.5 CPU-hours" in llmb_here(*words, "--scale", 1).stderr
     (install.folder / "workloads").rename(install.folder / "kept")
     assert "at most" in llmb_here(*words, "--scale", 2).stderr

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.cli.jobs.table import table_of
+from llmb.cli.jobs.display import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
 from llmb.text.tables import fit
 

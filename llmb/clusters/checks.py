@@ -86,8 +86,9 @@ def faults_of_launch(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     gpu_type = launch.gpu_type or config.gpu_type
     has = config.gpu(gpu_type).memory_gb
     if launch.gpu_memory_gb is not None and has is not None and has < launch.gpu_memory_gb:
+        needs = f"needs GPUs with {launch.gpu_memory_gb:g} GB of memory"
         yield Fault(
-            message=f"{launch.name} needs GPUs with {launch.gpu_memory_gb:g} GB of memory, {gpu_type} has {has:g} GB",
+            message=f"{launch.name} {needs}, and {gpu_type} has {has:g} GB",
             hint="choose another configuration; if your GPUs have more memory, "
             f"set gpu_types.{gpu_type}.memory_gb in cluster_config.yaml",
             code="gpu-memory",

@@ -10,7 +10,7 @@ from click.exceptions import NoArgsIsHelpError
 from llmb import __version__
 from llmb.builtin import builtin_plugins
 from llmb.cli import commands, options
-from llmb.cli.context import Context
+from llmb.cli.context import Context, with_install
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import Plugins, load_plugins
@@ -39,12 +39,13 @@ def run(args: Sequence[str] | None = None) -> int:
     notices.begin()
     plugins = load()
     out = sys.stdout
+    group, context = build(plugins), Context(plugins)
     try:
-        code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))
+        code = group.main(args, prog_name="llmb-run", standalone_mode=False, obj=context)
         edge.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
-        edge.echo(describe(error), err=True)
+        edge.echo(with_install(describe(error), group, context.install_option), err=True)
         edge.give_up_output()
         return error.exit_code
     except NoArgsIsHelpError as error:

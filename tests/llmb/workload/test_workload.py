@@ -155,7 +155,7 @@ TABLE = read_size(
 )
 
 
-def test_gpu_types_and_dtypes_stand_in_the_order_of_the_rows() -> None:
+def test_gpu_types_and_dtypes_are_in_the_order_of_the_rows() -> None:
     assert TABLE.gpu_types() == ["h100", "b200", "any"]
     assert TABLE.dtypes("h100") == ["fp8", "bf16", "fp32"]
 
@@ -199,7 +199,7 @@ def test_a_row_for_nothing_is_refused(name: str) -> None:
         read_size(rows=[row(**{name: []})])
 
 
-def test_a_row_says_what_nemo_is_told_and_what_a_gpu_must_have() -> None:
+def test_a_row_has_settings_of_nemo_and_the_memory_of_a_gpu() -> None:
     overlap = {"fp8": "userbuffers_x", "bf16": None}
     found = read_size(
         rows=[row(dtype=["fp8", "bf16"], cuda_graphs=True, userbuffers=overlap, memory_gb=80)],
@@ -257,7 +257,7 @@ def test_user_buffers_are_of_the_rows_own_dtypes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reported"),
     [
         ({"nemo": {"recipe": "x", "flops_name": "x"}}, "nemo: 'vocab' is missing"),
         ({"nemo": {"recipe": "x", "flops_name": "x", "vocab": 0}}, "'vocab' must be 1 or more, not 0"),
@@ -265,8 +265,8 @@ def test_user_buffers_are_of_the_rows_own_dtypes() -> None:
         ({"checkpoint": {"size_gb": 1, "save": {"h100": "8..60"}}}, "checkpoint.save.h100: '8..60': doubling 8"),
     ],
 )
-def test_what_is_wrong_beside_the_rows_has_its_place(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputFaults, match=re.escape(said)):
+def test_what_is_wrong_beside_the_rows_has_its_place(changes: dict[str, Any], reported: str) -> None:
+    with pytest.raises(InputFaults, match=re.escape(reported)):
         read_size(**changes)
 
 
@@ -345,14 +345,14 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert found.sizes["s"].scales("h100", "bf16") == [8, 16, 32, 64]
 
 
-def test_every_fault_of_a_file_has_its_line_and_cure(tmp_path: Path) -> None:
+def test_every_fault_of_a_file_has_its_line_and_fix(tmp_path: Path) -> None:
     path = tmp_path / "workload.yaml"
     path.write_text(FILE, encoding="utf-8")
     with pytest.raises(InputFaults) as caught:
         read_workload(str(path))
     faults = caught.value.faults
     assert {fault.place for fault in faults} == {f"{path}:10"}
-    told = {fault.message.partition(": ")[0]: (fault.message, fault.hint) for fault in faults}
-    assert told["sizes.s.rows.1.mbz"][1] == "did you mean 'mbs'?"
-    assert "doubling 8 does not end at 60" in told["sizes.s.rows.1.scales"][0]
-    assert "'4M' is not a batch" in told["sizes.s.rows.1.gbs"][0]
+    reported = {fault.message.partition(": ")[0]: (fault.message, fault.hint) for fault in faults}
+    assert reported["sizes.s.rows.1.mbz"][1] == "did you mean 'mbs'?"
+    assert "doubling 8 does not end at 60" in reported["sizes.s.rows.1.scales"][0]
+    assert "'4M' is not a batch" in reported["sizes.s.rows.1.gbs"][0]

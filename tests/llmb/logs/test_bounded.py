@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmb.failures import find_cause
-from llmb.failures.find import _TRACEBACK, _error_told
+from llmb.failures.find import _TRACEBACK, _error_at
 from llmb.logs import lines
 from llmb.logs.formats import ParseSpec, formats_of
 from llmb.logs.lines import SlowPatternError
@@ -97,9 +97,9 @@ def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pyt
 
     def found(hit: Any) -> Any:
         counts[hit.text] += 1
-        return _error_told(hit)
+        return _error_at(hit)
 
-    monkeypatch.setattr(find, "_error_told", found)
+    monkeypatch.setattr(find, "_error_at", found)
     monkeypatch.setattr(find, "_MOST_TRACEBACKS", 50)
     path = tmp_path / "log-x.out"
     path.write_bytes(b"Traceback (most recent call last):\n  x\nValueError: first\n" * 500 + b"CUDA out of memory\n")

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
     from llmb.workload.model import MambaShape, ModelShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
-    from llmb.workload.spec import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
+    from llmb.workload.nemo_recipe import NemoRecipe
+    from llmb.workload.rows import BatchRule, Row, Scales
+    from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import LlmbError, describe
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import process_setup
 from llmb_installer.commands.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
@@ -75,7 +75,7 @@ def cli(
     llmb-install --config answers.yaml --yes        do it; again: does what is missing
     llmb-install --yes                              in an install directory: by the answers it was made by
     """
-    edge.require_home()
+    console.require_home()
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
@@ -87,7 +87,7 @@ def cli(
         _go_to(context, wanted)
         return
     for note in () if wanted.agreed else wanted.notes:
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if record_file is not None:
         gather.record_answers(wanted.intent, record_file)
     flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
@@ -107,29 +107,29 @@ def _go_to(context: click.Context, wanted: Change) -> None:
 
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
-    edge.prepare()
+    console.prepare()
     process_setup.end_in_order()
     try:
         code = cli.main(standalone_mode=False)
-        edge.flush()
+        console.flush()
     except LlmbError as error:
-        edge.echo(describe(error), err=True)
+        console.echo(describe(error), err=True)
         code = error.exit_code
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        edge.echo(describe(as_error(error)), err=True)
+        console.echo(describe(as_error(error)), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         said = str(error.__cause__ or error)  # click makes an Abort of Ctrl-C
-        edge.echo(said or "interrupted; what is finished stays: the same command goes on from here", err=True)
+        console.echo(said or "interrupted; what is finished stays: the same command goes on from here", err=True)
         code = 130
     except BrokenPipeError:  # the reader of our output has gone
         code = 0
     except OSError as error:
-        if not edge.is_of_output(error):
+        if not console.is_of_output(error):
             raise
-        edge.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        console.echo(f"error: the output cannot be written: {error.strerror}", err=True)
         code = LlmbError.exit_code
-    edge.give_up_output()
+    console.give_up_output()
     sys.exit(code)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.system import edge, files
+from llmb.system import console, files
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey
 from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
@@ -89,7 +89,7 @@ def gather(
     """
     offered, recorded = flow.known(), False
     if answers_file is None and not terminal and (folder := _made_by_answers(install, settings)) is not None:
-        edge.echo(f"note: by the answers that {folder} was made by: --config names others", err=True)
+        console.echo(f"note: by the answers that {folder} was made by: --config names others", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
@@ -105,8 +105,8 @@ def gather(
     from llmb_installer.detect.look import look as look_around
     from llmb_installer.wizard import ask
 
-    edge.echo("Looking at this machine and its cluster ...", err=True)
-    detected = look_around(os.environ, edge.current_folder(), install)
+    console.echo("Looking at this machine and its cluster ...", err=True)
+    detected = look_around(os.environ, console.current_folder(), install)
     if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
     _require_there(document, detected.slurm)
@@ -153,7 +153,7 @@ def _held_against(document: Document, found: SlurmFound | None = None) -> tuple[
 
 def _tell(doubts: Sequence[str]) -> None:
     for doubt in doubts:
-        edge.echo(f"note: {doubt}", err=True)
+        console.echo(f"note: {doubt}", err=True)
 
 
 def _placed(fault: Fault, document: Document) -> Fault:
@@ -169,7 +169,7 @@ def _made_by_answers(install: Path | None, settings: Sequence[str]) -> Path | No
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     try:
-        folder = find_folder(install, os.environ, edge.current_folder())
+        folder = find_folder(install, os.environ, console.current_folder())
     except UsageError:  # there is none: what is missing is told
         return None
     return folder if record.answers_path(folder).is_file() else None
@@ -180,9 +180,9 @@ def _show_plan(document: Document, offered: flow.Known) -> None:
     intent, notes = _intent(document, offered)
     plan = look(replace(intent, takes_over=True))
     for note in notes:
-        edge.echo(f"note: {note}")
+        console.echo(f"note: {note}")
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
-    edge.echo(show.plan_text(plan, costs))
+    console.echo(show.plan_text(plan, costs))
     costs.require()
 
 

@@ -5,7 +5,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
-from llmb.system import edge
+from llmb.system import console
 
 
 @click.command("config")
@@ -17,4 +17,4 @@ def command(context: Context) -> None:
 
     from llmb.text.typed import to_data
 
-    edge.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)
+    console.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import UsageError
-from llmb.system import edge, notices
+from llmb.system import console
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """A message for people, on stderr: stdout is for data alone."""
-    edge.echo(text, err=True)
+    console.echo(text, err=True)
 
 
 class Context:
@@ -46,7 +46,7 @@ class Context:
 
     def warn(self, text: str) -> None:
         """Say a warning, however often it comes up, once."""
-        notices.warn(text)
+        console.warn_once(text)
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -79,7 +79,7 @@ class Context:
         from llmb.config import find_install, load_config, with_slurm_args
         from llmb.text.names import suggest
 
-        install = find_install(self.install_option, os.environ, edge.current_folder())
+        install = find_install(self.install_option, os.environ, console.current_folder())
         config, said = load_config(install, os.environ, self.slurm_args)
         for text in said:
             say(f"note: {text}")

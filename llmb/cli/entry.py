@@ -27,7 +27,6 @@ def begin(main: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run ``llmb-run`` and leave with its exit code."""
-    from llmb.cli import app  # noqa: F401 - which ``run`` would import while Ctrl-C is heard
-    from llmb.cli.start import run
+    from llmb.cli import app
 
-    begin(run)
+    begin(app.main)

@@ -80,14 +80,13 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     """
     import os
 
-    from llmb.config.installed import installed_in
-    from llmb.config.locate import find_install
+    from llmb.config.locate import find_install, installed_in
     from llmb.errors import UsageError, describe
-    from llmb.system import edge
+    from llmb.system import console
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
-        install = find_install(option, named, edge.current_folder())
+        install = find_install(option, named, console.current_folder())
     except UsageError as error:
         if option is not None:
             raise

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmb.cli.context import say
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import Column, Row, output_width, render, to_json
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NAME_WIDTH = 90  # characters of a name, unless --full-names
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
     """Print a table, JSON, CSV or Markdown; an empty table prints nothing, empty data its empty form."""
     if rows or fmt in ("json", "csv"):
-        edge.echo(render(columns, rows, fmt), nl=False)
+        console.echo(render(columns, rows, fmt), nl=False)
 
 
 def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, **how: str) -> None:
@@ -38,7 +38,7 @@ def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, *
         return
     width = output_width()
     text, left_out = fitted(itertools.chain([first], levels), width, most=None if full_names else NAME_WIDTH, **how)
-    edge.echo(text, nl=False)
+    console.echo(text, nl=False)
     if left_out:
         say(f"left out in {width} columns: {', '.join(left_out)}; --format csv, or a wider window, has all")
 
@@ -47,6 +47,6 @@ def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:
     """Print ``{key: [...]}`` as ``to_json`` writes it, item by item: ten thousand scripts need not be in memory."""
     before = f'{{\n  "{key}": ['
     for item in items:
-        edge.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
+        console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
         before = ","
-    edge.echo(before + "]\n}" if before != "," else "\n  ]\n}")
+    console.echo(before + "]\n}" if before != "," else "\n  ]\n}")

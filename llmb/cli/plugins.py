@@ -7,7 +7,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.system import edge
+from llmb.system import console
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
@@ -60,7 +60,7 @@ def check(context: Context) -> int:
     if plugins.problems or context.faulty_figures or faults:
         return 1
     count = len(plugins.sources)
-    edge.echo(f"{count} plugin{'' if count == 1 else 's'}, all in order")
+    console.echo(f"{count} plugin{'' if count == 1 else 's'}, all in order")
     return 0
 
 
@@ -89,7 +89,7 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     texts = scaffold.scaffold(plain)
     files.write_folder(folder, texts)
     for path in texts:
-        edge.echo(f"{folder / path}")
+        console.echo(f"{folder / path}")
     where = folder if folder.is_absolute() else f"./{folder}"
     say(f"it is found once it is installed: pip install -e {where}")
     say(f"then: llmb-run plugins check; llmb-run list -w {plain}; llmb-run single -w {plain} -s tiny --scale 1 -d")

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images by reference, and the files that they are installed as."""
 
+import os
 import re
+import struct
 from pathlib import Path
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.system import files
+
+_MAGIC = b"hsqs"
+_SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
+_SUPERBLOCK = 96
 
 
 def file_name(reference: str) -> str:
@@ -42,3 +48,21 @@ def _fact(path: Path, name: str) -> object:
     except LlmbError:
         return None
     return facts.get(name) if isinstance(facts, dict) else None
+
+
+def superblock_fault(path: Path) -> str | None:
+    """What is wrong with an image by its superblock and length; None when nothing is. Raises LlmbError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SUPERBLOCK)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return "it is not there"
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}") from error
+    if size == 0:
+        return "it is empty"
+    if len(head) < _SUPERBLOCK or not head.startswith(_MAGIC):
+        return "it is not a squashfs image"
+    (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
+    return f"it is cut: {size:,} of {used:,} bytes are there" if size < used else None

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb.config.habits import long_name
 from llmb.config.locate import CONFIG_FILE
+from llmb.config.sbatch_options import long_name
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
 from llmb.errors import UsageError

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llmb.errors import UsageError
 from llmb.system import files
+from llmb.text import yamlfile
 
 CONFIG_FILE = "cluster_config.yaml"
 _HOW = "give --install DIR, set LLMB_INSTALL, or go into the install directory; llmb-install makes one"
@@ -33,3 +34,20 @@ def _checked(folder: Path, source: str) -> Path:
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(f"{source}: {folder} has no {CONFIG_FILE}", hint=_HOW)
     return folder.resolve()
+
+
+def installed_in(install: Path) -> tuple[str, ...]:
+    """The workloads that ``install`` has by its configuration. Raises UsageError where that is no YAML."""
+    data = yamlfile.load(install / CONFIG_FILE).data
+    workloads = data.get("workloads") if isinstance(data, dict) else None
+    names = workloads.get("installed") if isinstance(workloads, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def place_in_config(install: Path, *keys: str) -> str:
+    """``file:line`` of the key at this path in the configuration of ``install``; empty where it does not say it."""
+    try:
+        document = yamlfile.load(install / CONFIG_FILE)
+    except UsageError:
+        return ""
+    return document.place(keys) if keys in document.lines else ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmb.config.habits import FIXED_SLURM_OPTIONS, is_of_containers, long_name, where_it_belongs, why_fixed
+from llmb.config.sbatch_options import FIXED_SLURM_OPTIONS, hint_for_fixed, hint_for_key, is_container_option, long_name
 from llmb.text.typed import KeyFaultError
 
 SLURM_OPTIONS = (
@@ -43,7 +43,7 @@ class SlurmOptions:
             raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
         for key, item in value.items():
             if key not in SLURM_OPTIONS:
-                hint = where_it_belongs(str(key), SLURM_OPTIONS)
+                hint = hint_for_key(str(key), SLURM_OPTIONS)
                 raise KeyFaultError(f"'{key}' is not a key here", key, hint=hint, code="key-unknown", value=key)
             if not (item is None or type(item) in (str, int)):
                 raise KeyFaultError(f"must be text, a number or null, not {item!r}", key, code="value-type")
@@ -66,8 +66,8 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
         name = long_name(key)
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
-        if name in FIXED_SLURM_OPTIONS or is_of_containers(name):
-            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint=why_fixed(name))
+        if name in FIXED_SLURM_OPTIONS or is_container_option(name):
+            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint=hint_for_fixed(name))
 
 
 def seconds(limit: str) -> int | None:
@@ -125,7 +125,7 @@ class SlurmConfig:
     @staticmethod
     def hint_for(key: str) -> str:
         """What to do about a ``key`` that is none of these."""
-        return where_it_belongs(key, [*SLURM_OPTIONS, "container", "container_writable", "mpi", "gpu", "cpu", "args"])
+        return hint_for_key(key, [*SLURM_OPTIONS, "container", "container_writable", "mpi", "gpu", "cpu", "args"])
 
     def mpi_kind(self, *, has_pmix: bool = True) -> str | None:
         """What srun is given for ``--mpi``, None for nothing; ``has_pmix``: whether this Slurm has the plugin."""

@@ -11,7 +11,7 @@ from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line
 from llmb.logs.text import strip_escapes
-from llmb.system import deadline
+from llmb.system.process import OverdueError, time_limit
 
 PATTERN_SECONDS = 5.0
 
@@ -151,9 +151,9 @@ def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
     if not form.source:
         return _last_match(before, form)
     try:
-        with deadline.limited(PATTERN_SECONDS):
+        with time_limit(PATTERN_SECONDS):
             return _last_match(before, form)
-    except deadline.OverdueError:
+    except OverdueError:
         raise _slow(form) from None
 
 
@@ -162,9 +162,9 @@ def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
     if not form.source:
         return form.iteration.search(after)
     try:
-        with deadline.limited(PATTERN_SECONDS):
+        with time_limit(PATTERN_SECONDS):
             return form.iteration.search(after)
-    except deadline.OverdueError:
+    except OverdueError:
         raise _slow(form) from None
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmb.text.tables import Column
-from llmb.workload.spec import Row, Workload
+from llmb.workload.rows import Row
+from llmb.workload.spec import Workload
 
 if TYPE_CHECKING:
     from llmb.planning.recompute import Disagreement

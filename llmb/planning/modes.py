@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from llmb.errors import UsageError
 from llmb.workload.published import release_order
-from llmb.workload.spec import Checkpoint, ProfileWindow, Size, Workload
+from llmb.workload.rows import ProfileWindow
+from llmb.workload.spec import Checkpoint, Size, Workload
 from llmb.workload.switches import PROFILE_DETAILS, PROFILE_RANKS, Switches, rank_ranges
 
 PROFILE_STEPS = 5  # where no release says otherwise

@@ -15,7 +15,8 @@ from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import KeyPath
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
-from llmb.workload.spec import ANY_GPU, Row, Workload
+from llmb.workload.rows import ANY_GPU, Row
+from llmb.workload.spec import Workload
 
 _INSTALL = Path("/install")
 DTYPES = ("bf16", "fp8", "fp16", "fp32")  # that llmb's programs, and NeMo's plugins of precision, know

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import hookspecs
-from llmb.errors import Fault, LlmbError
-from llmb.system import deadline
+from llmb.errors import Fault, LlmbError, UsageError
+from llmb.system.process import OverdueError, time_limit
 
 if TYPE_CHECKING:
     import click
@@ -48,9 +49,9 @@ HOOK_SECONDS = 20.0  # a hook is cheap by its contract; the file systems of logi
 def _limited(source: str, hook: str) -> Iterator[None]:
     """Raise PluginError, which names the plugin, where its hook does not come to an end."""
     try:
-        with deadline.limited(HOOK_SECONDS):
+        with time_limit(HOOK_SECONDS):
             yield
-    except deadline.OverdueError:
+    except OverdueError:
         message = f"plugin {source} was interrupted: it took more than {HOOK_SECONDS:g} s in {hook}"
         raise PluginError(message, hint=_TELL) from None
 
@@ -124,7 +125,6 @@ class Plugins:
 
     def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
         """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
-        from llmb.plugins.completed import completed
         from llmb.runs.launch import Launch
 
         answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
@@ -218,6 +218,35 @@ class Plugins:
         problem = Problem(source=source, reason=reason, faults=faults)
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def completed(launch: Launch, job: Job, site: Site) -> Launch:
+    """``launch`` with the job's workload, GPU type and mounts. Raises UsageError for what nothing would obey."""
+    switches = job.switches
+    if switches.mounts and launch.image is None:
+        raise UsageError(
+            f"{job.experiment_name}: 'mounts' is for containers, and its program starts without one",
+            hint="leave it out: the program sees the folders of its node",
+        )
+    if switches.container_writable is not None and site.cluster_type != "slurm":
+        raise UsageError(
+            f"{job.experiment_name}: 'container_writable' is for Slurm with pyxis, not for {site.cluster_type}",
+            hint="leave it out",
+        )
+    fixes = dict(launch.fixes)
+    if switches.image is not None and launch.image is not None:
+        chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"
+        fixes.setdefault(launch.image, f"llmb-install image {chosen}")
+    own = [mount for mount in switches.mounts or () if mount not in launch.mounts]
+    return replace(
+        launch,
+        workload=job.workload,
+        gpu_type=job.gpu_type,
+        mounts=(*own, *launch.mounts),
+        vboost=bool(job.vboost),
+        container_writable=switches.container_writable,
+        fixes=fixes,
+    )
 
 
 def load_plugins(builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryPoint] | None = None) -> Plugins:

@@ -11,7 +11,7 @@ from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.verdict.scaling import Point
 from llmb.workload.published import Figure
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,19 +3,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import psutil
 
 # psutil is imported where it is called: its import takes longer than all that every command asks of this module.
 _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
+_SWEEP = 5.0  # seconds that kill_marked takes at most
+_LOADING = 0.5  # seconds that the system may take to load a new process
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -159,3 +168,67 @@ def boot_id() -> str:
     import psutil
 
     return f"{psutil.boot_time():.0f}"
+
+
+def kill_marked(name: str, value: str) -> int:
+    """Kill every process of this user in whose environment ``name`` is ``value``, but for this one; how many."""
+    import psutil
+
+    deadline = time.monotonic() + _SWEEP
+    killed: set[int] = set()
+    while left := _marked(name, value):
+        for process in left:
+            killed.add(process.pid)
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.1)
+        if time.monotonic() > deadline:
+            break
+    return len(killed)
+
+
+def _marked(name: str, value: str) -> list[psutil.Process]:
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+            if process.pid != os.getpid() and _environment_of(process).get(name) == value:
+                found.append(process)
+    return found
+
+
+def _environment_of(process: psutil.Process) -> dict[str, str]:
+    """The environment of a process; one that the system is still loading shows neither that nor words for a moment."""
+    deadline = time.monotonic() + _LOADING
+    while not (found := process.environ()):
+        if process.cmdline() or not process.exe() or time.monotonic() > deadline:
+            return process.environ()  # it may have been loaded between the two looks
+        time.sleep(0.001)
+    return found
+
+
+class OverdueError(BaseException):
+    """The time is over. No Exception: what is interrupted may catch all of those, and go on."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OverdueError within after ``seconds``, and again each second until it is heard.
+
+    By a signal, which patterns heed as well. Only the main thread can be interrupted: in others nothing is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise OverdueError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, again)
+        signal.signal(signal.SIGALRM, before)

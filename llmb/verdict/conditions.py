@@ -9,7 +9,7 @@ from llmb.runs.job import Job
 from llmb.stats.measure import LAST, Window
 from llmb.workload.model import flops_convention
 from llmb.workload.published import Figure, raises_vboost
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 NOT_PUBLISHED = "of the published run none of this is known; of two own runs: llmb-run compare {} OTHER"
 NCCL_CURE = "--env NCCL_DEBUG=INFO --env NCCL_DEBUG_SUBSYS=INIT,NET"

@@ -14,7 +14,7 @@ from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
 from llmb.workload.published import Figure
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 WIDTH = 11
 RULES = (

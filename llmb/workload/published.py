@@ -15,7 +15,8 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import nearest, suggest
 from llmb.workload.gpus import known_types
 from llmb.workload.model import require_positive
-from llmb.workload.spec import BatchRule, Workload
+from llmb.workload.rows import BatchRule
+from llmb.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError
-from llmb.system import edge, locks
+from llmb.system import console, locks
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import schedule
 from llmb_installer.applying.display import Display
@@ -62,7 +62,7 @@ class Aloud:
 
     def say(self, text: str) -> None:
         """Print it."""
-        edge.echo(text, err=True)
+        console.echo(text, err=True)
 
 
 def context_for(intent: Intent, stop: threading.Event) -> Context:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands.options import DRY_RUN, FORMAT, INSTALLED, YES
 
 
@@ -27,7 +27,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     from llmb_installer.record import record
     from llmb_installer.record.folder import config_of, find_folder
 
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = find_folder(install, os.environ, console.current_folder())
     offered = flow.known()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     asked = flow.recorded_answers(folder, offered)
@@ -37,5 +37,5 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
     intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
     for note in [*notes, *cluster_fit.check(intent.answers)]:
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     carry_out(replace(intent, takes_over=True), yes=yes, dry_run=dry_run, fmt=fmt)

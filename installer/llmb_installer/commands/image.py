@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands.options import FILE, FOLDER
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     from llmb.errors import UsageError
 
     try:
-        config, _ = load_config(find_install(install, os.environ, edge.current_folder()), os.environ)
+        config, _ = load_config(find_install(install, os.environ, console.current_folder()), os.environ)
     except UsageError:
         if install is not None:
             raise
         if arch is None:
-            edge.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
+            console.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
         return output or Path(file_name(reference)), arch or platform.machine()
     return output or image_path(reference, config), arch or config.install.node_architecture
 
@@ -150,7 +150,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     log.unlink(missing_ok=True)
     there = "; it was there already" if facts == before else ""
     told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    edge.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
+    console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
 
 
 def _facts(target: Path) -> ImageFacts | None:
@@ -178,7 +178,7 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
         raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"{again} builds it, or takes it over where it can")
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
-    edge.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
+    console.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
     found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry)
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
@@ -186,4 +186,4 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
         raise LlmbError(f"{message} for {wanted}", hint="name another file, or remove this one")
     if images.changed(facts, found.manifest):
         raise LlmbError(f"the registry has another image as {reference} by now", hint=f"{again} --update")
-    edge.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")
+    console.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")

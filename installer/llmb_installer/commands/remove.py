@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands.options import DRY_RUN, INSTALLED, YES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     if bool(workloads) == unused:
         said = "--unused goes alone" if unused else "no workload is named"
         raise UsageError(said, hint="llmb-install remove WORKLOAD, or llmb-install remove --unused")
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = find_folder(install, os.environ, console.current_folder())
     if unused:
         _remove_unused(folder, yes=yes, dry_run=dry_run)
         return
@@ -65,18 +65,18 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     if not yes:
         ask()
     removed = remove.remove(flow.intent_of(asked, offered, before=found.config)[0], asked, keys)
-    edge.echo(f"Taken out: {', '.join([*keys, *removed.steps])}")
-    edge.echo(f"Installed now: {', '.join(staying) or 'nothing'}")
+    console.echo(f"Taken out: {', '.join([*keys, *removed.steps])}")
+    console.echo(f"Installed now: {', '.join(staying) or 'nothing'}")
 
 
 def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
-    edge.echo(f"To be taken out of {folder}: {', '.join(removal.workloads)}")
+    console.echo(f"To be taken out of {folder}: {', '.join(removal.workloads)}")
     for key in removal.steps:
-        edge.echo(f"  {key}: will be removed, no other workload uses it")
+        console.echo(f"  {key}: will be removed, no other workload uses it")
     for key in removal.kept:
         others = [user for user in found.steps[key].workloads if user not in removal.workloads]
-        edge.echo(f"  {key}: stays, for {', '.join(others or ['what was submitted before'])}")
-    edge.echo("  runs and their results stay")
+        console.echo(f"  {key}: stays, for {', '.join(others or ['what was submitted before'])}")
+    console.echo("  runs and their results stay")
 
 
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
@@ -93,13 +93,13 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
         raise LlmbError(f"{folder} is not up to date: what is there may still be in use", hint=hint)
     keys = standing.unused
     if not keys:
-        edge.echo(f"{folder} holds nothing that is not asked for")
+        console.echo(f"{folder} holds nothing that is not asked for")
         return
-    edge.echo(f"To be taken out of {folder}, as nothing that is installed asks for it: {', '.join(keys)}")
-    edge.echo("  jobs that were submitted before may still need it: llmb-run jobs shows them")
+    console.echo(f"To be taken out of {folder}, as nothing that is installed asks for it: {', '.join(keys)}")
+    console.echo("  jobs that were submitted before may still need it: llmb-run jobs shows them")
     if dry_run:
         return
     if not yes:
         ask()
     remove.remove_steps(folder, keys)
-    edge.echo(f"Taken out: {', '.join(keys)}")
+    console.echo(f"Taken out: {', '.join(keys)}")

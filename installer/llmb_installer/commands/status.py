@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands.options import FORMAT, INSTALLED
 
 
@@ -25,7 +25,7 @@ def command(install: Path | None, fmt: str) -> None:
     from llmb_installer.record import record
     from llmb_installer.record.folder import config_of, find_folder
 
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = find_folder(install, os.environ, console.current_folder())
     config = config_of(folder, os.environ)
     found = record.load(folder)
     standing = find_standing(folder, found)
@@ -42,20 +42,20 @@ def command(install: Path | None, fmt: str) -> None:
             "not_installed": [*standing.new],
             "unused": [*standing.unused],
         }
-        edge.echo(to_json(data), nl=False)
+        console.echo(to_json(data), nl=False)
         return
-    edge.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
+    console.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
     nothing = "none" if named is not None else f"{CONFIG_FILE} names none: all that plugins offer"
-    edge.echo(f"workloads: {', '.join(installed) or nothing}")
+    console.echo(f"workloads: {', '.join(installed) or nothing}")
     for line in show.steps_text(folder, found):
-        edge.echo(line)
+        console.echo(line)
     place = f"--install {shlex.quote(str(folder))}"
     if standing.outdated:
-        edge.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
+        console.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
         for fault in standing.outdated:
-            edge.echo(f"  {fault}")
-        edge.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
+            console.echo(f"  {fault}")
+        console.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
     for note in show.notes_on(standing, place):
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in show.rows(folder, found)):
-        edge.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)
+        console.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)

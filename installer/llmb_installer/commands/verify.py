@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands.options import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
     if repair and fmt == "json":
         raise UsageError("--repair tells what it does as it goes: not as json", hint="leave one of the two out")
-    folder = find_folder(install, os.environ, edge.current_folder())
+    folder = find_folder(install, os.environ, console.current_folder())
     found = record.load(folder)
     standing = find_standing(folder, found, required=repair)
     damaged = find_faults(folder, found, standing.wanted, deep=deep)
@@ -48,12 +48,12 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if fmt == "json":
         _print_json(folder, faults, standing)
     for note in notes_on(standing, place) if fmt == "table" else ():
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if not faults:
         how = "read whole" if deep else "not by contents: --deep reads them"
         count = len(found.steps)
         if fmt == "table":
-            edge.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
+            console.echo(f"{folder} is whole: {count} step{'s' * (count != 1)} and the configuration, {how}")
         return
     if standing.intent is None or not repair:
         if (who := at_work(folder)) is not None:
@@ -61,7 +61,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
         again = f"llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes makes them"
         raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
-        edge.echo(f"found: {fault}", err=True)
+        console.echo(f"found: {fault}", err=True)
     if not yes:
         ask(f"Build {', '.join(sorted({fault.place for fault in faults}))} again?")
     _repair(folder, standing.intent, {fault.place for fault in damaged})
@@ -78,7 +78,7 @@ def _print_json(folder: Path, faults: list[Fault], standing: Standing) -> None:
         "not_installed": [*standing.new],
         "unused": [*standing.unused],
     }
-    edge.echo(to_json(data), nl=False)
+    console.echo(to_json(data), nl=False)
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
@@ -97,10 +97,10 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
         if unreadable(folder) and (aside := config.set_aside(folder)) is not None:
-            edge.echo(f"note: {CONFIG_FILE} as it was is now {aside.name}", err=True)
+            console.echo(f"note: {CONFIG_FILE} as it was is now {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))
     if intent.workloads:
         carry_out(intent, yes=True, dry_run=False)
     else:
-        edge.echo(f"{folder} is mended")
+        console.echo(f"{folder} is mended")

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import llmb
+from llmb.config import images as image_files
 from llmb.errors import LlmbError
-from llmb.system import locks, squashfs
+from llmb.system import locks
 from llmb.system.process import ProcessId
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
@@ -149,7 +150,7 @@ def _finish(
     The record comes first: an image that is older than it is found out and built again, one without a record would be
     taken over.
     """
-    fault = squashfs.superblock_fault(part)
+    fault = image_files.superblock_fault(part)
     if fault is not None:
         raise LlmbError(f"the image of {manifest.reference} was written, but {fault}", hint="give the command again")
     found = architecture_of(part)

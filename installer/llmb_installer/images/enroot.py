@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb.config import images as image_files
 from llmb.errors import LlmbError
-from llmb.system import shell, squashfs
+from llmb.system import shell
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.registry.endpoint import mirrored
@@ -84,7 +85,7 @@ def build_enroot(
         if settings.via == "srun" and re.search(r"^\s*srun: ", told, re.MULTILINE):
             hint = f"srun says so: sinfo tells whether Slurm answers, --srun-arg names a partition; all output: {log}"
         raise LlmbError(f"enroot import ended with exit code {code}:\n{told}", hint=hint)
-    fault = squashfs.superblock_fault(part)
+    fault = image_files.superblock_fault(part)
     if fault is not None:
         raise LlmbError(f"enroot import reports success, but of its image {fault}:\n{told}", hint=f"see {log}")
     found = architecture_of(part)

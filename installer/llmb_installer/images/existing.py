@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import llmb
+from llmb.config import images as image_files
 from llmb.errors import LlmbError
-from llmb.system import shell, squashfs
+from llmb.system import shell
 from llmb_installer.images import whole
 from llmb_installer.images.architecture import architecture_of
 from llmb_installer.images.facts import ImageFacts, against, read_facts, write_facts
@@ -40,7 +41,7 @@ def usable(target: Path, reference: Reference, architecture: str, progress: Prog
 
 def _look(target: Path) -> tuple[ImageFacts | None, str | None]:
     """What is recorded of an image, and what is wrong with it."""
-    fault = squashfs.superblock_fault(target)
+    fault = image_files.superblock_fault(target)
     try:
         facts = read_facts(target)
     except LlmbError:

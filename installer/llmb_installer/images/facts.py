@@ -4,8 +4,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.config import images as image_files
 from llmb.errors import InputFaults, LlmbError
-from llmb.system import files, squashfs
+from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb_installer.images import whole
 
@@ -61,7 +62,7 @@ def check(target: Path, *, deep: bool) -> list[str]:
 
     Raises LlmbError when it cannot be read.
     """
-    fault = squashfs.superblock_fault(target)
+    fault = image_files.superblock_fault(target)
     if fault is not None:
         return [fault]
     try:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.images.settings import Progress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Lines:
 
     def say(self, text: str) -> None:
         """A line on standard error."""
-        edge.echo(text, err=True)
+        console.echo(text, err=True)
 
 
 class Bar:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from llmb.system import marked
+from llmb.system import process
 
 _MARK = "LLMB_INSTALLING_INTO"
 _OTHERS = 60.0  # seconds after which what another program may be writing is left over
@@ -20,7 +20,7 @@ def mark(install: Path) -> dict[str, str]:
 def end_programs(install: Path) -> None:
     """End what a killed installer has left running, such as pip: it would write into what is made anew."""
     for name, value in mark(install).items():
-        marked.sweep(name, value)
+        process.kill_marked(name, value)
 
 
 def tidy(install: Path) -> None:

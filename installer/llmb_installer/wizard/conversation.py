@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llmb.errors import LlmbError, describe
-from llmb.system import edge, secrets
+from llmb.system import console, secrets
 from llmb.text.yamlfile import Document
 from llmb_installer.answers import NOTHING, with_layer
 from llmb_installer.answers.layers import given
@@ -50,7 +50,7 @@ def ask(
     Raises LlmbError when the user stops, KeyboardInterrupt.
     """
     talk = _Talk(detected=detected, plugins=plugins, show_plan=show_plan, environ=environ, dry_run=dry_run)
-    edge.echo(_WELCOME)
+    console.echo(_WELCOME)
     try:
         asked = talk.begin(document)
     except BaseException as error:
@@ -117,6 +117,6 @@ class _Talk:
         try:
             self.show_plan(answered)
         except LlmbError as error:
-            edge.echo(describe(error), err=True)
+            console.echo(describe(error), err=True)
             return review.CHANGE
         return review.YES if self.dry_run else review.last_word()

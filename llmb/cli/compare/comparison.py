@@ -7,15 +7,14 @@ from typing import Any
 
 from llmb.cli.compare.side import PUBLISHED, baseline_side, find_side
 from llmb.cli.context import Context, say
-from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results.choose import Choice
 from llmb.cli.results.judged import judged
-from llmb.errors import UsageError
+from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.digest import LEAST, cut, shortest
 from llmb.results import SUCCESS
 from llmb.results.distinctions import notes, settings_in_words
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.narrow import Level
 from llmb.text.tables import Column, to_json
 from llmb.verdict import BAD, FAIL, compare, junit
@@ -37,9 +36,9 @@ def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
     """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
     against, rows = _compare(context, wish)
     if fmt == "json":
-        edge.echo(to_json(compare.to_data(rows, against)), nl=False)
+        console.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
-        edge.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
+        console.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
     else:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)

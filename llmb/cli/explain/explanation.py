@@ -16,11 +16,11 @@ from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import REFUSED
 from llmb.stats.measure import Window
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict import find_reference, pool_key
 from llmb.verdict.explain import Told, explain
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 
 def print_explanation(context: Context, name: str, window: Window | None, reference: str | None) -> None:
@@ -30,7 +30,7 @@ def print_explanation(context: Context, name: str, window: Window | None, refere
     alike = [other for other in runs if of_job(other.job) == of_job(run.job)]  # of others no log is read
     results = judged(context, results_of(context, alike, window), reference)
     told = _told(context, run, results, reference)
-    edge.echo("\n".join(escape(line) for line in explain(told).splitlines()))
+    console.echo("\n".join(escape(line) for line in explain(told).splitlines()))
 
 
 def _told(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Told:

@@ -19,14 +19,14 @@ _START_TIMEOUT = 10.0  # seconds
 def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) -> None:
     """Start a supervisor for the queue in ``folder`` unless one holds its lock; it leaves after ``idle`` seconds.
 
-    Raises LlmbError when it does not start, NoRoomError on a full disk.
+    Raises LlmbError when it does not start, DiskFullError on a full disk.
 
     To be called after the entry was written: a supervisor looks at the queue once more after it has given up the lock,
     so that either it sees the entry, or this sees the lock free.
     """
     if locks.holder(folder, LOCK) is not None:
         return
-    files.check_room(folder)  # else its lock could not be written
+    files.check_space(folder)  # else its lock could not be written
     log = folder / LOG
     files.rotate(log, limit=_LOG_LIMIT)
     argv = [sys.executable, "-P", "-m", "llmb.clusters.local.supervisor", str(folder), str(idle)]

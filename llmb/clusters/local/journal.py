@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.runs.state import LOST, JobState, Moment
-from llmb.system import files, notices
+from llmb.system import console, files
 from llmb.system.process import ProcessId
 from llmb.text import typed
 
@@ -93,7 +93,7 @@ def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
     try:
         return read(directory)
     except LlmbError as error:
-        notices.warn(error.message)
+        console.warn_once(error.message)
         return Journal(id=run_id)
 
 

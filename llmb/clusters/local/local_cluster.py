@@ -22,7 +22,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import files, notices, secrets
+from llmb.system import console, files, secrets
 from llmb.system.process import host_name
 
 IDLE = 10.0  # seconds
@@ -77,7 +77,7 @@ class LocalCluster:
         if not _has_begun(run):
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
-            with contextlib.suppress(files.NoRoomError):  # it waits in the queue, and poll says what for
+            with contextlib.suppress(files.DiskFullError):  # it waits in the queue, and poll says what for
                 ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
@@ -149,8 +149,8 @@ def _full(folders: Sequence[Path]) -> str | None:
     """Which of the folders the queue waits for to have room again; None where all have."""
     try:
         for folder in folders:
-            files.check_room(folder)
-    except files.NoRoomError as error:
+            files.check_space(folder)
+    except files.DiskFullError as error:
         return f"the queue waits: {error.message}"
     return None
 
@@ -164,7 +164,7 @@ def _has_ended(run: RunRecord) -> bool:
     try:
         seen = journal.read(run.place)
     except LlmbError as error:  # the runner, if there is one, will find the mark
-        notices.warn(error.message)
+        console.warn_once(error.message)
         return False
     return seen is not None and seen.end is not None
 

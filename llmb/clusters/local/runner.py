@@ -49,7 +49,7 @@ def _conclude(run: RunRecord, end: End) -> End:
     while True:
         try:
             return journal.conclude(run.place, run.stamp.id, end)
-        except files.NoRoomError as error:
+        except files.DiskFullError as error:
             _say(f"waiting for room: {error.message}")
             time.sleep(FULL_POLL)
 
@@ -72,7 +72,7 @@ def _run(script: Script, directory: Path, begun: Journal) -> End:
     ranks = Ranks(script)
     try:
         started = replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ)))
-        with contextlib.suppress(files.NoRoomError):  # the ranks run all the same
+        with contextlib.suppress(files.DiskFullError):  # the ranks run all the same
             journal.update(directory, started)
         end = _watch(script, directory, ranks)
     finally:

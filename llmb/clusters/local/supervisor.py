@@ -54,7 +54,7 @@ def _serve(folder: Path, idle: float) -> None:
         if waiting:
             try:
                 _take(folder, waiting[0])
-            except files.NoRoomError as error:  # the run keeps its place, and begins when there is room
+            except files.DiskFullError as error:  # the run keeps its place, and begins when there is room
                 _say(f"the queue waits: {error.message}")
                 time.sleep(FULL_POLL)
             last = time.monotonic()
@@ -72,7 +72,7 @@ def _take(folder: Path, path: Path) -> None:
         return
     if entry is not None:
         for place in (folder, entry.directory):
-            files.check_room(place)
+            files.check_space(place)
         _guarded(folder, entry.id, entry.directory, entry)
         queue.remove(folder, entry.id)
 
@@ -80,7 +80,7 @@ def _take(folder: Path, path: Path) -> None:
 def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
     """Run one job or wait for it; nothing that goes wrong with it may stop the queue but a full disk.
 
-    Raises NoRoomError where that has kept it from beginning.
+    Raises DiskFullError where that has kept it from beginning.
     """
     try:
         queue.set_running(folder, Running(id=run_id, directory=directory))
@@ -88,7 +88,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) ->
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
             shell.reap(runner)
-    except files.NoRoomError:
+    except files.DiskFullError:
         raise
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
@@ -132,7 +132,7 @@ def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
-        files.check_room(entry.directory)
+        files.check_space(entry.directory)
         raise LlmbError(f"its runner did not start; {folder / LOG} says why")
     return runner
 

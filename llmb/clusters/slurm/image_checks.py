@@ -8,10 +8,9 @@ from pathlib import Path
 from llmb.clusters.checks import workload_of
 from llmb.clusters.slurm import container
 from llmb.config import ClusterConfig
-from llmb.config.images import image_path, recorded_size
+from llmb.config.images import image_path, recorded_size, superblock_fault
 from llmb.errors import Fault, LlmbError
 from llmb.runs.launch import Launch
-from llmb.system.squashfs import superblock_fault
 
 _ANYWAY = "--no-preflight submits it all the same"
 

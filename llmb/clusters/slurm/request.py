@@ -8,7 +8,7 @@ from typing import Literal
 from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.quote import path_pattern
 from llmb.config import ClusterConfig
-from llmb.config.habits import long_name
+from llmb.config.sbatch_options import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.runs.launch import Launch, Stamp

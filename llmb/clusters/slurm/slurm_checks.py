@@ -12,7 +12,7 @@ from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.clusters.slurm.registering import Registering
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.clusters.slurm.sbatch_script import Setting
-from llmb.config.places import place_in_config
+from llmb.config.locate import place_in_config
 from llmb.errors import Fault, LlmbError
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 

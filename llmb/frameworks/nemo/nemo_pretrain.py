@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """How llmb_workloads.nemo_pretrain is launched: the NeMo 2 recipe of a size, with its published configuration."""
 
+from collections.abc import Mapping
+
 from llmb.errors import UsageError
 from llmb.frameworks.nemo import wrappers
-from llmb.frameworks.nemo.environment import environment_of
-from llmb.frameworks.nemo.needs import VENV
+from llmb.frameworks.nemo.needs import VENV, Tokenizer, tokenizer_of
 from llmb.frameworks.nemo.recipe import recipe_of, to_text
-from llmb.frameworks.nemo.tokenizer import Tokenizer, tokenizer_of
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, StagedFile, Wrapper
 from llmb.runs.site import Site
 from llmb.workload.gpus import CPU
+from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import PROFILE_RANKS
 
 RECIPE = "recipe.json"
 PACKAGES = ("nemo_toolkit>=2.0", "megatron", "nemo_run")  # a folder nemo alone may be another package's
+_ALWAYS: Mapping[str, str] = {
+    "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
+    "TOKENIZERS_PARALLELISM": "False",
+    "NCCL_NVLS_ENABLE": "0",
+    "NVTE_FLASH_ATTN": "1",
+    "NVTE_FUSED_ATTN": "1",
+    "NEMO_LOG_MEMORY_USAGE": "1",
+    # Streaming multiprocessors that the norms leave to the communication beside them.
+    "NVTE_FWD_LAYERNORM_SM_MARGIN": "16",
+    "NVTE_BWD_LAYERNORM_SM_MARGIN": "16",
+}
+_BLACKWELL = ("b200", "gb200")
 
 
 def applies(workload: Workload, job: Job, site: Site) -> bool:
@@ -87,3 +100,20 @@ def _cure_of_checkpoint(loaded: str | None) -> dict[str, str]:
     fix = "name the folder that holds 'weights', as --save-checkpoint writes it:"
     where = "nemo_experiments/default/checkpoints/<...>"
     return {f"{loaded}/weights/*.distcp": f"{fix} {where}"}
+
+
+def environment_of(job: Job, nemo: NemoRecipe, gpu: str, *, asks_hub: bool = False) -> dict[str, str]:
+    """What the ranks of ``job`` need on the known GPU type ``gpu``; the job's own variables come over these.
+
+    ``asks_hub``: whether they fetch files from the model hub.
+
+    Source: the launch scripts of releases 25.04 to 25.07.
+    """
+    found = {**_ALWAYS, "TRANSFORMERS_OFFLINE": "0" if asks_hub else "1"}
+    if job.tp > 1 or job.cp > 1:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32" if gpu in _BLACKWELL else "1"
+    if job.pp > 1:
+        found["NCCL_P2P_NET_CHUNKSIZE"] = "2097152"
+    if gpu == "gb200":
+        found["NCCL_NET_GDR_LEVEL"] = "PHB"
+    return {**found, **nemo.environment}

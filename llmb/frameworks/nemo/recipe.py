@@ -8,7 +8,9 @@ from typing import Any
 from llmb.frameworks.nemo.wrappers import profiled_ranks
 from llmb.runs.job import Job
 from llmb.workload.model import model_flops
-from llmb.workload.spec import NemoRecipe, Row, Size
+from llmb.workload.nemo_recipe import NemoRecipe
+from llmb.workload.rows import Row
+from llmb.workload.spec import Size
 from llmb.workload.switches import PROFILE_RANKS
 
 SCHEMA = 1

@@ -11,7 +11,8 @@ from llmb.errors import InputFaults, UsageError
 from llmb.planning.configure import Place, Wish, configure
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape
-from llmb.workload.spec import BatchRule, Row, Scales, Size, Workload
+from llmb.workload.rows import BatchRule, Row, Scales
+from llmb.workload.spec import Size, Workload
 
 H100 = Place(gpu_type="h100", rows="h100", gpus_per_node=8)
 SHAPE = ModelShape(architecture="llama", layers=16, hidden=64, ffn=128, heads=16, kv_groups=8, vocab=100, seq_length=64)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.completed import completed
+from llmb.plugins.loader import completed
 from llmb.runs.launch import Launch, Program
 from llmb.runs.site import Site
 from llmb.testing.job import SMALLEST_JOB

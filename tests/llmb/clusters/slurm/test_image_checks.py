@@ -17,7 +17,7 @@ from llmb.clusters.slurm import known
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.image_checks import faults_of_image, faults_of_mounts, faults_of_writable
 from llmb.config import ClusterConfig
-from llmb.config.places import place_in_config
+from llmb.config.locate import place_in_config
 from llmb.config.slurm import SlurmConfig
 from llmb.runs.launch import Launch, Program
 

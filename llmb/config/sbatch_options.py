@@ -157,7 +157,7 @@ def long_name(key: str) -> str:
     return key.strip("-").replace("_", "-")
 
 
-def where_it_belongs(key: str, keys: Collection[str]) -> str:
+def hint_for_key(key: str, keys: Collection[str]) -> str:
     """The hint for ``key``, which is none of ``keys``: where what it says belongs, else the nearest key."""
     name = long_name(key)
     own = name.replace("-", "_")
@@ -174,11 +174,11 @@ def where_it_belongs(key: str, keys: Collection[str]) -> str:
     return suggest(key, keys)
 
 
-def is_of_containers(name: str) -> bool:
+def is_container_option(name: str) -> bool:
     """Whether the option ``name`` is one of pyxis's: sbatch would start the batch script itself in a container."""
     return name.removeprefix("no-").startswith("container-")
 
 
-def why_fixed(name: str) -> str:
+def hint_for_fixed(name: str) -> str:
     """The hint for the option ``name``, one of FIXED_SLURM_OPTIONS, where options of sbatch are given."""
-    return where_it_belongs(name, _OF_ALL) if is_of_containers(name) else _ELSEWHERE.get(name, "leave it out")
+    return hint_for_key(name, _OF_ALL) if is_container_option(name) else _ELSEWHERE.get(name, "leave it out")

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -207,3 +208,22 @@ def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackT
         sys.stderr.write(printable(text))
     except (OSError, ValueError):
         return
+
+
+_warned: set[str] = set()
+_warning = threading.Lock()
+
+
+def forget_warnings() -> None:
+    """Start a new command in this process: each warning may be printed again."""
+    with _warning:
+        _warned.clear()
+
+
+def warn_once(text: str) -> None:
+    """Print a warning on standard error, once in a command however often it occurs. Safe for threads."""
+    with _warning:
+        if text in _warned:
+            return
+        _warned.add(text)
+    echo(f"warning: {text}", err=True)

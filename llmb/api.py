@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a plugin imports from llmb: the hook marker, the values that hooks take and give, and read_workload.
+"""Everything that a plugin imports from llmb: the hook marker, the values that hooks take and return, read_workload.
 
-Each name is loaded when it is first asked for. Every start of llmb-run imports every plugin, so a plugin that imports
-its values inside its hooks, and only ``hookimpl`` at its top, costs next to nothing.
+Each name is imported on first use. Every start of llmb-run imports every plugin, so a plugin should import only
+``hookimpl`` at its top, and values inside its hooks.
 """
 
 from importlib import import_module

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the command group, runs one command, and turns every error into its message and exit code."""
+"""Builds the command group, runs one command, and prints errors and sets the exit code."""
 
 import gc
 import sys
@@ -34,7 +34,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def load() -> Plugins:
-    """Every plugin: llmb's own commands and its other plugins, and what others have installed."""
+    """Load every plugin: llmb's own, and those of other distributions."""
     return load_plugins([("commands", commands), *builtin_plugins()])
 
 
@@ -44,14 +44,14 @@ def build(plugins: Plugins) -> click.Group:
     group = options.Group(
         "llmb-run",
         commands=by_name,
-        help="Run LLM training benchmarks on a cluster and see what they measured.",
+        help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     return click.version_option(__version__, prog_name="llmb-run")(group)
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (``sys.argv`` where None) and give its exit code."""
+    """Run one command line (default: ``sys.argv``) and return its exit code."""
     console.forget_warnings()
     plugins = load()
     out = sys.stdout
@@ -75,7 +75,7 @@ def run(args: Sequence[str] | None = None) -> int:
         console.echo("interrupted", err=True)
         return INTERRUPTED
     except SystemExit:
-        if sys.stdout is not out:  # click has replaced it: the reader of our output has gone (`| head`)
+        if sys.stdout is not out:  # click replaced it because the reader closed the pipe (`| head`)
             return 0
         raise
     except BrokenPipeError:  # the same at the last flush

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run config`: the configuration as it counts, every layer applied."""
+"""`llmb-run config`: the configuration with all layers applied."""
 
 import click
 
@@ -12,7 +12,7 @@ from llmb.system import console
 @options.install_option
 @pass_context
 def command(context: Context) -> None:
-    """Show the configuration that counts here, as YAML."""
+    """Show the configuration in effect, as YAML."""
     import yaml
 
     from llmb.text.typed import to_data

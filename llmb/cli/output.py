@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints rows in the format that the user asked for: data on stdout, and nothing else there."""
+"""Prints rows in the format that the user chose; stdout has only data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_WIDTH = 90  # characters of a name, unless --full-names
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """Print a table, JSON, CSV or Markdown; an empty table prints nothing, empty data its empty form."""
+    """Print a table, JSON, CSV or Markdown. Without rows, JSON and CSV print their empty form, the others nothing."""
     if rows or fmt in ("json", "csv"):
         console.echo(render(columns, rows, fmt), nl=False)
 
@@ -44,7 +44,7 @@ def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, *
 
 
 def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:
-    """Print ``{key: [...]}`` as ``to_json`` writes it, item by item: ten thousand scripts need not be in memory."""
+    """Print ``{key: [...]}`` like ``to_json``, but item by item, to hold few of ten thousand scripts in memory."""
     before = f'{{\n  "{key}": ['
     for item in items:
         console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)

@@ -11,9 +11,9 @@ from llmb.workload.model import require_positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NemoRelease:
-    """What one published release sets differently from its size's NemoRecipe; fields as there, None: no difference.
+    """The settings in which a published release differs from the NemoRecipe of its size; None: no difference.
 
-    A variable of ``environment`` without a value is not set at all.
+    A variable of ``environment`` that is None is not set.
     """
 
     attention_backend: str | None = None
@@ -26,16 +26,17 @@ class NemoRelease:
 class NemoRecipe:
     """How NeMo 2 builds a size: ``recipe`` is a module of nemo.collections.llm.recipes, used in performance mode.
 
-    ``model``: the module whose model is trained, where it is another one; ``attention_backend``: a member of Megatron's
-    AttnBackend, None for the model's own; ``cross_entropy``: Megatron's ``te`` or ``native``;
+    ``model``: another recipe module, whose model is trained;
+    ``flops_name``: the model's name in NeMo's FLOPs callback;
+    ``vocab``: of the null tokenizer, without the end-of-document token that NeMo adds;
+    ``attention_backend``: a member of Megatron's AttnBackend, None for the model's own;
+    ``cross_entropy``: Megatron's ``te`` or ``native``;
     ``precision_aware_optimizer``: whether dtype bf16 keeps the optimizer's states in lower precision;
-    ``wgrad_deferral_limit``: how many micro batches' gradients of the output layer wait for the pipeline to drain, None
-    where none do; ``releases``: what published releases set differently.
-    ``flops_name``: what NeMo's FLOPs callback calls the model; ``vocab``: of the null tokenizer, in tokens, which NeMo
-    adds the end of a document to;
-    ``hub_tokenizer``: the model hub's repository with the model's own, ``gated`` when reading it needs a token;
-    ``fp8_plugin``: the precision that dtype fp8 stands for (recipes.precision.mixed_precision); ``environment``: what
-    this model's ranks need beside the variables of all NeMo jobs.
+    ``wgrad_deferral_limit``: micro batches whose output-layer gradients wait for the pipeline to drain, None for none;
+    ``hub_tokenizer``: the hub repository of the model's own tokenizer; ``gated``: whether it needs a token;
+    ``fp8_plugin``: the precision plugin for dtype fp8 (recipes.precision.mixed_precision);
+    ``environment``: variables of this model's ranks, in addition to those of all NeMo jobs;
+    ``releases``: settings in which published releases differ.
     """
 
     recipe: str
@@ -56,7 +57,7 @@ class NemoRecipe:
         require_positive(self)
 
     def of(self, release: str | None) -> NemoRecipe:
-        """The recipe with what ``release`` sets differently; one that is not in ``releases`` has no differences."""
+        """The recipe with the settings of ``release``; a release that is not in ``releases`` changes nothing."""
         own = self.releases.get(release or "", NemoRelease())
         names = ("attention_backend", "cross_entropy", "precision_aware_optimizer")
         changes: dict[str, Any] = {name: getattr(own, name) for name in names if getattr(own, name) is not None}

@@ -15,18 +15,16 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def check_word(name: str, *path: str) -> None:
-    """Raise KeyFaultError at ``path`` for a name that cannot stand in a folder's name and a job's."""
+    """Raise KeyFaultError at ``path`` for a name that cannot be part of the names of folders and jobs."""
     if not _WORD.fullmatch(name):
-        hint = "it becomes part of folders' and jobs' names"
-        raise typed.KeyFaultError(f"'{name}' must be of letters, digits and - _ .", *path, hint=hint)
+        hint = "it becomes part of the names of folders and jobs"
+        message, code = f"'{name}' must consist of letters, digits and - _ .", "name-invalid"
+        raise typed.KeyFaultError(message, *path, hint=hint, code=code, value=name)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """The global batch as a function of the GPU count N: ``times``·N / ``over``, written ``4N`` or ``N/2``.
-
-    ``times`` without ``over`` is a batch that does not depend on N.
-    """
+    """The global batch for the GPU count N: ``times``·N / ``over``, written ``4N`` or ``N/2``; a constant without N."""
 
     text: str
     times: int
@@ -34,7 +32,7 @@ class BatchRule:
 
     @classmethod
     def parse(cls, value: Any) -> BatchRule:
-        """Read ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
+        """Parse ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
         text = str(value).replace(" ", "")
         if re.fullmatch(r"[1-9]\d*", text):
             return cls(text, int(text), None)
@@ -48,7 +46,7 @@ class BatchRule:
         return self.text
 
     def batch(self, gpus: int) -> int | None:
-        """The global batch in samples at ``gpus``, None where it does not come out whole."""
+        """The global batch in samples on ``gpus`` GPUs; None if it is not a whole number."""
         if self.over is None:
             return self.times
         return None if self.times * gpus % self.over else self.times * gpus // self.over
@@ -62,7 +60,7 @@ class Scales:
 
     @classmethod
     def parse(cls, value: Any) -> Scales:
-        """Read one count, a list of counts, or ``first..last``. Raises ValueError."""
+        """Parse one count, a list of counts, or ``first..last``. Raises ValueError."""
         match = re.fullmatch(r"(\d+)\.\.(\d+)", value) if isinstance(value, str) else None
         if match is not None:
             first, last = int(match[1]), int(match[2])
@@ -82,9 +80,9 @@ class Scales:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileWindow:
-    """The steps that a release profiles, from ``start`` on; the run ends at ``stop``.
+    """The steps that a release profiles, from ``start``; the run ends at ``stop``.
 
-    ``measured_too``: ENABLE_PROFILE of its launch script ran a measured job beside the profiled one.
+    ``measured_too``: with ENABLE_PROFILE, its launch script also ran a measured job.
     """
 
     start: int
@@ -93,20 +91,22 @@ class ProfileWindow:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.stop:
-            raise typed.KeyFaultError(f"steps {self.start} to {self.stop} are none", "stop")
+            raise typed.KeyFaultError(f"must be greater than start, {self.start}, which is at least 0", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a workload's table: the parallelism and batch for these GPU types, dtypes and scales.
+    """Parallelism and batch for some GPU types, dtypes and scales.
 
-    ``tp``/``pp``/``cp``/``ep``: ways of tensor, pipeline, context and expert parallelism; ``vp``: virtual pipeline
-    stages, None without; ``mbs``: micro batch in samples; ``layers``: where a row has fewer than its size;
-    ``strong_scaling``: the batch stays while the scale grows, taken only when asked for. ``cuda_graphs``: the step is
-    captured and replayed. ``userbuffers``: by dtype, NeMo's configuration of the overlap of tensor parallelism with
-    computing (its module recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's own.
-    ``memory_gb``: what one GPU must have, None where nothing is said. ``releases``: the published releases whose
-    settings its scales follow, those of their newest figures; a row without any has the settings of NeMo 2.3.1.
+    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
+    ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
+    ``layers``: overrides the size's; ``strong_scaling``: the batch stays while the scale grows, used only on request;
+    ``cuda_graphs``: the step is captured and replayed;
+    ``userbuffers``: by dtype, NeMo's configuration of the tensor parallel overlap (a name in its module
+    recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's;
+    ``memory_gb``: memory that one GPU must have, None if unknown;
+    ``releases``: the published releases whose settings its scales follow, those of their newest figures; a row without
+    releases has the settings of NeMo 2.3.1.
     """
 
     gpu: tuple[str, ...]
@@ -136,15 +136,16 @@ class Row:
         for dtype in self.userbuffers:
             if dtype not in self.dtype:
                 hint = f"the row is for {', '.join(self.dtype)}"
-                raise typed.KeyFaultError(f"'{dtype}' is not a dtype of this row", "userbuffers", dtype, hint=hint)
+                message, code = f"'{dtype}' is not a dtype of this row", "dtype-unknown"
+                raise typed.KeyFaultError(message, "userbuffers", dtype, hint=hint, code=code, value=dtype)
         if self.releases and [count for count, _ in self._releases()] != [*self.scales.counts]:
-            raise typed.KeyFaultError("each scale of the row must be of one release", "releases")
+            raise typed.KeyFaultError("each scale of the row must be in exactly one release", "releases")
 
     def _releases(self) -> list[tuple[int, str]]:
         return sorted((count, name) for name, scales in self.releases.items() for count in scales.counts)
 
     def release(self, scale: int) -> str | None:
-        """The release whose settings a job of ``scale`` GPUs follows: that of the nearest tested scale below it."""
+        """The release whose settings a job on ``scale`` GPUs follows: that of the next lower tested scale."""
         known = self._releases()
         return next((name for count, name in reversed(known) if count <= scale), known[0][1] if known else None)
 

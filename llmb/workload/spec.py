@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload is: its sizes, and for each the parallelism and batch on each GPU type, dtype and scale."""
+"""A workload and its sizes, as workload.yaml describes them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from llmb.workload.switches import parse_image
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A size's checkpoint: ``size_gb`` on disk, by GPU type the scales that saving and the least that loading works at.
+    """The checkpoint of a size: ``size_gb`` on disk; by GPU type, the scales for ``save`` and the least for ``load``.
 
-    A GPU type that is missing was not tested. Below the least scale a load may run out of GPU memory.
+    Missing GPU types were not tested. Below the least scale, loading may run out of GPU memory.
     """
 
     size_gb: float
@@ -35,13 +35,13 @@ class Checkpoint:
 class Size:
     """One size of a model with its rows.
 
-    ``pipeline_extra``: layers beside the transformer's that the pipeline split counts (2: embedding and loss);
-    ``exact_scales``: no scale beside the rows' own; ``whole_nodes``: a job takes all GPUs of its nodes;
-    ``discover``: the GPU types for which ``submit-all`` without a list takes it (None: all that it supports, empty: no
-    type);
-    ``proxy``: the size that ``proxy: true`` of a job list stands for; ``nemo``: None where NeMo has no recipe;
-    ``checkpoint``: None where none was published; ``max_steps``, ``time_limit_minutes``: where they are not the
-    workload's.
+    ``pipeline_extra``: further layers in the pipeline split (2: embedding and loss);
+    ``exact_scales``: only the scales of the rows are possible;
+    ``whole_nodes``: a job uses all GPUs of its nodes;
+    ``discover``: the GPU types for which ``submit-all`` without a list includes it (None: all that it supports);
+    ``proxy``: the size that ``proxy: true`` in a job list selects;
+    ``nemo``: None if NeMo has no recipe; ``checkpoint``: None if none was published;
+    ``max_steps``, ``time_limit_minutes``: override the workload's.
     """
 
     model: ModelShape
@@ -61,7 +61,7 @@ class Size:
         require_positive(self, unless="pipeline_extra")
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
-            raise typed.KeyFaultError("there is no row", "rows", hint=hint)
+            raise typed.KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
         cases = Counter(
             (gpu, dtype, count, row.strong_scaling)
             for row in self.rows
@@ -69,37 +69,37 @@ class Size:
         )
         for (gpu, dtype, count, _), rows in cases.items():
             if rows > 1:
-                raise ValueError(f"{rows} rows are for {gpu}, {dtype} at {count} GPUs: only one can be meant")
+                raise ValueError(f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them")
 
         followed = {name for row in self.rows for name in row.releases}
         for name in self.nemo.releases if self.nemo is not None else ():
             if name not in followed:
                 hint = suggest(name, sorted(followed))
-                raise typed.KeyFaultError(f"no row follows release '{name}'", "nemo", "releases", name, hint=hint)
+                message, code = f"no row follows release '{name}'", "release-unknown"
+                raise typed.KeyFaultError(message, "nemo", "releases", name, hint=hint, code=code, value=name)
 
     def gpu_types(self) -> list[str]:
-        """The GPU types of its rows, ``any`` among them, in the rows' order."""
+        """The GPU types of its rows, including ``any``, in the order of the rows."""
         return list(dict.fromkeys(gpu for row in self.rows for gpu in row.gpu))
 
     def dtypes(self, gpu: str) -> list[str]:
-        """The dtypes that it supports on ``gpu``, in the rows' order; none when it does not support the type."""
+        """The dtypes that it supports on ``gpu``, in the order of the rows."""
         return list(dict.fromkeys(dtype for row in self.rows for dtype in row.dtype if row.fits(gpu, dtype)))
 
     def scales(self, gpu: str, dtype: str, *, strong: bool = False) -> list[int]:
-        """The GPU counts that are tested for this GPU type and dtype, ascending."""
+        """The tested GPU counts for this GPU type and dtype, ascending."""
         rows = (row for row in self.rows if row.fits(gpu, dtype) and row.strong_scaling == strong)
         return sorted({count for row in rows for count in row.scales.counts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A benchmark: ``key`` names it everywhere; ``image`` is its container image, None where it needs none.
+    """A benchmark: ``key`` is its name, ``image`` its container image, None if it needs none.
 
-    ``profiles``: the steps that its releases profile with NeMo, by release; a row whose release is not among them
-    takes those of the newest, and where there are none the last steps are profiled.
-    ``published``: the file of its published figures (llmb.workload.published); in YAML a name beside the workload's own
-    file.
-    ``file``: the YAML that it was read from, which says nothing of it; None where it was not.
+    ``profiles``: the steps to profile with NeMo, by release. Rows of other releases use those of the newest release;
+    without any, the last steps are profiled.
+    ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
+    ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
     key: str
@@ -121,11 +121,13 @@ class Workload:
             check_word(name, "sizes", name)
         if self.default_size not in self.sizes:
             hint = suggest(self.default_size, list(self.sizes))
-            raise typed.KeyFaultError(f"'{self.default_size}' is not one of its sizes", "default_size", hint=hint)
+            message, code = f"'{self.default_size}' is not one of its sizes", "size-unknown"
+            raise typed.KeyFaultError(message, "default_size", hint=hint, code=code)
         for name, size in self.sizes.items():
             if size.proxy is not None and size.proxy not in self.sizes:
                 hint = suggest(size.proxy, list(self.sizes))
-                raise typed.KeyFaultError(f"'{size.proxy}' is not one of the sizes", "sizes", name, "proxy", hint=hint)
+                message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
+                raise typed.KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
 
     def on(self, gpu: str) -> Mapping[str, Size]:
         """The sizes that support the GPU type ``gpu``."""
@@ -133,7 +135,7 @@ class Workload:
 
 
 def read_workload(path: str | Path) -> Workload:
-    """The workload in a YAML file. Raises InputFaults that name file, line, key and the nearest valid word."""
+    """Read the workload in a YAML file. Raises InputFaults with file, line, key and the nearest valid key."""
     path = Path(path)
     document = yamlfile.load(path)
     workload = typed.read(Workload, document)

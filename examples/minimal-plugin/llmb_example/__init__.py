@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest workload plugin; what it may run where stands in workload.yaml."""
+"""A workload plugin; workload.yaml lists what it can run."""
 
 from pathlib import Path
 

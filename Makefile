@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every habit of this project is a target here; each makes the .venv that it needs.
+# The tasks of this project. Each creates the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer workloads plugins/nemotron4 plugins/llama31 plugins/nemotronh
+MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
@@ -10,26 +10,26 @@ NEXT ?= tests/slurm tests/llmb
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: $(STAMP)  ## install the example workloads on this machine and run them
 	$(BIN)/llmb-install --config examples/local.yaml --install .demo --yes
 	$(BIN)/llmb-run submit-all examples/jobs.txt --install .demo --wait
 
-test: $(STAMP)  ## run the tests, files side by side; ARGS="-k word -n 0" goes to pytest
+test: $(STAMP)  ## run the tests in parallel; ARGS="-k word -n 0" goes to pytest
 	@bash .ci/test-packages
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-nemo: $(STAMP)  ## run what takes the real NeMo (2.4 GB, made once in ~/.cache/llmb/nemo)
+test-nemo: $(STAMP)  ## test with the real NeMo (2.4 GB, once in ~/.cache/llmb/nemo)
 	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \
 		LLMB_TEST_NEMO_PYTHON="$$python" $(BIN)/pytest -q tests/real_nemo $(ARGS)
 
-test-slurm-next: $(STAMP)  ## run tests with Slurm 24.11 and Python 3.13 in a Debian 13 (root, debootstrap)
+test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
 
-# Kills, restarts, full disks, hidden processes, other users, damaged files: every test with the mark `fault`.
+# Kills, restarts, full disks, hidden processes, other users, damaged files: all tests with the mark `fault`.
 FAULT_COUNTS := .cache/faults.jsonl
-test-faults: $(STAMP)  ## break what can break, many times; writes docs/reliability.md
+test-faults: $(STAMP)  ## inject many faults; writes docs/reliability.md
 	@mkdir -p .cache && rm -f $(FAULT_COUNTS)
 	LLMB_TEST_PROOF="$(CURDIR)/$(FAULT_COUNTS)" LLMB_TEST_KILLS=$${LLMB_TEST_KILLS:-20} \
 		LLMB_TEST_RESTARTS=$${LLMB_TEST_RESTARTS:-5} LLMB_TEST_FUZZ=$${LLMB_TEST_FUZZ:-25000} \
@@ -43,7 +43,7 @@ lint: $(STAMP)  ## style, types, import directions, lock file
 	$(BIN)/lint-imports
 	$(BIN)/uv lock --check
 
-docs: $(STAMP)  ## check the links, diagrams and tables of the documentation
+docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/check.py
 	$(BIN)/python docs/layers.py --check
 	$(BIN)/python docs/workloads.py --check
@@ -53,13 +53,13 @@ docs: $(STAMP)  ## check the links, diagrams and tables of the documentation
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-clean:  ## remove what the other targets made
+clean:  ## remove what the other targets created
 	rm -rf .venv .demo .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
-# LLMB_RELEASE makes the members requirements by version, which their editable installs beside it satisfy.
+# With LLMB_RELEASE members are required by version, which the editable installs of the same command satisfy.
 $(STAMP): Makefile hatch_build.py pyproject.toml $(MEMBERS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: $(PYTHON) is not Python 3.11 or newer; say which one is: make PYTHON=python3.12" >&2; exit 1; }
+		{ echo "error: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12" >&2; exit 1; }
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
 	else $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; fi || \
 		{ echo "error: no .venv; on Debian: apt-get install python3-venv" >&2; exit 1; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds the members to llmb's requirements: by path from a checkout, by version when LLMB_RELEASE is set."""
+"""Writes the members into llmb's requirements and extras: by path from a checkout, by version with LLMB_RELEASE."""
 
 import os
 from pathlib import Path
@@ -15,5 +15,9 @@ class Members(MetadataHookInterface):
                 return f"=={metadata['version']}"
             return f" @ {Path(self.root, folder).as_uri()}"
 
-        members = [name + reference(folder) for name, folder in self.config["members"].items()]
-        metadata["dependencies"] = [*self.config["requires"], *members]
+        def references(folders: dict[str, str]) -> list[str]:
+            return [name + reference(folder) for name, folder in folders.items()]
+
+        metadata["dependencies"] = [*self.config["requires"], *references(self.config["members"])]
+        extras = self.config["extras"].items()
+        metadata["optional-dependencies"] = {extra: references(folders) for extra, folders in extras}

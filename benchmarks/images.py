@@ -27,8 +27,8 @@ import psutil
 
 from llmb_installer.images import BuildSettings
 from llmb_installer.images.tarheader import FILE, Attributes, header, padded
-from llmb_installer.testing.images import Made
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Made
 
 LAYERS = 8
 _LARGEST = 1 << 26  # bytes of a file that are taken

@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 from llmb.workload.needs import Needs, Venv
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.plugin_writer import write_plugin
 
 ROUNDS, FILES = 9, 5000
 TOOL = str(Path(sys.executable).with_name("llmb-install"))

@@ -44,7 +44,7 @@ def plan(kind: str, folder: Path) -> None:
     from llmb.planning.joblist import read_job_list
     from llmb.planning.plan import make_plan
     from llmb.plugins.loader import load_plugins
-    from llmb.submission.submit import prepare, preview
+    from llmb.submission.prepare import prepare, preview
 
     config_text, list_text = PLACES[kind]
     (folder / "cluster_config.yaml").write_text(config_text)
@@ -90,7 +90,7 @@ def commands(folder: Path) -> None:
     info = folder / "site-packages" / "llmb_fake-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmb-fake\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb.testing.plugin\n")
+    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb_testing.plugin\n")
     environ = {**os.environ, "PYTHONPATH": str(info.parent)}
     place = folder / "fake"
     place.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 JOBS, ROUNDS = 200, 7
 TOOL = str(Path(sys.executable).with_name("llmb-run"))

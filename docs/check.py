@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every link inside the documentation leads to a file, and to a heading of it, that exist."""
+"""Checks that every link in the documentation points to an existing file and heading."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ EXTERNAL = re.compile(r"[a-z][a-z+.-]*:|//", re.IGNORECASE)
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that a forge gives to the headings of a page; the second of one name gets `-1`."""
+    """Anchors of the headings of a page, as GitHub names them; the second of one name gets `-1`."""
     found: set[str] = set()
     for heading in HEADING.findall(FENCE.sub("", page.read_text("utf-8"))):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
@@ -30,7 +30,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def faults(page: Path) -> list[str]:
-    """One line for each link of a page that leads nowhere."""
+    """A line for each broken link of a page."""
     text = CODE.sub("", FENCE.sub("", page.read_text("utf-8")))
     wrong = []
     for link in LINK.findall(text) + REFERENCE.findall(text):
@@ -46,7 +46,7 @@ def faults(page: Path) -> list[str]:
 
 
 def main() -> int:
-    """Looks at the root's pages and at all under docs/, examples/ and plugins/."""
+    """Check the pages of the root, docs/, examples/ and plugins/."""
     pages = sorted(ROOT.glob("*.md"))
     for folder in ("docs", "examples", "plugins"):
         pages += sorted((ROOT / folder).rglob("*.md"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the layers contracts of pyproject.toml into architecture.md; with --check, reports what differs from them."""
+"""Draws the layers contracts of pyproject.toml into architecture.md. With --check, reports differences."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ Layers = Sequence[Sequence[str]]
 
 
 def contracts() -> dict[str, Layers]:
-    """The layers of each package that has a contract, top to bottom, by the package's name."""
+    """The layers of each package with a contract, from top to bottom, by package."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     return {
         contract["id"]: [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
@@ -26,7 +26,7 @@ def contracts() -> dict[str, Layers]:
 
 
 def diagram(layers: Layers) -> str:
-    """The layers as a stack of boxes: each imports only what is below it."""
+    """The layers as a stack of boxes; each imports only from boxes below."""
     rule = f"+{'-' * WIDTH}+\n"
     return rule + "".join(f"|{' | '.join(layer):^{WIDTH}}|\n{rule}" for layer in layers)
 
@@ -37,10 +37,10 @@ def drawn(page: str, found: Mapping[str, Layers]) -> str:
 
 
 def faults(page: str, found: Mapping[str, Layers]) -> list[str]:
-    """What the page lacks: a diagram that is the contract's, and a row of a table for each package."""
+    """Faults of the page: missing or outdated diagrams, packages without a row in the tables."""
     wrong = [f"no diagram of {name}" for name in found if f"<!-- layers of {name} " not in page]
     if drawn(page, found) != page:
-        wrong.append("a diagram is not its contract: run `python docs/layers.py`")
+        wrong.append("a diagram is out of date: run `python docs/layers.py`")
     for name, layers in found.items():
         section = page.split(f"<!-- layers of {name} ", 1)[-1].split("\n## ", 1)[0]
         rows = "".join(line for line in section.splitlines() if line.startswith("|"))

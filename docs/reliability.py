@@ -53,7 +53,7 @@ HEAD = """\
   the machine. `LOST` needs two looks at the cluster that took the run, and later evidence corrects it.
 - A damaged, empty, unreadable or newer file costs one row and a warning that names the file. Keys of a newer release
   are kept.
-- A full disk stops the local queue with its cause, and the queue continues when there is room.
+- A full disk stops the local queue with its cause, and the queue continues when there is space.
 - Files of a shared install have the permissions of the install directory, also those that a job writes.
 - An installation that is killed continues with the same command, and installs nothing twice.
 - Ctrl-C ends a command without a traceback, from llmb's first line on.
@@ -87,7 +87,7 @@ Counts = Mapping[str, int]
 
 
 def counted(lines: Iterable[str]) -> dict[str, dict[str, int]]:
-    """The sums of a file of counts, by fault. A test that was skipped counts as skipped alone."""
+    """Sums of a file of counts, by fault. A skipped test adds only to `skipped`."""
     sums: dict[str, Counter[str]] = {}
     for line in lines:
         data = json.loads(line)

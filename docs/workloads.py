@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.planning import listing
-from llmb.planning.recompute import TOLERANCE, disagreements
+from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
 from llmb.workload.gpus import known_types
 from llmb.workload.model import flops_convention, model_flops

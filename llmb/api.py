@@ -12,12 +12,11 @@ from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
+    from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
-    from llmb.logs.spec import ParseSpec
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
+    from llmb.runs.launch import Launch, Program, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
-    from llmb.runs.site import Site
     from llmb.runs.state import JobState
     from llmb.workload.model import MambaShape, ModelShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
@@ -28,13 +27,12 @@ if TYPE_CHECKING:
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
     "runs.job": ("Job",),
-    "runs.launch": ("Launch", "Program", "StagedFile", "Stamp", "Wrapper"),
+    "runs.launch": ("Launch", "Site", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
-    "logs.spec": ("ParseSpec",),
+    "logs.formats": ("ParseSpec",),
     "workload.model": ("MambaShape", "ModelShape"),
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
-    "runs.site": ("Site",),
     "runs.state": ("JobState",),
     "workload.spec": ("BatchRule", "Checkpoint", "NemoRecipe", "Row", "Scales", "Size", "Workload", "read_workload"),
 }

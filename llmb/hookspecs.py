@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     import click
 
     from llmb.clusters.base import ClusterType
+    from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples
-    from llmb.logs.spec import ParseSpec
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch
+    from llmb.runs.launch import Launch, Site
     from llmb.runs.record import RunRecord
-    from llmb.runs.site import Site
     from llmb.workload.needs import Needs
     from llmb.workload.spec import Workload
 

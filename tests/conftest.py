@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test shares: a home of its own, hand-made clusters, and the real commands."""
+"""Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
 import itertools
 import json
@@ -24,15 +24,16 @@ from llmb.cli import app
 from llmb.plugins.loader import load_plugins
 from llmb.workload.spec import Workload
 
-# How long an example takes depends on what else the machine does.
+# The duration of an example depends on the load of the machine.
 settings.register_profile("llmb", deadline=None)
 settings.load_profile("llmb")
 
-_ROOT = Path(__file__).resolve().parent.parent
+_TESTS = Path(__file__).resolve().parent
+_ROOT = _TESTS.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
-_ENVIRONMENT = dict(os.environ)  # as it was before any test: pip's configuration may lie in the user's home
+_ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be in the user's home
 
-# A suite that a shell started in the background ignores Ctrl-C, and so would every command that it tests.
+# In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -43,15 +44,58 @@ _PYTESTS = {"PYTEST_CURRENT_TEST"}
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
 
-_WORDING = Path(__file__).with_name("wording")
+_WORDING = _TESTS / "wording"
+
+# The files that take longest, longest first: `make test` starts them first, so that none of them runs alone at the end.
+# `make test ARGS=--durations=50` shows what else takes long.
+_LONGEST = [
+    "installer/applying/test_install.py",
+    "integration/test_main_job.py",
+    "slurm/test_admin.py",
+    "installer/planning/test_change.py",
+    "slurm/test_trouble.py",
+    "slurm/test_train.py",
+    "workloads/test_torch_pretrain.py",
+    "installer/wizard/test_terminal.py",
+    "installer/planning/test_update.py",
+    "llmb/clusters/runai/test_exactly_once.py",
+    "llmb/system/test_edge.py",
+    "slurm/test_ends.py",
+    "installer/applying/test_killed.py",
+    "slurm/test_pyxis.py",
+    "llmb/clusters/local/test_queue.py",
+    "llmb/clusters/runai/test_pods.py",
+    "llmb/clusters/runai/test_train.py",
+    "slurm/test_vboost.py",
+    "llmb/submission/test_exactly_once.py",
+    "slurm/test_commands.py",
+    "slurm/test_install_on_a_node.py",
+    "slurm/test_script.py",
+    "llmb/clusters/local/test_run.py",
+]
+
 
 _PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
 _SEEN = pytest.StashKey[dict[str, int]]()
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The workers of ``-n auto``: two more than cores, as half of the time of the tests is waiting."""
+    return (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Move the longest files to the front, where workers share the files."""
+    if hasattr(config, "workerinput"):
+        ranks = {_TESTS / name: rank for rank, name in enumerate(_LONGEST)}
+        if missing := [str(path) for path in ranks if not path.is_file()]:
+            raise pytest.UsageError(f"{__file__}: _LONGEST names a file that does not exist: {missing[0]}")
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
 @pytest.fixture
 def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Counts what a test of a fault saw, before it judges it: tried, lost, doubled, tracebacks, wrong_ends."""
+    """Counts what a fault test observed, before its assertions: tried, lost, doubled, tracebacks, wrong_ends."""
     counts = request.node.stash.setdefault(_SEEN, Counter[str]())
 
     def count(**more: int) -> None:
@@ -63,7 +107,7 @@ def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note how a test with the mark `fault` ended, and what it saw."""
+    """Record the outcome and the counts of each test with the mark `fault`."""
     report = yield
     mark = item.get_closest_marker("fault")
     if _PROOF and mark is not None and (report.when == "call" or report.outcome != "passed"):
@@ -77,7 +121,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def no_leaked_environment() -> Iterator[None]:
-    """Fails a test that leaves a variable behind, and puts the environment back."""
+    """Fails a test that leaves a changed variable, and restores the environment."""
     before = dict(os.environ)
     yield
     after = dict(os.environ)
@@ -96,7 +140,7 @@ def no_leaked_environment() -> Iterator[None]:
 def home(
     no_leaked_environment: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """An empty home folder, and none of the variables that llmb obeys: no test sees the user's own files."""
+    """An empty home folder, without any variable that llmb reads: no test sees the user's files."""
     folder = tmp_path_factory.mktemp("home")
     for name in [*os.environ]:
         if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in ("STAGE_PATH", "COLUMNS"):
@@ -107,10 +151,10 @@ def home(
 
 @pytest.fixture
 def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Callable[..., None]:
-    """Compares a text that people read with the golden file of its command, tests/wording/COMMAND.txt.
+    """Compares a text for users with the golden file of its command, tests/wording/COMMAND.txt.
 
-    ``wording("submit-all", text)``; ``hidden`` maps what differs from run to run to what is written instead. Tests
-    assert codes, keys and places; sentences are in these files alone. LLMB_TEST_ACCEPT=1 with ``-n 0`` writes them.
+    ``wording("submit-all", text)``. ``hidden`` maps parts that differ between runs to placeholders. Tests assert codes,
+    keys and places; only these files have the sentences. LLMB_TEST_ACCEPT=1 with ``-n 0`` writes them.
     """
     calls = itertools.count(1)
     fixed = {str(tmp_path): "<tmp>", str(home): "<home>", str(_ROOT): "<checkout>"}
@@ -128,9 +172,10 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
                 "LLMB_TEST_ACCEPT needs -n 0: workers would overwrite a file"
             )
             texts[name] = text
+            path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8")
         how = f"LLMB_TEST_ACCEPT=1 make test ARGS='-n 0 {request.node.nodeid}' accepts it"
-        assert texts.get(name) == text, f"tests/wording/{path.name} has other words for '{name}'; {how}"
+        assert texts.get(name) == text, f"tests/wording/{path.name} differs for '{name}'; {how}"
 
     return check
 
@@ -144,7 +189,7 @@ def golden_texts(path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a cluster_config.yaml by hand, nothing installed beside it; its folder. Keywords are further keys."""
+    """Writes a cluster_config.yaml, without installing anything, and returns its folder. Keywords are more keys."""
 
     def make(cluster_type: str = "slurm", gpu_type: str = "h100", *, name: str = "install", **keys: Any) -> Path:
         folder = tmp_path / name
@@ -166,7 +211,7 @@ def llmb_program() -> str:
 
 @pytest.fixture
 def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
-    """Runs the real llmb-run without a terminal, in ``cwd``, ``stdin`` from a file; keywords are further variables."""
+    """Runs the real llmb-run without a terminal. Keywords other than ``cwd`` and ``stdin`` are variables."""
 
     def run(
         *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
@@ -187,7 +232,7 @@ def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
 
 @pytest.fixture
 def llmb_start(llmb_program: str) -> Iterator[Start]:
-    """Starts the real llmb-run without waiting for it; keywords are further variables. What still runs is killed."""
+    """Starts the real llmb-run in the background; keywords are variables. Kills it after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object, **variables: str) -> subprocess.Popen[str]:
@@ -212,7 +257,7 @@ def llmb_start(llmb_program: str) -> Iterator[Start]:
 
 @pytest.fixture
 def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs llmb-run within this process: quicker, and open to monkeypatching."""
+    """Runs llmb-run within this process, which is faster and allows monkeypatching."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         capsys.readouterr()
@@ -226,7 +271,7 @@ def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture(scope="session")
 def torch_install() -> Path:
-    """An install directory with torch, made by the real llmb-install (a minute, 1.2 GB) and kept between runs."""
+    """An install directory with torch, created by the real llmb-install (a minute, 1.2 GB) and kept for later runs."""
     folder = _CACHE / "local"
     program = Path(sys.executable).with_name("llmb-install")
     argv = [str(program), "--config", str(_ROOT / "examples" / "local.yaml"), "--install", str(folder), "--yes"]
@@ -236,13 +281,13 @@ def torch_install() -> Path:
         )
         if done.returncode == 0:
             return folder
-        if "is in use by" not in done.stderr:  # by another worker of this very run
+        if "is in use by" not in done.stderr:  # by another worker
             pytest.fail(f"llmb-install could not make {folder}:\n{done.stdout}\n{done.stderr}")
         time.sleep(2)
 
 
 @pytest.fixture(scope="session")
 def workloads() -> dict[str, Workload]:
-    """The workloads that llmb brings, by key."""
+    """The workloads of llmb, by key."""
     found = load_plugins(builtin_plugins()).workloads()
     return {key: found[key] for key in ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")}

@@ -24,12 +24,12 @@ def layers() -> ModuleType:
     return module
 
 
-def test_the_page_is_as_the_contracts_are(layers: ModuleType) -> None:
+def test_the_page_shows_the_contracts(layers: ModuleType) -> None:
     assert layers.faults(layers.PAGE.read_text("utf-8"), layers.contracts()) == []
 
 
 def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
-    """The contracts name what is on the disk: nothing at the top of a package stands outside of its layers."""
+    """The contracts name everything at the top of each package."""
     for name, folder in {
         "llmb": DOCS.parent / "llmb",
         "llmb_installer": DOCS.parent / "installer/llmb_installer",
@@ -41,7 +41,7 @@ def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
 
 
 def test_what_a_plugin_imports_is_loaded_from_layers_below(layers: ModuleType) -> None:
-    """import-linter does not see these imports: a package that both gave a name and imported api would be a circle."""
+    """import-linter does not see these imports, so it would not see a circle with api either."""
     stack = layers.contracts()["llmb"]
     below = {package for layer in stack[stack.index(["api"]) + 1 :] for package in layer}
     values = {name: getattr(api, name) for name in api.__all__ if name != "hookimpl"}
@@ -51,7 +51,7 @@ def test_what_a_plugin_imports_is_loaded_from_layers_below(layers: ModuleType) -
 def test_a_layer_that_moves_and_a_package_without_a_row_are_reported(layers: ModuleType) -> None:
     page, found = layers.PAGE.read_text("utf-8"), layers.contracts()
     moved = {**found, "llmb": [*found["llmb"][1:], found["llmb"][0]]}
-    assert layers.faults(page, moved) == ["a diagram is not its contract: run `python docs/layers.py`"]
+    assert layers.faults(page, moved) == ["a diagram is out of date: run `python docs/layers.py`"]
     assert layers.faults(layers.drawn(page, moved), moved) == []
     grown = {**found, "llmb": [["gui"], *found["llmb"]]}
     assert layers.faults(layers.drawn(page, grown), grown) == ["no row for gui of llmb"]

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the installed distributions fit together: versions, commands, plugins, requirements."""
+"""Tests that the distributions fit together: versions, commands, plugins, requirements, what is in their wheels."""
 
+import importlib
+import sys
 import tomllib
+import zipfile
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
@@ -18,14 +22,21 @@ def project(folder: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))
 
 
-MEMBERS: dict[str, str] = project(".")["tool"]["hatch"]["metadata"]["hooks"]["custom"]["members"]
+HOOK = project(".")["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+MEMBERS: dict[str, str] = HOOK["members"]
+ALL: dict[str, str] = MEMBERS | HOOK["extras"]["testing"]
 
 
 def requirements() -> list[str]:
     return ProjectMetadata(str(ROOT), PluginManager()).core.dependencies
 
 
-@pytest.mark.parametrize(("name", "folder"), MEMBERS.items())
+def wheel(folder: str, out: Path) -> zipfile.ZipFile:
+    """The wheel that is built from a folder of the checkout."""
+    return zipfile.ZipFile(next(WheelBuilder(str(ROOT / folder)).build(directory=str(out), versions=["standard"])))
+
+
+@pytest.mark.parametrize(("name", "folder"), ALL.items())
 def test_a_member_has_the_version_of_llmb(name: str, folder: str) -> None:
     assert project(folder)["project"]["name"] == name
     assert project(folder)["project"]["version"] == project(".")["project"]["version"] == distribution(name).version
@@ -33,7 +44,7 @@ def test_a_member_has_the_version_of_llmb(name: str, folder: str) -> None:
 
 def test_every_folder_with_a_pyproject_is_a_member() -> None:
     folders = [path.parent for pattern in ("*", "plugins/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")]
-    assert sorted(MEMBERS.values()) == sorted(str(folder.relative_to(ROOT)) for folder in folders)
+    assert sorted(ALL.values()) == sorted(str(folder.relative_to(ROOT)) for folder in folders)
 
 
 def test_the_plugins_are_found_by_entry_point() -> None:
@@ -55,3 +66,42 @@ def test_a_checkout_requires_its_members_by_path(monkeypatch: pytest.MonkeyPatch
 def test_a_release_requires_its_members_by_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMB_RELEASE", "1")
     assert {f"{name}=={distribution('llmb').version}" for name in MEMBERS} <= set(requirements())
+
+
+def test_the_wheels_of_the_two_commands_have_no_test_kit(tmp_path: Path) -> None:
+    with wheel(".", tmp_path) as runtime, wheel("installer", tmp_path) as installer:
+        files = [*runtime.namelist(), *installer.namelist()]
+        assert [name for name in files if "testing" in name] == ["llmb/testing.py"]
+
+
+def test_the_kits_are_in_the_wheel_of_llmb_testing(tmp_path: Path) -> None:
+    with wheel("testing", tmp_path) as kits:
+        assert {f"llmb_testing/{name}" for name in ("workload.yaml", "slurm/kit.py", "runai/server.py", "hub.py")} <= {
+            *kits.namelist()
+        }
+
+
+def test_only_the_extra_testing_requires_the_kits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LLMB_RELEASE", "1")
+    with wheel(".", tmp_path) as built:
+        (name,) = [name for name in built.namelist() if name.endswith("/METADATA")]
+        metadata = built.read(name).decode().splitlines()
+    required = [line for line in metadata if line.startswith("Requires-Dist: llmb-testing")]
+    assert required == [f"Requires-Dist: llmb-testing=={distribution('llmb').version}; extra == 'testing'"]
+
+
+def test_llmb_testing_names_the_same_modules() -> None:
+    """Not second copies, whose classes would be others."""
+    for name in ("scheduler", "slurm.kit", "plugin"):
+        assert importlib.import_module(f"llmb.testing.{name}") is importlib.import_module(f"llmb_testing.{name}")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("llmb.testing.nothing")
+
+
+def test_without_the_distribution_the_import_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("llmb.testing", "llmb_testing"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "llmb_testing", None)
+    with pytest.raises(ModuleNotFoundError, match=r"llmb\.testing: .*pip install llmb-testing") as missing:
+        importlib.import_module("llmb.testing")
+    assert missing.value.name == "llmb_testing"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden files of what people read: each text belongs to a test that exists."""
+"""Tests that each text in the golden files belongs to a test."""
 
 import re
 from pathlib import Path

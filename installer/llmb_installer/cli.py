@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,25 +12,26 @@ import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
-from llmb_installer.commands import process_setup
-from llmb_installer.commands.options import DRY_RUN, FILE, FOLDER, FORMAT, YES
+from llmb_installer.commands import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from llmb_installer.gather import Change
 
-# Each is the object `command` of the module llmb_installer.commands.NAME; the text is what --help says of it.
+# Each is the object `command` of the module llmb_installer.commands.NAME; the text is its summary in --help.
 COMMANDS = {
     "status": "Show what is installed.",
-    "verify": "Find what is missing, changed or older than this release asks for.",
-    "add": "Install workloads as well.",
-    "remove": "Take workloads out.",
+    "verify": "Find what is missing, changed or out of date.",
+    "add": "Install more workloads.",
+    "remove": "Remove workloads.",
     "doctor": "Find what this machine and its cluster lack.",
-    "image": "Build one container image by itself.",
+    "image": "Build a single container image.",
 }
 
 
 class _Commands(click.Group):
-    """A group whose commands are known by name alone until one is called."""
+    """A group whose commands are known only by name until one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -47,10 +49,16 @@ class _Commands(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
 
-@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "answers_file", type=FILE, help="The answers to install by.")
-@click.option("--install", type=FOLDER, help="The folder to install into; overrides the answer.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="An answer over the file: slurm.qos=high.")
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+@click.option("--config", "answers_file", type=FILE, help="The answers file.")
+@click.option("--install", type=FOLDER, help="The folder to install into; overrides the answers.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override an answer, such as slurm.qos=high."
+)
 @YES
 @DRY_RUN
 @FORMAT
@@ -67,13 +75,13 @@ def cli(
     fmt: str,
     record_file: Path | None,
 ) -> None:
-    """Build the install directory of a cluster: environments, programs and its configuration.
+    """Build the install directory of a cluster: environments, programs, images and its configuration.
 
     \b
-    llmb-install                                    ask, show the plan, do it
-    llmb-install --config answers.yaml --dry-run    what would be done
-    llmb-install --config answers.yaml --yes        do it; again: does what is missing
-    llmb-install --yes                              in an install directory: by the answers it was made by
+    llmb-install                                    ask, show the plan, install
+    llmb-install --config answers.yaml --dry-run    show the plan
+    llmb-install --config answers.yaml --yes        install; again: continue
+    llmb-install --yes                              in an install directory: use its recorded answers
     """
     console.require_home()
     if context.invoked_subcommand is not None:
@@ -84,7 +92,7 @@ def cli(
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
     if isinstance(wanted, gather.Change):
-        _go_to(context, wanted)
+        _carry_out(context, wanted)
         return
     for note in () if wanted.agreed else wanted.notes:
         console.echo(f"note: {note}", err=True)
@@ -93,22 +101,37 @@ def cli(
     flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
 
 
-def _go_to(context: click.Context, wanted: Change) -> None:
-    """Do what the user chose to do with an installation that is there."""
-    if wanted.action == "remove":
-        from llmb_installer.commands import remove
+def _carry_out(context: click.Context, wanted: Change) -> None:
+    """Do what the user chose to do with an existing installation."""
+    from llmb_installer.commands import remove, verify
 
+    if wanted.action == "remove":
         context.invoke(remove.command, workloads=wanted.workloads, install=wanted.install)
     else:
-        from llmb_installer.commands import verify
-
         context.invoke(verify.command, install=wanted.install, repair=True)
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP do what Ctrl-C does: end the running steps, record the finished ones.
+
+    A batch system or a lost connection sends them. An ignored signal, as under nohup, stays ignored.
+    """
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
 
 
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
     console.prepare()
-    process_setup.end_in_order()
+    end_in_order()
     try:
         code = cli.main(standalone_mode=False)
         console.flush()
@@ -121,10 +144,10 @@ def main() -> None:
         console.echo(describe(as_error(error)), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        said = str(error.__cause__ or error)  # click makes an Abort of Ctrl-C
-        console.echo(said or "interrupted; what is finished stays: the same command goes on from here", err=True)
+        text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort
+        console.echo(text or "interrupted; finished steps are kept: run the same command again to continue", err=True)
         code = 130
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # nothing reads our output any more
         code = 0
     except OSError as error:
         if not console.is_of_output(error):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where llmb-install begins: Ctrl-C ends it at once and without a traceback until it is loaded."""
+"""The entry point of llmb-install: Ctrl-C ends it at once, without a traceback, while it is loading."""
 
-from llmb.cli import entry  # first: from here on Ctrl-C is silent
+from llmb.cli import entry  # first: from here on Ctrl-C prints no traceback
 
 
 def main() -> None:
-    """Run ``llmb-install`` and leave with its exit code."""
+    """Run ``llmb-install`` and end with its exit code."""
     from llmb_installer.cli import main as run
 
     entry.begin(run)

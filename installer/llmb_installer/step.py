@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every step of an installation is: a value with an identity, what it costs, and how it is carried out."""
+"""The contract of installation steps: a value with an identity, its cost, and how to build it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from llmb.errors import Fault
 from llmb.text import typed
 
 if TYPE_CHECKING:
@@ -21,23 +22,23 @@ Facts = dict[str, Any]
 
 
 class Progress(Protocol):
-    """Where a step says how far it is. Each call raises StoppedError once the user has interrupted."""
+    """Receives the progress of a step. Each call raises StoppedError once the user interrupted."""
 
     def total(self, bytes: int) -> None:
-        """How many bytes there are to fetch or write altogether."""
+        """Set the total of bytes to fetch or write."""
 
     def advance(self, bytes: int) -> None:
-        """So many more of them are done."""
+        """Add finished bytes."""
 
     def say(self, text: str) -> None:
-        """What it is doing now, in a few words."""
+        """Show what the step is doing, in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where and how a step is carried out; nothing of it changes what comes out.
+    """Where and how a step is built; nothing in it changes the result.
 
-    ``log`` is the step's own file; ``stop`` is set when the user has interrupted.
+    ``log`` is the step's own file; ``stop`` is set when the user interrupted.
     """
 
     install: Path
@@ -51,9 +52,9 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Bytes to fetch, and bytes it takes on the disk; None where nobody can say, ``rough`` where they are a guess.
+    """Bytes to fetch and bytes on disk; None where unknown, ``rough`` where they are a guess.
 
-    A guess of the disk is on the low side: what does not fit it cannot fit.
+    A guess is a lower bound: with less space the step is sure to fail.
     """
 
     fetch: int | None = None
@@ -63,7 +64,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(abc.ABC):
-    """One thing to install for ``workloads``, carried out after the steps with the keys ``after``."""
+    """One thing to install for ``workloads``, built after the steps with the keys ``after``."""
 
     kind: ClassVar[str]
     workloads: tuple[str, ...] = ()
@@ -72,54 +73,58 @@ class Step(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What names it among the steps of its kind."""
+        """A name that is unique among the steps of its kind."""
 
     @property
     @abc.abstractmethod
     def title(self) -> str:
-        """What the plan says of it."""
+        """Its description in the plan."""
 
     @property
     @abc.abstractmethod
     def path(self) -> Path | None:
-        """What it makes on the disk; None when it makes nothing there."""
+        """The file or folder that it makes, if any."""
 
     @property
     def key(self) -> str:
-        """What names it in the record."""
+        """Its key in the record."""
         return f"{self.kind} {self.name}"
 
     @property
     def digest(self) -> str:
-        """Equal for equal content, whoever needs it."""
+        """Identifies the content, whichever workloads need it."""
         return digest_of(self)
+
+    def is_whole(self, facts: Facts) -> bool:
+        """Whether no file that it made is missing; starts no process."""
+        return True
 
     @abc.abstractmethod
     def check(self, context: Context) -> Estimate:
-        """What it will cost. Raises LlmbError for what is known beforehand to stand in its way; changes nothing."""
+        """Estimate its cost; changes nothing. Raises LlmbError for what is known to prevent it."""
 
     @abc.abstractmethod
     def build(self, context: Context) -> Facts:
-        """Carry it out, also over what an earlier attempt left; its facts for the record. Raises LlmbError."""
+        """Build it, also over the remains of an earlier attempt; its facts for the record. Raises LlmbError."""
 
 
 def digest_of(step: Step) -> str:
-    """The sha256 of all that a step says, but for whom it is and when its turn comes."""
+    """The sha256 of a step's fields except ``workloads`` and ``after``."""
     content = json.dumps(typed.to_data(replace(step, workloads=(), after=())), sort_keys=True)
     return hashlib.sha256(f"{step.kind} {content}".encode()).hexdigest()
 
 
 class Kind(Protocol):
-    """What the module of each kind of step knows of one that the record holds: its name and its facts."""
+    """The functions of a module of a kind of step, on the name and facts that the record holds."""
 
     def is_there(self, name: str, facts: Facts, install: Path) -> bool:
-        """Whether what it made is still there, by a glance: no process, no reading of contents."""
+        """Whether its result exists, by a quick look: no process, no reading of contents."""
 
-    def verify(self, name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
-        """What is wrong with it, empty when it is whole; ``deep`` reads all contents."""
+    def verify(self, name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
+        """What is missing or changed; ``deep`` reads all contents. Raises LlmbError."""
 
     def remove(self, name: str, facts: Facts, install: Path) -> None:
-        """Take it away. Raises LlmbError."""
+        """Delete its result. Raises LlmbError."""
 
     def describe(self, name: str, facts: Facts) -> str:
-        """What it is, in one line."""
+        """Its result in one line."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run baseline`: results that were accepted as good, to compare later ones with."""
+"""`llmb-run baseline`: accepted results that later runs are compared with."""
 
 import click
 
@@ -10,13 +10,13 @@ from llmb.cli.results import choose
 
 @click.group("baseline", cls=options.Group)
 def group() -> None:
-    """Keep good results under a name, to compare later ones with."""
+    """Keep accepted results, to compare later runs with."""
 
 
 @group.command("accept")
 @click.argument("name")
 @click.argument("runs", nargs=-1)
-@click.option("--replace", is_flag=True, help="Put it in the place of the one that is there.")
+@click.option("--replace", is_flag=True, help="Overwrite an existing baseline.")
 @choose.choice_options
 @options.install_option
 @pass_context
@@ -29,27 +29,29 @@ def accept(
     exclude_cancelled: bool,
     window: str | None,
 ) -> None:
-    """Keep what RUNS measured, all runs of this install without names, as the baseline NAME.
+    """Accept the results of RUNS (default: all runs) as baseline NAME.
 
-    Runs that failed, go on or do not count are left out.
+    Runs that failed, have not ended or are INVALID are skipped.
     """
     import time
 
     from llmb.cli.results.judged import judged
     from llmb.errors import UsageError
-    from llmb.verdict.export import accept_baseline, why_left_out
+    from llmb.verdict.export import accept_baseline, why_rejected
 
     choice = choose.choice_of(workloads, exclude_cancelled, window)
     results = judged(context, [result for _, result in choose.gather(context, runs, choice)])
-    good = [result for result in results if why_left_out(result) is None]
+    good = [result for result in results if why_rejected(result) is None]
     for result in results:
-        if (why := why_left_out(result)) is not None:
-            say(f"left out: {result.run} {result.experiment}: {why}")
+        if (why := why_rejected(result)) is not None:
+            say(f"skipped: {result.identity.run} {result.identity.experiment}: {why}")
     if not good:
-        raise UsageError("no run to accept has succeeded", hint="llmb-run results shows the runs")
+        raise UsageError(
+            "no run can be accepted", hint="llmb-run results shows the runs", code="runs-missing", key="RUNS"
+        )
     path = accept_baseline(context.config.llmb_install, name, good, time.time(), replace=replace)
-    left = f", {len(results) - len(good)} left out" if len(good) < len(results) else ""
-    say(f"baseline {name}: {len(good)} run{'s' if len(good) != 1 else ''}{left}: {path}")
+    skipped = f", {len(results) - len(good)} skipped" if len(good) < len(results) else ""
+    say(f"baseline {name}: {len(good)} run{'s' if len(good) != 1 else ''}{skipped}: {path}")
     say(f"compare with it: llmb-run compare --baseline {name}")
 
 
@@ -58,7 +60,7 @@ def accept(
 @options.install_option
 @pass_context
 def list_(context: Context, fmt: str) -> None:
-    """Show the baselines of this install."""
+    """Show the baselines of this install directory."""
     from llmb.cli.output import print_rows
     from llmb.text.tables import Column
     from llmb.verdict.export import baseline_facts, baselines
@@ -66,6 +68,6 @@ def list_(context: Context, fmt: str) -> None:
     install = context.config.llmb_install
     rows = [baseline_facts(install, name) for name in baselines(install)]
     if not rows:
-        say("no baseline yet; accept one: llmb-run baseline accept NAME")
+        say("no baselines yet; accept one: llmb-run baseline accept NAME")
     day = Column(key="accepted", show=lambda text: str(text)[:10])
     print_rows([Column(key="name"), day, Column(key="runs", right=True), Column(key="file")], rows, fmt)

@@ -55,7 +55,7 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
 
     from llmb.config import find_install, load_config
     from llmb.errors import LlmbError
-    from llmb.submission.runnable import obstacles
+    from llmb.submission.prepare import unlaunchable
 
     try:
         config, _ = load_config(find_install(context.install_option, os.environ, Path.cwd()), os.environ)
@@ -63,7 +63,7 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
     found: dict[tuple[str, str | None], list[str]] = {}
-    for one in obstacles(installed, context.plugins, config):
+    for one in unlaunchable(installed, context.plugins, config):
         if size in (None, one.size):
             found.setdefault((one.reason, one.hint), []).append(f"{one.workload} {one.size}")
     for (reason, hint), names in found.items():
@@ -117,7 +117,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.planning import listing
-    from llmb.planning.recompute import TOLERANCE, disagreements
+    from llmb.planning.listing import TOLERANCE, disagreements
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
     count = sum(map(len, found.values()))

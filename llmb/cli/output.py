@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmb.cli.context import say
 from llmb.system import console
-from llmb.text.tables import Column, Row, output_width, render, to_json
-
-if TYPE_CHECKING:
-    from llmb.text.narrow import Level
+from llmb.text.tables import Column, Row, fit, output_width, render, to_json
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
@@ -24,23 +20,21 @@ def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None
         console.echo(render(columns, rows, fmt), nl=False)
 
 
-def print_runs(levels: Iterable[Level], fmt: str, *, full_names: bool = False, **how: str) -> None:
-    """Print a table of runs at the first of ``levels`` that the terminal has room for, and say what is left out.
+def print_runs(
+    columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, full_names: bool = False, **how: str
+) -> None:
+    """Print a table that fits the terminal, and name the columns that it omits; every other format has them all.
 
-    Every other format has all of the first level. ``how`` as ``narrow.fitted`` takes it.
+    ``how``: the keys ``name`` and ``below`` of ``tables.fit``.
     """
-    from llmb.text.narrow import fitted
-
-    levels = iter(levels)
-    first = next(levels)
-    if fmt != "table" or not first.rows:
-        print_rows(first.columns, first.rows, fmt)
+    if fmt != "table" or not rows:
+        print_rows(columns, rows, fmt)
         return
     width = output_width()
-    text, left_out = fitted(itertools.chain([first], levels), width, most=None if full_names else NAME_WIDTH, **how)
+    text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **how)
     console.echo(text, nl=False)
-    if left_out:
-        say(f"left out in {width} columns: {', '.join(left_out)}; --format csv, or a wider window, has all")
+    if omitted:
+        say(f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv shows them")
 
 
 def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:

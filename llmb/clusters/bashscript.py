@@ -1,12 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scripts of all schedulers have in common: files, variables, the program, and what they write of a run."""
 
+import re
+import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import PurePosixPath
 
-from llmb.clusters.quote import NAME, bash
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@lru_cache(maxsize=1024)  # the jobs of a list have most of their words in common
+def bash(text: str, *, always: bool = False) -> str:
+    """``text`` as one word of bash, in quotes where it needs them or ``always``. Raises UsageError for a NUL."""
+    if "\0" in text:
+        raise UsageError(f"{text!r} holds a NUL character, which no variable can", hint="take it out")
+    if not CONTROL.search(text):
+        return "'" + text.replace("'", "'\"'\"'") + "'" if always else shlex.quote(text)
+    # sbatch refuses a script with a carriage return in it.
+    escaped = text.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
+    return "$'" + CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", escaped) + "'"
+
 
 NO_VENV = "<venv>"  # what a preview says where no environment is installed
 NO_IMAGE = "<image>"
@@ -64,8 +82,3 @@ def program(launch: Launch, python: str) -> str:
     """The words that start the launch's program with ``python``."""
     what = ["-m", launch.program.module] if launch.program.module is not None else [str(launch.program.script)]
     return " ".join(map(bash, [python, *what, *launch.args]))
-
-
-def clock(seconds: int) -> str:
-    """Seconds as HH:MM:SS."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why runs fail: the root cause in their logs by the table in failures.yaml, and what to do about it."""
 
-from llmb.failures.cause import Cause
-from llmb.failures.find import find_cause, root_cause
-from llmb.failures.groups import CANCELLED_KIND, Group, group_failures
+from llmb.failures.find import CANCELLED_KIND, Cause, Group, find_cause, group_failures, root_cause
 from llmb.failures.table import PYTHON, Signature, Table, kind_of_end, table
 
 __all__ = [

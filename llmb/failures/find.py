@@ -8,12 +8,43 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
-from llmb.failures.cause import Cause, rank_of
 from llmb.failures.table import PYTHON, Signature, any_in, needles, table
 from llmb.logs.reader import read_log
-from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, read_blocks
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.scan import AHEAD, Block, Hit, Line, apart, hits_in, needle, open_log, plain, read_blocks, strip_escapes
 from llmb.runs.state import JobState
+
+_RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a run failed: its class, and the line of the log that says so, fit to be shown.
+
+    ``rank``: who said it, where the line has a rank before it; ``log``: the name of the file where several were read;
+    ``advice``: the fix of this very failure, where it is known.
+    """
+
+    kind: str
+    line: str
+    rank: int | None = None
+    log: str | None = None
+    advice: str = ""
+
+    @property
+    def fix(self) -> str:
+        """What to do next."""
+        return self.advice or table().fixes.get(self.kind, "")
+
+    def __str__(self) -> str:
+        where = "" if self.rank is None else f" (rank {self.rank})"
+        return f"{self.kind}{where}: {self.line}"
+
+
+def rank_of(line: bytes) -> int | None:
+    """The rank that a line's prefix names: ``[rank3]:`` of torch, ``3: `` of srun, ``[default3]:`` of torchrun."""
+    found = [match for match in _RANK.finditer(line) if match.lastindex != 3] or list(_RANK.finditer(line))
+    return int(next(group for group in found[0].groups() if group is not None)) if found else None
+
 
 _TRACEBACK = needle("Traceback (most recent call last)")
 _NCCL = b"nccl"  # how its own errors begin
@@ -192,3 +223,32 @@ def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
     line = strip_escapes(match[1]) if match else b""
     known = table().row(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
     return error if known or rank_of(line) is not None else error.rstrip() + b" " + line
+
+
+CANCELLED_KIND = "cancelled"  # as failures.yaml has it
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)  # what differs between two tellings of the same error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Runs that failed for the same reason: their names, and the cause as the first of them has it."""
+
+    cause: Cause
+    runs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        count = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        return f"{count}: {self.cause}"
+
+
+def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[Group]:
+    """The runs with their causes, those of one class together, the largest group first, what was cancelled last.
+
+    Python errors go by their text, and what has a fix of its own by that.
+    """
+    groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
+    for run, cause in failures:
+        text = _VARYING.sub("#", cause.line) if cause.kind == PYTHON else cause.advice
+        groups.setdefault((cause.kind, text), []).append((run, cause))
+    made = [Group(cause=members[0][1], runs=tuple(run for run, _ in members)) for members in groups.values()]
+    return sorted(made, key=lambda group: (group.cause.kind == CANCELLED_KIND, -len(group.runs)))

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log says beside its steps, read and put together line by line: where the job runs, and its checkpoints."""
+"""Reads what a log says besides its steps: where the job runs, and its checkpoints.
+
+Megatron logs a checkpoint in two lines, ``  successfully saved checkpoint from iteration      50 to /ckpt`` and then
+``    save-checkpoint ................................: (24895.07, 24895.13)``, the shortest and the longest time of all
+ranks in ms.
+"""
 
 import json
 import math
@@ -10,8 +15,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from llmb.logs.lines import read_value
 from llmb.logs.samples import Checkpoint, Environment, Node
-from llmb.logs.scan import Line, needle
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.scan import Line, needle, plain, strip_escapes
 
 T = TypeVar("T")
 
@@ -25,11 +29,11 @@ _TITAN_JOB = needle("Trainer is initialized with local batch size", b",")
 _TITAN_WORLD = needle("Building device mesh with parallelism", b"=,")
 PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD)
 
-_NETWORK_SAID = re.compile(rb"Using network\s+([^\r\n]{1,60})")
-_NCCL_VERSION_SAID = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
-_NODE_SAID = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
-_VBOOST_SAID = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
-_TITAN_JOB_SAID = re.compile(
+_NETWORK_PATTERN = re.compile(rb"Using network\s+([^\r\n]{1,60})")
+_NCCL_VERSION_PATTERN = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
+_NODE_PATTERN = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
+_VBOOST_PATTERN = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
+_TITAN_JOB_PATTERN = re.compile(
     rb"global batch size (?P<gbs>\d{1,12}),.{1,200}sequence length (?P<seq>\d{1,12}),\s{1,40}"
     rb"total steps (?P<steps>\d{1,12})"
 )
@@ -43,7 +47,7 @@ _MOST = 1e6  # MHz, W: no GPU has more
 
 
 def environment_of(text: bytes, line: Line) -> Environment:
-    """What one line, found by the ``text`` of one of PLACES, says of where the job runs."""
+    """Where the job runs, from one line that was found by the ``text`` of one of PLACES."""
     if text == _NCCL_VERSION.text:
         return Environment(nccl_version=_read_nccl_version(line))
     if text == _NODE.text:
@@ -65,7 +69,7 @@ def environment_of(text: bytes, line: Line) -> Environment:
 
 
 def merged(earlier: Environment, later: Environment) -> Environment:
-    """Both together; what can be said once alone, as the ``later`` one has it."""
+    """Both together; the ``later`` one overrides single values."""
     if earlier == NOTHING or later == NOTHING:
         return later if earlier == NOTHING else earlier
     return Environment(
@@ -82,13 +86,13 @@ def merged(earlier: Environment, later: Environment) -> Environment:
 
 
 def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
-    if len(later) < 2:  # a line says one thing, and a job has hundreds of nodes
+    if len(later) < 2:  # fast path: a line adds one value, and a job has hundreds of nodes
         return earlier if not later or later[0] in earlier else (*earlier, *later)
     return earlier if set(later) <= set(earlier) else tuple(dict.fromkeys((*earlier, *later)))
 
 
 def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line: Line) -> None:
-    """Add what the ``line`` of one rank says to ``events``: a rank that tells again tells of another checkpoint."""
+    """Add the ``line`` of one rank to ``events``; a second line of the same rank is of another checkpoint."""
     found = _read_checkpoint(line, b"Save duration" if kind == "save" else b"Time spent in load_checkpoint")
     if found is None or not 0 <= found.rank < _MOST_RANKS:
         return
@@ -108,7 +112,7 @@ def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line
 
 
 class _CheckpointLine(NamedTuple):
-    """What one rank says of one save or load, in seconds."""
+    """One rank's line of a save or load, in seconds."""
 
     seconds: float
     rank: int
@@ -116,7 +120,7 @@ class _CheckpointLine(NamedTuple):
 
 
 def _read_checkpoint(line: Line, key: bytes) -> _CheckpointLine | None:
-    """One rank's line; ``key`` names its seconds. None where the line is not whole."""
+    """The line of one rank; ``key`` names its seconds. None where the line is incomplete."""
     text = strip_escapes(line.after)
     values = read_value(text, key, line.cut), read_value(text, b"Rank"), read_value(text, b"Iteration")
     seconds, rank, iteration = (value if value is None or math.isfinite(value) else None for value in values)
@@ -126,16 +130,16 @@ def _read_checkpoint(line: Line, key: bytes) -> _CheckpointLine | None:
 
 
 def _read_titan_job(line: Line) -> Environment:
-    """What torchtitan says of its job before the first step."""
-    if (match := _TITAN_JOB_SAID.search(strip_escapes(line.after))) is None or line.cut:
+    """What torchtitan logs of its job before the first step."""
+    if (match := _TITAN_JOB_PATTERN.search(strip_escapes(line.after))) is None or line.cut:
         return NOTHING
     steps, gbs, seq = (int(match[name]) or None for name in ("steps", "gbs", "seq"))
     return Environment(steps=steps, gbs=gbs, seq_length=seq)
 
 
 def _read_network(line: Line) -> tuple[str, str] | None:
-    """The network that NCCL uses and the host that says so (empty where it does not): ``IB``, ``Socket``."""
-    if line.cut or (match := _NETWORK_SAID.match(strip_escapes(line.after))) is None:
+    """The network that NCCL uses (``IB``, ``Socket``), and the host of the line, empty without one."""
+    if line.cut or (match := _NETWORK_PATTERN.match(strip_escapes(line.after))) is None:
         return None
     host = _HOST.search(strip_escapes(line.before))
     return plain(match[1]), host[1].decode() if host else ""
@@ -143,25 +147,25 @@ def _read_network(line: Line) -> tuple[str, str] | None:
 
 def _read_nccl_version(line: Line) -> str | None:
     """NCCL's version, ``2.26.3+cuda12.9``."""
-    match = _NCCL_VERSION_SAID.match(strip_escapes(line.after))
+    match = _NCCL_VERSION_PATTERN.match(strip_escapes(line.after))
     return match[1].decode() if match and not line.cut else None
 
 
 def _read_vboost(line: Line) -> str | None:
-    """What the batch script says of vboost: ``set on 15 of 16 nodes: sudo: a password is required``."""
-    match = _VBOOST_SAID.match(strip_escapes(line.after))
+    """What the batch script printed of vboost: ``set on 15 of 16 nodes: sudo: a password is required``."""
+    match = _VBOOST_PATTERN.match(strip_escapes(line.after))
     return plain(match[1]) if match and not line.cut else None
 
 
 def _read_world_size(line: Line) -> int | None:
-    """How many ranks train, where the line says so."""
+    """The number of ranks that train, None where the line does not contain it."""
     match = _WORLD.search(line.before + line.after)
     return int(match[1] or match[2]) or None if match and not line.cut else None
 
 
 def _read_node(line: Line) -> Node | None:
-    """What a node says of itself: ``llmb node gpu-001: {"driver": "570.86.15", ...}``; None where it is not whole."""
-    if (match := _NODE_SAID.match(strip_escapes(line.after))) is None:
+    """The node in ``llmb node gpu-001: {"driver": "570.86.15", ...}``; None where the line is incomplete."""
+    if (match := _NODE_PATTERN.match(strip_escapes(line.after))) is None:
         return None
     facts = _read_facts(match["facts"])
     return None if facts is None else replace(facts, host=match["host"].decode())
@@ -169,22 +173,62 @@ def _read_node(line: Line) -> Node | None:
 
 @lru_cache(maxsize=64)
 def _read_facts(text: bytes) -> Node | None:
-    """What nodes say of themselves, most often all of them the same: a node without its name."""
+    """The facts of a node, without its name: most nodes of a job have the same (cached)."""
     try:
-        said = json.loads(text, parse_constant=int)  # nan and inf are none: int() refuses them
+        data = json.loads(text, parse_constant=int)  # int() raises for nan and inf
     except (ValueError, RecursionError):
         return None
-    driver, gpu = (plain(said[name]) if isinstance(said.get(name), str) else None for name in ("driver", "gpu"))
-    gpus = said.get("gpus")
+    driver, gpu = (plain(data[name]) if isinstance(data.get(name), str) else None for name in ("driver", "gpu"))
+    gpus = data.get("gpus")
     return Node(
         host="",
         driver=driver,
         gpu=gpu,
         gpus=gpus if type(gpus) is int and 0 < gpus < _MOST_RANKS else None,
-        max_sm_clock_mhz=_positive(said.get("max_sm_clock_mhz")),
-        power_limit_w=_positive(said.get("power_limit_w")),
+        max_sm_clock_mhz=_positive(data.get("max_sm_clock_mhz")),
+        power_limit_w=_positive(data.get("power_limit_w")),
     )
 
 
 def _positive(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and 0 < value < _MOST else None
+
+
+SAVED = needle("successfully saved checkpoint from iteration")
+LOADED = needle("successfully loaded checkpoint from")
+SAVE_TIMER, LOAD_TIMER = needle("save-checkpoint .", b"()"), needle("load-checkpoint .", b"()")
+MEGATRON_CHECKPOINTS = (SAVED, LOADED, SAVE_TIMER, LOAD_TIMER)
+
+_SAVED_TEXT = re.compile(rb"from iteration\s{1,20}(\d{1,12})(?: to (\S{1,1024}))?")
+_LOADED_TEXT = re.compile(rb"checkpoint from (\S{1,1024})(?:.{0,80} at iteration\s{1,20}(\d{1,12}))?")
+_TIMER = re.compile(rb"-checkpoint [.]{1,200}:\s{0,9}\((\d{1,15}(?:\.\d{1,9})?),\s{0,9}(\d{1,15}(?:\.\d{1,9})?)\)")
+
+
+def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], text: bytes, line: Line) -> None:
+    """Add the ``line``, found by the ``text`` of one of MEGATRON_CHECKPOINTS, to ``saves`` or ``loads``."""
+    after = strip_escapes(line.after)
+    if text in (SAVE_TIMER.text, LOAD_TIMER.text):
+        _add_time(saves if text == SAVE_TIMER.text else loads, "save" if text == SAVE_TIMER.text else "load", after)
+        return
+    found = None if line.cut else (_SAVED_TEXT if text == SAVED.text else _LOADED_TEXT).search(after)
+    if found is None:
+        return
+    if text == SAVED.text:
+        iteration, folder = int(found[1]), found[2]
+        saves.append(_event("save", iteration, folder))
+    else:
+        loads.append(_event("load", None if found[2] is None else int(found[2]), found[1]))
+
+
+def _event(kind: str, iteration: int | None, folder: bytes | None) -> Checkpoint:
+    own = None if folder is None else plain(folder, 1024)
+    return Checkpoint(
+        kind="save" if kind == "save" else "load", ranks=(0,), max_seconds=None, iteration=iteration, folder=own
+    )
+
+
+def _add_time(events: list[Checkpoint], kind: str, after: bytes) -> None:
+    """Add the longest time of all ranks to the last checkpoint that has none."""
+    found = _TIMER.search(after)
+    if found is not None and events and events[-1].kind == kind and events[-1].max_seconds is None:
+        events[-1] = replace(events[-1], max_seconds=float(found[2]) / 1000)

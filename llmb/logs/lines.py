@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one line of a log: a step, a list of step times, the number behind a key."""
+"""Reads one line of a log: a step, a list of step times, a summary, the number after a key.
+
+The Trainer of Hugging Face's transformers logs no time of a step, only the means of the whole run in its last line:
+``{'train_runtime': 110.5948, 'train_samples_per_second': 28.93, 'train_steps_per_second': 1.808, ...}``.
+"""
 
 import math
 import re
@@ -9,13 +13,12 @@ from typing import NamedTuple
 from llmb.errors import LlmbError
 from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
-from llmb.logs.scan import Line
-from llmb.logs.text import strip_escapes
+from llmb.logs.scan import Line, needle, strip_escapes
 from llmb.system.process import OverdueError, time_limit
 
 PATTERN_SECONDS = 5.0
 
-# No pattern here tries a run of characters in more than one way: what a log holds decides no more than how long it is.
+# No pattern here matches characters in more than one way, so that its time is linear in the length of the line.
 _NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
@@ -30,7 +33,7 @@ _STEP_TIME = re.compile(
     rb"\s*MODEL_TFLOP/s/GPU",
     re.IGNORECASE,
 )
-# Nothing but a time may stand between a rank and its step: text of another rank may be glued before.
+# Only a time may be between a rank and its step: text of another rank may precede it on the same line.
 _RANK = re.compile(
     rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
     rb"\s{0,20}(?:\[[^\]]{0,80}\]:?\s{0,20}){0,4}(?:Training epoch \d{1,9}, )?$"
@@ -38,11 +41,11 @@ _RANK = re.compile(
 
 
 class SlowPatternError(LlmbError):
-    """A plugin's pattern does not come to an end."""
+    """A plugin's pattern takes too long for one line."""
 
 
 class StepLine(NamedTuple):
-    """A step as its line has it, the ``last`` iteration announced, and what is not the step's own."""
+    """A step, and what else its line says: the ``last`` iteration, the global batch, the peak memory in bytes."""
 
     step: Step
     last: int | None
@@ -51,7 +54,7 @@ class StepLine(NamedTuple):
 
 
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
-    """The step whose needle begins ``line.after``; None where the line is not whole."""
+    """The step whose needle begins ``line.after``; None where the line is incomplete."""
     before, after = strip_escapes(line.before), strip_escapes(line.after)
     if (header := _last_header(before, form)) is None:
         return None
@@ -73,7 +76,7 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
 
 
 def read_rank(line: Line, form: Format) -> int | None:
-    """Who tells of the step, where a prefix says so: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``."""
+    """The rank that a prefix of the line names: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``; else None."""
     before = strip_escapes(line.before)
     header = _last_header(before, form)
     found = _RANK.search(before[: header.start()]) if header else None
@@ -81,7 +84,7 @@ def read_rank(line: Line, form: Format) -> int | None:
 
 
 def read_list(behind: bytes, key: bytes) -> tuple[float, ...]:
-    """The numbers of ``key: [11.85, 6.98, ...]`` that begins ``behind``, as far as they stand there; else none."""
+    """The complete numbers of ``key: [11.85, 6.98, ...]`` at the start of ``behind``; else empty."""
     text = strip_escapes(behind.split(b"\n", 1)[0])
     if (start := _LIST.match(text, len(key))) is None:
         return ()
@@ -98,7 +101,7 @@ def read_step_time(line: Line) -> tuple[float, float] | None:
 
 
 def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
-    """The number behind ``key:`` or ``key=``; None without one, or where ``cut`` may have left half of it."""
+    """The number after ``key:`` or ``key=``; None without one, or where the line is ``cut`` and may end within it."""
     at = text.find(key)
     while at >= 0:
         match = _VALUE.match(text, at + len(key))
@@ -111,8 +114,8 @@ def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
 
 
 def _values_of(text: bytes, form: Format, cut: bool) -> list[float | None]:
-    """The values of each step, in our units; half of the time that a log takes to read goes by in here."""
-    # `key: value | key: value`, as most lines are, comes apart sooner than each key is found in it.
+    """The values of each step, in our units. Reading a log spends half of its time here."""
+    # Most lines are `key: value | key: value`: splitting them is faster than finding each key.
     parts = [] if cut else text.split(b" | ")
     fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
     whole = len(fields) == len(parts)
@@ -132,22 +135,22 @@ def _value_in(
 
 
 def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
-    """The value that we call ``name``, as it stands there."""
+    """The value that we call ``name``, in the unit of the log."""
     keys, _ = form.keys.get(name, NO_KEYS)
     return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
 
 
 def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
-    """The global batch: as the line says, else what each step has consumed where that comes out whole."""
+    """The global batch: from the line, else the consumed samples per step where that is an integer."""
     value = _value_of(text, "gbs", form, cut)
     if value is None and (consumed := _value_of(text, "consumed_samples", form, cut)) is not None:
-        step = _value_of(text, "global_step", form, cut)  # a bar may stand one step ahead of its values
+        step = _value_of(text, "global_step", form, cut)  # a progress bar may be one step ahead of its values
         value = consumed / (1 + (iteration if step is None or step < 0 else step))
     return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
 
 
 def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
-    """The iteration nearest before the needle: an earlier one belongs to a step glued before it."""
+    """The last iteration before the needle: an earlier one belongs to another step on the same line."""
     if not form.source:
         return _last_match(before, form)
     try:
@@ -158,7 +161,7 @@ def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
 
 
 def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
-    """The iteration of a step that is glued behind."""
+    """The iteration of the next step on the same line."""
     if not form.source:
         return form.iteration.search(after)
     try:
@@ -170,7 +173,8 @@ def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
 
 def _slow(form: Format) -> SlowPatternError:
     message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
-    return SlowPatternError(message, hint="tell its maintainers")
+    hint = "report this to the maintainers of the plugin"
+    return SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source)
 
 
 def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
@@ -178,3 +182,48 @@ def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
     for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
         pass
     return header
+
+
+SUMMARY = needle("train_samples_per_second", b"'")
+_MOST_STEPS = 1e12
+
+
+class Summary(NamedTuple):
+    """A whole run as one step that is the mean of all; ``gbs`` in samples, None where it is no integer."""
+
+    step: Step
+    gbs: int | None
+
+
+def read_summary(line: Line) -> Summary | None:
+    """The run that ``line`` summarizes; None where the line is incomplete."""
+    text = strip_escapes(line.before + line.after)
+    runtime, steps_rate, samples_rate, loss = (
+        _summary_value(text, key)
+        for key in ("train_runtime", "train_steps_per_second", "train_samples_per_second", "train_loss")
+    )
+    if not runtime or not steps_rate or runtime < 0 or steps_rate < 0:
+        return None
+    count = runtime * steps_rate
+    if not 0.5 <= count < _MOST_STEPS:
+        return None
+    steps = round(count)
+    batch = round(samples_rate / steps_rate) if samples_rate and samples_rate / steps_rate < _MOST_STEPS else 0
+    # Rates have three decimals: a batch that does not follow from them is unknown.
+    exact = (
+        batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < _rounding(batch, steps_rate)
+    )
+    step = Step(iteration=steps - 1, step_time=runtime / steps, loss=loss, span=steps)
+    return Summary(step, batch if exact else None)
+
+
+def _rounding(batch: int, steps_rate: float) -> float:
+    return min(0.5, (batch + 1) * 0.0005 / steps_rate + 1e-9)
+
+
+def _summary_value(text: bytes, key: str) -> float | None:
+    """The number after ``'key':``, quoted or not; something must follow it, since the line may be cut."""
+    found = re.search(
+        rb"'" + key.encode() + rb"':\s{0,9}'?(\d{1,15}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?)'?\s{0,9}[,}]", text
+    )
+    return float(found[1]) if found else None

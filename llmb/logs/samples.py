@@ -9,9 +9,9 @@ from typing import Literal
 class Step:
     """One training step: ``iteration`` from 0, ``step_time`` in seconds, ``tflops`` of one GPU as the framework says.
 
-    ``grad_norm``: of all gradients, before they are clipped. Numbers are as logged, so nan and inf occur; what the line
-    does not hold is None. ``tokens_rate``: tokens per second of one GPU; ``step_time`` is nan where the line has that
-    alone. ``span``: how many steps, up to this one, the line is the mean of.
+    ``grad_norm``: of all gradients, before clipping. Numbers are as logged, so nan and inf occur; None where the line
+    omits them. ``tokens_rate``: tokens per second of one GPU; ``step_time`` is nan where the line has only that.
+    ``span``: the line is the mean of this many steps, this one the last of them.
     """
 
     iteration: int
@@ -25,9 +25,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """One save or load of a checkpoint: the ``ranks`` that told of it, the longest time of any and rank 0's, in s.
+    """One save or load of a checkpoint: the ``ranks`` that logged it, the longest time of any and rank 0's, in s.
 
-    ``folder``: where the log says that it is. Seconds are None where the log does not say them.
+    ``folder``: its folder according to the log. None where the log omits it.
     """
 
     kind: Literal["save", "load"]
@@ -40,7 +40,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What one node's GPUs are, as our programs log it: None where its driver does not tell.
+    """What our programs log of the GPUs of one node: None where its driver does not know.
 
     ``gpu``: the model's name; ``max_sm_clock_mhz`` and ``power_limit_w``: of the lowest of its ``gpus``.
     """
@@ -55,12 +55,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a log says of where it ran: empty or None where it does not.
+    """Where a run ran, according to its log: empty or None where the log omits it.
 
-    ``networks``: what NCCL said it uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that
-    said anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was raised, and why not on
-    the others; ``described``: what nodes say of themselves; ``steps``, ``gbs`` (samples) and ``seq_length`` (tokens):
-    what the trainer says of its job before its first step.
+    ``networks``: what NCCL uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that logged
+    anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was raised, and why not on the
+    others; ``described``: nodes with their GPUs; ``steps``, ``gbs`` (samples) and ``seq_length`` (tokens): what the
+    trainer logs before its first step.
     """
 
     networks: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Environment:
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes said something, None without any."""
+        """How many nodes logged anything, None without any."""
         return len(self.hosts) or None
 
 
@@ -83,12 +83,11 @@ class Environment:
 class Samples:
     """The last attempt of a log.
 
-    ``last``: the last iteration that the log announces, from 0; ``first``: the number that the log gives its first
-    step, where windows are of printed numbers (1 for Megatron); ``attempts``: how often the iterations started anew, 0
-    without a step; ``begins``: where in the file, in bytes, the line of its first step begins, 0 where there was no
-    attempt before; ``ended``: the trainer said that it was done; ``framework``: whose lines they are (``NeMo 2``; None
-    for a plugin's own); ``gbs``: global batch in samples; ``peak_memory`` of one GPU in bytes, the highest of all
-    steps.
+    ``last``: the last iteration that the log announces, from 0; ``first``: the number of the first step in windows,
+    which use the numbers of the log (1 for Megatron); ``attempts``: how often the iterations started again, 0 without a
+    step; ``begins``: where the line of its first step begins in the file, in bytes, 0 for the first attempt; ``ended``:
+    the trainer logged that it finished; ``framework``: the program of the lines (``NeMo 2``; None for a plugin's own);
+    ``gbs``: global batch in samples; ``peak_memory`` of one GPU in bytes, the highest of all steps.
     """
 
     steps: tuple[Step, ...] = ()
@@ -112,6 +111,13 @@ class Samples:
     def max_iteration(self) -> int | None:
         """The highest iteration, None without a step."""
         return self.steps[-1].iteration if self.steps else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log has the line of its last step; of a log that does not announce it, whether it has any."""
+        if not self.steps:
+            return False
+        return self.last is None or self.steps[-1].iteration + self.steps[-1].span > self.last
 
     @property
     def has_nan(self) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds literal text in a file of any size, in one pass and constant memory, and the line around a place."""
+"""Finds literal text in a file of any size, in one pass and constant memory, and the line around it."""
 
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,10 +9,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+
+def strip_escapes(data: bytes) -> bytes:
+    """``data`` without the escape sequences that colour a terminal, move its cursor or set its title."""
+    return _ESCAPE.sub(b"", data) if b"\x1b" in data else data
+
+
+def plain(data: bytes | str, limit: int = 300) -> str:
+    """``data`` as one line of at most ``limit`` printable characters, a blank for each run of others."""
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    text = strip_escapes(raw).decode("utf-8", "replace")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
 CHUNK = 1 << 18  # bytes: stays in a processor's second cache, which is what makes several needles cheap
 REACH = 4096  # bytes: a step's line is a tenth of it; bounds what a line without an end can cost
 _APART = 40  # bytes
-AHEAD = 1 << 16  # bytes behind a place that are at hand: a traceback, or a list of some thousand numbers
+AHEAD = 1 << 16  # bytes available after a place: a traceback, or a list of some thousand numbers
 
 _GZIP = b"\x1f\x8b"
 # The bytes of NCCL traces and tracebacks, the most frequent first; what is missing here is rarer still.
@@ -23,7 +40,7 @@ _MARKS = 3
 class Line:
     """The line around a place, ``before`` and from there on (``after``), at most REACH bytes of each.
 
-    ``cut``: the file ends there without a newline, so that the last word may be half of one.
+    ``cut``: the file ends there without a newline, so the last word may be incomplete.
     """
 
     before: bytes
@@ -33,9 +50,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """Literal text to look for; ``marks`` are bytes that stand in every line with it and in few others.
+    """Literal text to look for; ``marks`` are bytes that every line with it has, and few others.
 
-    Looking for one byte is twenty times quicker than for a word, so a chunk without a mark is passed over.
+    Looking for one byte is twenty times faster than for a word, so a chunk without a mark is skipped.
     """
 
     text: bytes
@@ -43,10 +60,10 @@ class Needle:
 
 
 @lru_cache(maxsize=512)
-def needle(text: str | bytes, beside: bytes = b"") -> Needle:
-    """``text`` with the rarest of its bytes, and of those that always stand ``beside`` it (within REACH behind)."""
+def needle(text: str | bytes, nearby: bytes = b"") -> Needle:
+    """``text`` with the rarest of its bytes and of those that are always ``nearby`` (within REACH after it)."""
     data = text.encode() if isinstance(text, str) else text
-    rarest = sorted(set(data + beside), key=lambda byte: (-(_FREQUENT.find(byte) % 256), byte))
+    rarest = sorted(set(data + nearby), key=lambda byte: (-(_FREQUENT.find(byte) % 256), byte))
     return Needle(data, bytes(rarest[:_MARKS]))
 
 
@@ -54,7 +71,7 @@ def needle(text: str | bytes, beside: bytes = b"") -> Needle:
 class Block:
     """A stretch of a file in memory: ``data[: self.filled]``, whose first byte has the offset ``base``.
 
-    Places from ``low`` to ``high`` are this block's; what is around them is context. Good until the next is asked for.
+    Places from ``low`` to ``high`` belong to this block; the rest is context. Valid until the next block is read.
     """
 
     data: bytearray
@@ -77,7 +94,7 @@ class Block:
         return Line(bytes(data[begin:at]), bytes(data[at:last]), self.at_end and last == self.filled)
 
     def behind(self, at: int, size: int = AHEAD) -> bytes:
-        """What stands from ``at`` on, at most ``size`` bytes (at most AHEAD)."""
+        """The bytes from ``at``, at most ``size`` of them (at most AHEAD)."""
         return bytes(self.data[at : min(self.filled, at + size)])
 
 
@@ -95,7 +112,7 @@ class Hit(NamedTuple):
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A log to read, unpacked where it is gzip, whatever its name. Raises OSError."""
+    """Open a log, decompressed where it is gzip, whatever its name. Raises OSError."""
     stream = path.open("rb", buffering=0)
     if stream.read(2) == _GZIP and (packed := _unpacked(path)) is not None:
         stream.close()
@@ -113,19 +130,19 @@ def _unpacked(path: Path) -> BinaryIO | None:
         stream.seek(0)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         stream.close()
-        return None  # other bytes that begin as gzip does
-    return stream  # type: ignore[return-value] # typeshed does not call it a BinaryIO
+        return None  # other data that begins like gzip
+    return stream  # type: ignore[return-value] # no BinaryIO for typeshed
 
 
 def is_packed(stream: BinaryIO) -> bool:
-    """Whether ``open_log`` unpacks this one: its size is not known, and it is read from its start alone."""
+    """Whether ``open_log`` decompresses this log: its size is unknown, and it can only be read from its start."""
     return not hasattr(stream, "readall")
 
 
 def read_blocks(stream: BinaryIO, start: int = 0, stop: int | None = None) -> Iterator[Block]:
-    """The file from ``start`` on, block by block; places at ``stop`` and behind it are nobody's.
+    """The file from ``start``, block by block; places from ``stop`` on belong to no block.
 
-    Reads instead of mapping the file, at the same speed: a mapped log that its job truncates kills the reader (SIGBUS).
+    The file is read and not mapped, which is as fast: a mapped log that its job truncates kills the reader (SIGBUS).
     """
     stream.seek(start)
     data = bytearray(REACH + CHUNK + AHEAD)
@@ -149,7 +166,7 @@ def _fill(stream: BinaryIO, data: bytearray, filled: int) -> int:
             while filled < len(data) and (count := stream.readinto(view[filled:])):  # type: ignore[attr-defined]
                 filled += count
         except (EOFError, zlib.error, OSError) as error:
-            # A packed log that is cut off or damaged counts as far as it can be read.
+            # A compressed log that is cut off or damaged is used as far as it can be read.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
     return filled
@@ -181,9 +198,9 @@ def hits_in(block: Block, needles: Sequence[Needle]) -> list[Hit]:
 
 
 def apart(hits: Sequence[Hit]) -> list[Hit]:
-    """``hits`` without those that repeat a text at once: no two things that a line says are so near each other.
+    """``hits`` without those that repeat a text within a few bytes, as no line does on purpose.
 
-    A line is judged anew for each of its hits, so that a long one full of them would cost its length squared.
+    A line is read again for each of its hits, so a long line full of hits would cost its length squared.
     """
     kept: list[Hit] = []
     before: dict[bytes, Hit] = {}

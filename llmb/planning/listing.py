@@ -1,30 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads and published figures as rows for people and programs: what `list` prints and docs/workloads.md shows."""
-
-from __future__ import annotations
+"""Workloads and published figures as rows for `list` and docs/workloads.md, and which printed figures do not follow."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
 from llmb.text.tables import Column
+from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
+from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
 from llmb.workload.spec import Workload
 
-if TYPE_CHECKING:
-    from llmb.planning.recompute import Disagreement
-    from llmb.workload.published import Figure
+TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"
+FLOPS_TOLERANCE = 0.005  # a fraction: releases print them with three digits
+TOLERANCE = f"one unit of the last printed digit; {100 * FLOPS_TOLERANCE:g} % for model FLOPs, printed with 3 digits"
+GQA_16 = "gqa-16"
+_ALMOST = 1e-9  # rounding of the last bit is ignored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A printed value of ``figure`` that differs by more than ``tolerance`` from the recomputed one; ``note``: why."""
+
+    figure: Figure
+    quantity: str
+    printed: float
+    recomputed: float
+    tolerance: float
+    note: str = ""
+
+
+def disagreements(figures: Iterable[Figure], workload: Workload) -> list[Disagreement]:
+    """The printed values of ``figures`` that do not follow, in their order.
+
+    Tokens per second and days follow from the step time; model FLOPs from the model's shape by the formula that their
+    convention names; MFU from those printed FLOPs, the step time and the dense peak of gpus.yaml.
+    """
+    return [
+        found
+        for figure in figures
+        for found in _checked(figure, workload.sizes[figure.model_size].model)
+        if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
+    ]
+
+
+def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
+    rate = tokens_per_second(figure.seq_length, figure.gbs, figure.step_time_s)
+    if figure.tokens_per_second is not None:
+        yield Disagreement(
+            figure=figure, quantity=TOKENS, printed=figure.tokens_per_second, recomputed=rate, tolerance=1
+        )
+    if figure.days_per_1t_tokens is not None:
+        yield Disagreement(
+            figure=figure,
+            quantity=DAYS,
+            printed=figure.days_per_1t_tokens,
+            recomputed=days_to_train(1e12, rate),
+            tolerance=10.0**-figure.days_digits,
+        )
+    if figure.mfu is None or figure.model_flops is None:
+        return
+    yield _flops(figure, model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers))
+    if (peak := peak_of(figure)) is not None:
+        note = ""
+        if figure.peak_tflops is not None and abs(100 * figure.mfu - _percent(figure, figure.peak_tflops)) < 0.01:
+            note = f"follows from a peak of {figure.peak_tflops:g} TFLOPS, not {peak:g}"
+        yield Disagreement(
+            figure=figure,
+            quantity=MFU,
+            printed=round(100 * figure.mfu, 2),
+            recomputed=_percent(figure, peak),
+            tolerance=0.01,
+            note=note,
+        )
+
+
+def _percent(figure: Figure, peak: float) -> float:
+    assert figure.model_flops is not None
+    return 100 * mfu(model_tflops_per_gpu(figure.gbs, figure.model_flops, figure.step_time_s, figure.scale), peak)
+
+
+def _flops(figure: Figure, model: ModelShape) -> Disagreement:
+    """The printed FLOPs of one sample and those recomputed from the model's shape."""
+    assert figure.model_flops is not None
+    own = model_flops_old(model) if figure.flops_convention == OLD else model_flops(model)
+    note = ""
+    if figure.flops_convention == GQA_16 and model.pattern is None:
+        note = f"follows with 16 query groups, the model has {model.kv_groups}"
+    elif figure.flops_convention not in (GQA, HYBRID, OLD):
+        note = f"the formula '{figure.flops_convention}' is unknown"
+    return Disagreement(
+        figure=figure,
+        quantity=FLOPS,
+        printed=figure.model_flops,
+        recomputed=own,
+        tolerance=own * FLOPS_TOLERANCE,
+        note=note,
+    )
 
 
 def span(counts: Sequence[int]) -> str:
-    """``16..2048`` for the powers of two between, else the counts themselves."""
+    """``16..2048`` for powers of two, else the counts themselves."""
     counts = sorted(set(counts))
     doubling = all(later == 2 * earlier for earlier, later in itertools.pairwise(counts))
     return f"{counts[0]}..{counts[-1]}" if doubling and len(counts) > 2 else ", ".join(map(str, counts))
 
 
 def first_to_last(numbers: Sequence[int]) -> str:
-    """``4`` where all are, else ``128..16``."""
+    """``4`` where all are equal, else ``128..16``."""
     return str(numbers[0]) if len(set(numbers)) == 1 else f"{numbers[0]}..{numbers[-1]}"
 
 
@@ -53,7 +138,7 @@ RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".joi
 
 
 def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
-    """``25.04`` where all scales are of one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
+    """``25.04`` where all scales have one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
     return [*releases] if len(releases) == 1 else [f"{name}: {span(counts)}" for name, counts in releases.items()]
 
 
@@ -73,7 +158,7 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
 
 
 def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, and what is told to programs alone, for each row of a workload's table.
+    """A row of ROWS, with further keys for programs, for each row of a workload's table.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
@@ -129,7 +214,7 @@ FIGURES = (
 
 
 def figures(found: Iterable[Figure]) -> list[dict[str, Any]]:
-    """A row of FIGURES, and what is told to programs alone, for each published figure, as printed."""
+    """A row of FIGURES, with further keys for programs, for each published figure, as printed."""
     from llmb.text import typed
 
     return [{**typed.to_data(figure), "window": str(figure.window)} for figure in found]
@@ -145,7 +230,7 @@ CHECKED = (
 
 
 def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
-    """A row of CHECKED for each printed value that does not follow."""
+    """A row of CHECKED for each printed value that does not follow from its step time."""
     return [
         {
             **figures([one.figure])[0],
@@ -160,7 +245,7 @@ def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
 
 
 def everything(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """``columns``, and one for each further key of the rows: for formats that programs read."""
+    """``columns``, and one for each further key of the rows, for formats that programs read."""
     shown = {column.key for column in columns}
     further = dict.fromkeys(key for row in rows for key in row if key not in shown)
     return [*columns, *(Column(key=key) for key in further)]

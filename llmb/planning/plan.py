@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From requests to jobs: resolves names, expands every combination, collects every fault before anything goes out."""
+"""From requests to jobs: resolves names, expands every combination, and collects every fault. Pure."""
 
 import itertools
 from collections import Counter
@@ -7,24 +7,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, InputFaults, UsageError
-from llmb.planning.configure import Place, Wish, configure
-from llmb.planning.modes import TRACE_VARIABLES
+from llmb.errors import Fault, InputFaults, UsageError, as_fault
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.rules import TRACE_VARIABLES
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.text.typed import KeyFaultError
 from llmb.workload.spec import Workload
-from llmb.workload.switches import NOTHING, PROFILE_DETAILS, Switches, merged
+from llmb.workload.switches import NO_SWITCHES, PROFILE_DETAILS, Switches, merged
 from llmb.workload.variables import check_name
 
-MOST_REPEATS = 10_000  # of one configuration: more is a slip, and would fill the memory
+MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would fill the memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a list or a set of flags comes to: the jobs in order, what is wrong, and what is unusual.
+    """The jobs of a list or a set of options, in order, with every fault and warning.
 
-    ``places`` has where each job stands, in the order of ``jobs``.
+    ``places``: file and line of each job, in the order of ``jobs``.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -34,12 +34,12 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
-    """What the command line adds to every job, over all that a list says."""
+class JobOverrides:
+    """What the command line sets for every job; it overrides the list."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, int] = field(default_factory=dict)
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     force: bool = False
 
 
@@ -48,11 +48,11 @@ def make_plan(
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
     *,
-    extra: Extra | None = None,
+    overrides: JobOverrides | None = None,
     gpu_type: str | None = None,
 ) -> Plan:
-    """The jobs of all requests on ``gpu_type`` (the cluster's default where None). Pure; raises nothing."""
-    extra = extra or Extra()
+    """The jobs of all requests on ``gpu_type`` (None: the cluster's default), with every fault; raises nothing."""
+    overrides = overrides or JobOverrides()
     gpu_type = gpu_type or config.gpu_type
     jobs: list[tuple[Job, str]] = []
     faults: dict[Fault, None] = {}
@@ -60,32 +60,30 @@ def make_plan(
     requests = tuple(requests)
     profiled = {request.header for request in requests if request.profile or request.add_profile}
     for request in requests:
-        is_sound = not request.faulty
-        wrong = [*_env_faults({**request.env, **extra.env}, request.place), *_profile_faults(request, profiled)]
+        own = [*_env_faults({**request.env, **overrides.env}, request.place), *_profile_faults(request, profiled)]
         if request.repeats > MOST_REPEATS:
-            wrong.append(Fault(place=request.place, message=f"{request.repeats} repeats are more than {MOST_REPEATS}"))
-        if wrong:
-            faults |= dict.fromkeys(wrong)
-            is_sound = False
+            message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
+            own.append(Fault(place=request.place, message=message, code="repeats", value=request.repeats))
+        faults |= dict.fromkeys(own)
         try:
-            found = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
+            workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
         except UsageError as error:
-            faults |= dict.fromkeys(_faults(error, request.header or request.place))
+            faults |= dict.fromkeys(_faults(error, request, request.header or request.place))
             continue
-        place = place_of(config, gpu_type, found[0].key)
-        warnings |= dict.fromkeys(_twice(request))
-        for wish, repeats in _wishes(request, *found, place, extra):
+        limits = limits_of(config, gpu_type, workload.key)
+        warnings |= dict.fromkeys(_duplicates(request))
+        for spec, repeats in _specs(request, workload, size, limits, overrides):
             try:
-                job, unusual = configure(wish, place, force=extra.force)
+                job, unusual = configure(spec, limits, force=overrides.force)
             except UsageError as error:
-                faults |= dict.fromkeys(_faults(error, request.place))
+                faults |= dict.fromkeys(_faults(error, request, request.place))
                 continue
-            if not is_sound:
+            if own or request.faulty:
                 continue
             jobs += [
                 (job if repeat == 1 else replace(job, repeat=repeat), request.place) for repeat in range(1, repeats + 1)
             ]
-            where = request.places.get(wish.scale, request.place)
+            where = request.places.get(spec.scale, request.place)
             warnings |= dict.fromkeys(f"{where}: {text}" if where else text for text in unusual)
     return Plan(
         jobs=tuple(job for job, _ in jobs),
@@ -98,9 +96,9 @@ def make_plan(
 def resolve(
     request: JobRequest, workloads: Mapping[str, Workload], gpu_type: str, rows: str | None = None
 ) -> tuple[Workload, str]:
-    """The workload and the size that a request names, its proxy where it asks for that. Raises UsageError.
+    """The workload and the size that a request names, or the size's proxy. Raises UsageError.
 
-    ``rows`` is the known type whose rows the cluster's ``gpu_type`` takes (None: itself): errors offer what runs there.
+    ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own); hints offer what runs on it.
     """
     sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
     here = {key: list(workload.on(rows or gpu_type)) for key, workload in workloads.items()}
@@ -108,29 +106,31 @@ def resolve(
     if request.size is None:
         if size is None and request.place:
             hint = f"write one of {', '.join(f'{key}_{name}' for name in workloads[key].sizes)}"
-            raise UsageError(f"'{request.workload}' names no size", hint=hint)
+            raise UsageError(f"'{request.workload}' names no size", hint=hint, code="size-missing", key="size")
         size = size or workloads[key].default_size
     else:
         named, size = size, find_size(request.size, workloads[key].sizes) or ""
         if size and named not in (None, size):
-            message = f"'{request.workload}' names the size {named}, and the size {size} is given beside it"
-            raise UsageError(message, hint="leave one of them out")
+            message = f"'{request.workload}' names the size {named}, but the size {size} is given too"
+            raise UsageError(message, hint="omit one of them", code="size-conflict", key="size", value=size)
     workload = workloads[key]
     if not size:
-        raise size_unknown(key, str(request.size), here[key], on=gpu_type)
+        error = size_unknown(key, str(request.size), here[key], on=gpu_type)
+        error.key = "size"
+        raise error
     if not request.proxy:
         return workload, size
     proxy = workload.sizes[size].proxy
     if proxy is None:
-        raise UsageError(f"{key} {size} has no proxy", hint="leave 'proxy' out")
+        raise UsageError(f"{key} {size} has no proxy", hint="omit 'proxy'", code="no-proxy", key="proxy")
     return workload, proxy
 
 
-def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
-    """What a job of ``workload`` must know of the cluster."""
+def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLimits:
+    """The properties of the cluster that a job of ``workload`` depends on."""
     local = config.cluster_type == "local"
     bare = config.slurm is not None and config.slurm.container == "none"
-    return Place(
+    return ClusterLimits(
         gpu_type=gpu_type,
         rows=config.rows_for(gpu_type),
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
@@ -143,33 +143,31 @@ def place_of(config: ClusterConfig, gpu_type: str, workload: str) -> Place:
     )
 
 
-def _wishes(
-    request: JobRequest, workload: Workload, size: str, place: Place, extra: Extra
-) -> Iterator[tuple[Wish, int]]:
+def _specs(
+    request: JobRequest, workload: Workload, size: str, limits: ClusterLimits, overrides: JobOverrides
+) -> Iterator[tuple[JobSpec, int]]:
     """Every combination of a request, dtypes × scales × param values, with its repeats; and the profiled one."""
-    supported = workload.sizes[size].dtypes(place.rows)
+    supported = workload.sizes[size].dtypes(limits.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
-    swept = {**request.params, **{name: (value,) for name, value in extra.params.items()}}
-    switches = merged((request.switches, extra.switches))
-    strong = switches.strong_scaling if switches.strong_scaling is not None else request.strong_scaling
-    traced = TRACE_VARIABLES if switches.nccl_trace else {}  # a cluster's own NCCL_DEBUG must not silence the trace
+    swept = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
+    switches = merged((request.switches, overrides.switches))
+    traced = TRACE_VARIABLES if switches.nccl_trace else {}  # overrides a cluster's NCCL_DEBUG, which may silence it
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values in itertools.product(*swept.values()):
-            wish = Wish(
+            spec = JobSpec(
                 workload=workload,
                 size=size,
                 dtype=dtype,
                 scale=scale,
                 params=dict(zip(swept, values, strict=True)),
-                env={**request.env, **traced, **extra.env},
-                strong_scaling=strong,
+                env={**request.env, **traced, **overrides.env},
                 profile=request.profile,
                 switches=switches,
                 places=request.places,
             )
-            yield wish, request.repeats
+            yield spec, request.repeats
             if request.add_profile:
-                yield replace(wish, profile=True), 1
+                yield replace(spec, profile=True), 1
 
 
 def _env_faults(env: Mapping[str, str], place: str) -> Iterator[Fault]:
@@ -177,31 +175,38 @@ def _env_faults(env: Mapping[str, str], place: str) -> Iterator[Fault]:
         try:
             check_name(name)
         except KeyFaultError as error:
-            yield Fault(place=place, message=str(error), hint=error.hint)
+            yield Fault(
+                place=place, message=str(error), hint=error.hint, code="variable-refused", key="env", value=name
+            )
 
 
-def _twice(request: JobRequest) -> Iterator[str]:
-    """A word on each scale or dtype that is said more than once: its jobs are meant to be repeats, or a slip."""
-    said: tuple[tuple[str, tuple[str | int, ...]], ...] = (("scale", request.scales), ("dtype", request.dtypes))
-    for what, values in said:
-        if len(set(values)) == len(values):
-            continue
+def _duplicates(request: JobRequest) -> Iterator[str]:
+    """A warning for each scale or dtype that is given more than once: meant as repeats, or a typing error."""
+    given: tuple[tuple[str, tuple[str | int, ...]], ...] = (("scale", request.scales), ("dtype", request.dtypes))
+    for what, values in given:
         for value, times in Counter(values).items():
-            place = request.places.get(value, request.place)
-            where = f"{place}: " if place else ""
             if times > 1:
-                yield f"{where}{what} {value} stands {times} times, and so do its jobs; repeats is for that"
+                place = request.places.get(value, request.place)
+                where = f"{place}: " if place else ""
+                yield f"{where}{what} {value} is given {times} times, and each gives jobs; use repeats instead"
 
 
 def _profile_faults(request: JobRequest, profiled: Collection[str]) -> Iterator[Fault]:
-    """A section may say for all its tasks how to profile, and profile some of them."""
-    if request.switches.names_profile and request.header not in profiled:
-        said = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
-        message = f"'{said}' is said of a profile, and nothing is profiled"
-        yield Fault(place=request.place, message=message, hint="add profile: true")
+    """The fault of a section that sets switches of profiles, but profiles none of its tasks."""
+    if request.switches.sets_profile and request.header not in profiled:
+        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
+        message = f"'{name}' is for profiled jobs, but no job is profiled"
+        place = request.key_places.get(name, request.place)
+        yield Fault(place=place, message=message, hint="add profile: true", code="not-profiled", key=name)
 
 
-def _faults(error: UsageError, place: str) -> list[Fault]:
-    if isinstance(error, InputFaults):
-        return [fault if fault.place else replace(fault, place=place) for fault in error.faults]
-    return [Fault(place=place, message=error.message, hint=error.hint)]
+def _faults(error: UsageError, request: JobRequest, place: str) -> list[Fault]:
+    """The faults of an error, each at the line of the key that it is about, else at ``place``."""
+    keys = request.key_places
+    faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
+    return [
+        fault
+        if fault.place
+        else replace(fault, place=next((keys[key] for key in fault.key.split() if key in keys), place))
+        for fault in faults
+    ]

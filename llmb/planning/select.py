@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs: everything that a cluster can run (discovery), and the filters that narrow a list."""
+"""Selects jobs: discovery, which is everything that a cluster can run, and the filters that narrow a list. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import UsageError
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_workload_and_size, squash_workload, suggest
 from llmb.workload.spec import Size, Workload
+from llmb.workload.switches import NO_SWITCHES, Switches
+
+Name = tuple[str, str | None]  # a workload's key, and one of its sizes or None for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The filters of ``submit-all``. Empty tuples and None do not filter; ``workloads`` are keys or key_size."""
+    """The filters of ``submit-all``; empty tuples and None select everything. ``workloads`` are keys or key_size."""
 
     max_scale: int | None = None
     min_scale: bool = False
@@ -26,12 +29,12 @@ class Selection:
 
     @property
     def names_scales(self) -> bool:
-        """Whether it says at which scales to run, as discovery needs."""
+        """Whether it selects scales, as discovery requires."""
         return self.max_scale is not None or self.min_scale or bool(self.scales)
 
 
 def adjust(requests: Iterable[JobRequest], selection: Selection) -> list[JobRequest]:
-    """The requests with the repeats and the profiling that the selection asks for."""
+    """The requests with the repeats and the profiling of the selection."""
     changes: dict[str, object] = {}
     if selection.repeats is not None:
         changes["repeats"] = selection.repeats
@@ -43,7 +46,10 @@ def adjust(requests: Iterable[JobRequest], selection: Selection) -> list[JobRequ
 def narrow(
     jobs: Sequence[Job], selection: Selection, workloads: Mapping[str, Workload]
 ) -> tuple[tuple[Job, ...], list[str]]:
-    """The jobs that pass every filter, and a word on each value that no job has. Raises UsageError if none pass."""
+    """The jobs that pass every filter, and a warning for each value that no job has.
+
+    Raises UsageError where no job passes.
+    """
     wanted = [split_name(name, workloads) for name in selection.workloads]
     kept = [
         job
@@ -58,93 +64,110 @@ def narrow(
         for job in kept:
             smallest[_family(job)] = min(job.scale, smallest.get(_family(job), job.scale))
         kept = [job for job in kept if job.scale == smallest[_family(job)]]
-    idle = _idle_filters(jobs, selection, wanted)
+    unmatched = _unmatched_in_list(jobs, selection, wanted)
     if jobs and not kept:
-        why = f": {'; '.join(idle)}" if idle else ""
-        hint = "--dry-run without them shows all"
-        raise UsageError(f"the filters leave none of the list's {len(jobs)} jobs{why}", hint=hint)
-    return tuple(kept), idle
+        why = f": {'; '.join(unmatched)}" if unmatched else ""
+        message = f"the filters match none of the list's {len(jobs)} jobs{why}"
+        raise UsageError(message, hint="--dry-run without them shows all", code="no-job-matches")
+    return tuple(kept), unmatched
+
+
+def _unmatched_in_list(jobs: Sequence[Job], selection: Selection, wanted: Sequence[Name]) -> list[str]:
+    scales, dtypes = {job.scale for job in jobs}, {job.dtype for job in jobs}
+    found = [f"no job of the list has scale {scale}" for scale in selection.scales if scale not in scales]
+    found += [f"no job of the list has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
+    return found + [
+        f"no job of the list is of {name[0] if name[1] is None else '_'.join((name[0], name[1]))}"
+        for name in wanted
+        if not any(_is(job, name) for job in jobs)
+    ]
+
+
+@dataclass(slots=True)
+class _Discovery:
+    """The requests found so far, the reasons why others were skipped, and the workloads and sizes of those reasons."""
+
+    requests: list[JobRequest] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    named: set[Name] = field(default_factory=set)
+
+    def skip(self, key: str, size: str | None, reason: str) -> None:
+        self.skipped.append(reason)
+        self.named |= {(key, None), (key, size)}
 
 
 def discover(
     workloads: Mapping[str, Workload], config: ClusterConfig, selection: Selection, gpu_type: str
 ) -> tuple[list[JobRequest], list[str]]:
-    """Everything installed that ``gpu_type`` can run at the selected scales, largest first; and what is left out.
+    """Everything installed that ``gpu_type`` can run at the selected scales, largest first; and what is skipped, why.
 
-    Raises UsageError when nothing is, or for filters that contradict each other or name nothing that there is.
+    Raises UsageError where nothing is found, and for filters that contradict each other or match nothing.
     """
     _check_filters(workloads, selection)
     wanted = [split_name(name, workloads) for name in selection.workloads]
-    requests: list[JobRequest] = []
+    found = _Discovery()
     offered = {squash_workload(key) for key in workloads}
-    strange = [name for name in config.workloads.installed or () if squash_workload(name) not in offered]
-    left_out = [f"no plugin offers {name}, which cluster_config.yaml has as installed: left out" for name in strange]
+    for name in config.workloads.installed or ():
+        if squash_workload(name) not in offered:
+            found.skipped.append(f"{name}, installed according to cluster_config.yaml, has no plugin: skipped")
+    rows = config.rows_for(gpu_type)
     for key, workload in workloads.items():
         if not config.workloads.has(key):
-            left_out += [f"{key} is not installed: left out"] if any(name[0] == key for name in wanted) else []
+            if any(name[0] == key for name in wanted):
+                found.skip(key, None, f"{key} is not installed: skipped")
+                found.named |= {name for name in wanted if name[0] == key}
             continue
-        for name, size in workload.on(config.rows_for(gpu_type)).items():
+        for name, size in workload.on(rows).items():
             if wanted and (key, None) not in wanted and (key, name) not in wanted:
                 continue
-            if not _discovered(size, config.rows_for(gpu_type)) and (key, name) not in wanted:
-                continue
-            requests += _requests(key, name, size, config.rows_for(gpu_type), selection, left_out)
-    left_out += _unmet(requests, selection, wanted, left_out, gpu_type)
-    if not requests:
+            if (size.discover is None or rows in size.discover) or (key, name) in wanted:
+                _add_requests(found, key, name, size, rows, selection)
+    found.skipped += _unmatched(found, selection, wanted, gpu_type)
+    if not found.requests:
         kind = " with strong scaling" if selection.strong_scaling else ""
-        reasons = list(dict.fromkeys(left_out)) or [f"no installed workload{kind} matches on {gpu_type}"]
+        reasons = list(dict.fromkeys(found.skipped)) or [f"no installed workload{kind} runs on {gpu_type}"]
         before = " " if len(reasons) == 1 else "\n  "
-        said = "".join(f"{before}{reason}" for reason in reasons)
-        raise UsageError(f"nothing to run:{said}", hint="llmb-run list shows what there is")
-    return sorted(requests, key=lambda request: -request.scales[0]), left_out
+        message = f"nothing to run:{''.join(f'{before}{reason}' for reason in reasons)}"
+        raise UsageError(message, hint="llmb-run list shows the workloads", code="nothing-discovered")
+    return sorted(found.requests, key=lambda request: -request.scales[0]), found.skipped
 
 
 def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> None:
-    """Raise UsageError for two ways to name the scales, and for a dtype that no workload has."""
+    """Raise UsageError for two ways to select scales, and for a dtype that no workload has."""
     if selection.scales and (selection.min_scale or selection.max_scale is not None):
         other = "--min-scale" if selection.min_scale else "--max-scale"
-        raise UsageError(f"--scale names the GPU counts one by one, and {other} others", hint="leave one of them out")
+        message = f"--scale and {other} both select GPU counts"
+        raise UsageError(message, hint="omit one of them", code="scale-conflict", key="scale")
     sizes = [size for workload in workloads.values() for size in workload.sizes.values()]
     known = list(dict.fromkeys(dtype for size in sizes for row in size.rows for dtype in row.dtype))
     for dtype in selection.dtypes:
         if dtype not in known:
-            raise UsageError(f"no workload has a dtype '{dtype}'", hint=suggest(dtype, known))
+            message = f"no workload has a dtype '{dtype}'"
+            raise UsageError(message, hint=suggest(dtype, known), code="dtype-unknown", key="dtype", value=dtype)
 
 
-def _unmet(
-    requests: Sequence[JobRequest],
-    selection: Selection,
-    wanted: Sequence[tuple[str, str | None]],
-    left_out: Sequence[str],
-    gpu_type: str,
-) -> list[str]:
-    """A word on each workload and dtype that was asked for and of which nothing is among the ``requests``."""
-    unmet = []
-    for key, size in wanted:
-        label = key if size is None else f"{key} {size}"
-        said = any(text.startswith(f"{label} ") for text in left_out)
-        if not said and not any(item.workload == key and size in (None, item.size) for item in requests):
-            unmet.append(f"nothing of {label} matches on {gpu_type}: left out")
-    taken = {dtype for item in requests for dtype in item.dtypes}
-    return unmet + [f"nothing on {gpu_type} has dtype {dtype}" for dtype in selection.dtypes if dtype not in taken]
+def _unmatched(found: _Discovery, selection: Selection, wanted: Sequence[Name], gpu_type: str) -> list[str]:
+    """A reason for each selected workload and dtype that no request has, where none was given before."""
+    taken = {(item.workload, item.size) for item in found.requests} | {(item.workload, None) for item in found.requests}
+    reasons = [
+        f"{key if size is None else f'{key} {size}'} has nothing that matches on {gpu_type}: skipped"
+        for key, size in wanted
+        if (key, size) not in taken | found.named
+    ]
+    dtypes = {dtype for item in found.requests for dtype in item.dtypes}
+    return reasons + [f"nothing on {gpu_type} has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
 
 
-def _discovered(size: Size, gpu: str) -> bool:
-    return size.discover is None or gpu in size.discover
-
-
-def _requests(key: str, name: str, size: Size, gpu: str, selection: Selection, left_out: list[str]) -> list[JobRequest]:
-    """One request for each dtype and scale of a size."""
-    dtypes = [dtype for dtype in size.dtypes(gpu) if not selection.dtypes or dtype in selection.dtypes]
-    found = []
-    for dtype in dtypes:
+def _add_requests(found: _Discovery, key: str, name: str, size: Size, gpu: str, selection: Selection) -> None:
+    """Add a request for each dtype and scale of a size."""
+    for dtype in size.dtypes(gpu):
         tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
-        if not tested:
+        if not tested or (selection.dtypes and dtype not in selection.dtypes):
             continue
         scales = choose_scales(tested, selection, exact=size.exact_scales)
         if not scales:
-            left_out.append(f"{key} {name} {dtype} begins at {tested[0]} GPUs: left out")
-        found += [
+            found.skip(key, name, f"{key} {name} {dtype} starts at {tested[0]} GPUs: skipped")
+        found.requests += [
             JobRequest(
                 workload=key,
                 size=name,
@@ -152,18 +175,14 @@ def _requests(key: str, name: str, size: Size, gpu: str, selection: Selection, l
                 scales=(scale,),
                 repeats=selection.repeats or 1,
                 profile=selection.profile,
-                strong_scaling=selection.strong_scaling,
+                switches=Switches(strong_scaling=True) if selection.strong_scaling else NO_SWITCHES,
             )
             for scale in scales
         ]
-    return found
 
 
 def choose_scales(tested: Sequence[int], selection: Selection, *, exact: bool) -> list[int]:
-    """The scales to run out of the ``tested`` ones, and above them the powers of two up to a maximum.
-
-    ``exact`` leaves it at the tested ones.
-    """
+    """The selected ones of the ``tested`` scales and, unless ``exact``, the powers of two above them to the maximum."""
     if selection.scales:
         return list(selection.scales)
     most = selection.max_scale
@@ -177,26 +196,14 @@ def choose_scales(tested: Sequence[int], selection: Selection, *, exact: bool) -
     return scales
 
 
-def split_name(name: str, workloads: Mapping[str, Workload]) -> tuple[str, str | None]:
-    """Key and size (None for all) that a filter names. Raises UsageError."""
+def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
+    """The key and the size (None for all) of a filter's name. Raises UsageError."""
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in workloads.items()})
 
 
-def _is(job: Job, name: tuple[str, str | None]) -> bool:
+def _is(job: Job, name: Name) -> bool:
     return job.workload == name[0] and name[1] in (None, job.model_size)
 
 
 def _family(job: Job) -> tuple[str, str, str]:
     return job.workload, job.model_size, job.dtype
-
-
-def _idle_filters(jobs: Sequence[Job], selection: Selection, wanted: Sequence[tuple[str, str | None]]) -> list[str]:
-    scales, dtypes = {job.scale for job in jobs}, {job.dtype for job in jobs}
-    idle = [f"no job of the list has scale {scale}" for scale in selection.scales if scale not in scales]
-    idle += [f"no job of the list has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
-    idle += [
-        f"no job of the list is of {name[0] if name[1] is None else '_'.join((name[0], name[1]))}"
-        for name in wanted
-        if not any(_is(job, name) for job in jobs)
-    ]
-    return idle

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, UsageError, as_fault
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
-from llmb.planning.configure import Place, Wish, configure
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
 from llmb.runs.job import Job
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import KeyPath, dotted
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.rows import ANY_GPU, Row
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
 DTYPES = ("bf16", "fp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
@@ -77,16 +78,15 @@ def _jobs(workload: Workload, size: str, row: Row, key: _Key) -> Iterator[Job | 
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
         if gpu not in known_types():
             continue
-        here = Place(
+        here = ClusterLimits(
             gpu_type=gpu,
             rows=gpu,
             gpus_per_node=known_types()[gpu].gpus_per_node,
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )
-        wish = Wish(
-            workload=workload, size=size, dtype=dtype, scale=scale, params={}, strong_scaling=row.strong_scaling
-        )
+        switches = Switches(strong_scaling=row.strong_scaling)
+        wish = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
         try:
             yield configure(wish, here)[0]
         except UsageError as error:

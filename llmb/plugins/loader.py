@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     import click
 
     from llmb.clusters.base import ClusterType
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch
+    from llmb.runs.launch import Launch, Site
     from llmb.runs.record import RunRecord
-    from llmb.runs.site import Site
     from llmb.workload.needs import Needs
     from llmb.workload.spec import Workload
 
@@ -132,9 +131,8 @@ class Plugins:
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.logs.formats import NEMO2
+        from llmb.logs.formats import NEMO2, ParseSpec
         from llmb.logs.samples import Samples
-        from llmb.logs.spec import ParseSpec
 
         answer: ParseSpec | Samples | None = self._ask(
             "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}

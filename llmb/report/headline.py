@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reader must know in one glance: a sentence, what stands behind it, and how many runs have each word. Pure."""
+"""The top of a report: its headline, and what needs attention. Pure."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmb.report.conditions import remarkable
 from llmb.report.entries import Entry
-from llmb.report.words import ORDER
+from llmb.report.value import NEEDS_ATTENTION, ORDER, Report, word_of_group
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
 from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The ``sentence``, the ``details`` behind it, and the runs of each word in ``tally``, the worst word first."""
+    """The ``sentence``, the ``details`` behind it, and the runs with each verdict or status, the worst one first."""
 
     sentence: str
     details: tuple[str, ...]
@@ -45,11 +46,11 @@ def _sentence(entries: Sequence[Entry], counts: Counter[str]) -> str:
     if counts[FAILED]:
         wrong.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
     if counts[INVALID]:
-        wrong.append(f"{count(counts[INVALID], 'run')} {'does' if counts[INVALID] == 1 else 'do'} not count")
+        wrong.append(f"{count(counts[INVALID], 'run')} {_is(counts[INVALID])} invalid")
     if wrong:
         return f"{', '.join(wrong[:-1])}{' and ' if wrong[:-1] else ''}{wrong[-1]}."
     if not compared:
-        return f"{count(total, 'run')}, and nothing published to compare {'it' if total == 1 else 'them'} with."
+        return f"{count(total, 'run')}; nothing is published to compare {'it' if total == 1 else 'them'} with."
     if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
         return f"No configuration is clearly below the published figures; {count(compared, 'configuration')} compared."
     return f"{'All ' if compared > 1 else ''}{_reached(compared)} the published figures."
@@ -65,24 +66,66 @@ def _is(number: int) -> str:
 
 def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
     ratios = [entry.ratio for entry in entries if entry.ratio is not None]
-    said = []
+    found = []
     if len(ratios) > 1:
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
         span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
-        said.append(f"On average a configuration reaches {mean:.3f} of the published throughput, {span}.")
+        found.append(f"On average a configuration reaches {mean:.3f} of the published throughput, {span}.")
     elif ratios:
-        said.append(f"It reaches {ratios[0]:.3f} of the published throughput.")
+        found.append(f"It reaches {ratios[0]:.3f} of the published throughput.")
     open_ = sum(entry.word == INCONCLUSIVE for entry in entries)
     if open_:
-        said.append(f"{count(open_, 'configuration')} {'needs' if open_ == 1 else 'need'} more repeats.")
+        found.append(f"{count(open_, 'configuration')} {'needs' if open_ == 1 else 'need'} more repeats.")
     fast = sum(entry.word == SUSPICIOUS for entry in entries)
     if fast:
-        said.append(f"{count(fast, 'configuration')} {_is(fast)} faster than can be expected.")
+        found.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly fast.")
     if counts[CANCELLED]:
-        said.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
+        found.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
     if counts[UNKNOWN]:
         verb = "has" if counts[UNKNOWN] == 1 else "have"
-        said.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown end.")
+        found.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown result.")
     if going := counts[RUNNING] + counts[PENDING]:
-        said.append(f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not final.")
-    return said
+        found.append(f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not final.")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Something that needs attention: its verdict or status, ``what`` it is, ``why``, and the section with details."""
+
+    word: str
+    what: str
+    why: str
+    anchor: str
+
+
+def attention(report: Report, entries: Sequence[Entry], explained: Sequence[Entry]) -> list[Item]:
+    """The items of a report; ``explained``: the entries that have a section of the page."""
+    items = [_of_entry(entry, explained) for entry in entries if entry.word in NEEDS_ATTENTION]
+    for number, group in enumerate(report.failures, 1):
+        what = f"{group.cause.kind}, {count(len(group.runs), 'run')}"
+        items.append(
+            Item(
+                word=word_of_group(group),
+                what=what,
+                why=sentence(group.cause.fix or group.cause.line),
+                anchor=f"failure-{number}",
+            )
+        )
+    return sorted(items, key=lambda item: ORDER.index(item.word))
+
+
+def _of_entry(entry: Entry, explained: Sequence[Entry]) -> Item:
+    anchor = f"why-{explained.index(entry) + 1}" if entry in explained else "results"
+    runs = f", {count(len(entry.runs), 'run')}" if len(entry.runs) > 1 and entry.ratio is None else ""
+    what = f"{entry.label}, {count(entry.job.scale, 'GPU')}{runs}"
+    why = " ".join([sentence(entry.reason), *remarkable(entry)[:2]])
+    return Item(word=entry.word, what=f"{what} ({entry.note})" if entry.note else what, why=why, anchor=anchor)
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence, with a capital unless it begins with a command."""
+    if not text:
+        return text
+    begun = text if text.startswith(("llmb-", "srun ")) else text[0].upper() + text[1:]
+    return begun if begun.endswith(".") else f"{begun}."

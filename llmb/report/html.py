@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.report import caps, page
-from llmb.report.value import Report
-from llmb.report.words import MEANINGS
+from llmb.report import page
+from llmb.report.value import MEANINGS, Report
 from llmb.text.tables import escape, shorten
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _environment() -> Environment:
         fixed=lambda value, digits: f"{value:,.{digits}f}",
         percent=lambda value: f"{100 * value:.1f}",
         rate=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}",
-        short=lambda text, width=caps.TEXT: shorten(text, width),
+        short=lambda text, width=page.TEXT: shorten(text, width),
         kind=page.kind_of,
     )
     return made

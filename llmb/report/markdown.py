@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from llmb.failures import Group
 from llmb.report.digest import STATUS, remarkable
 from llmb.report.value import Report
-from llmb.results.columns import legend, levels
+from llmb.results.columns import legend, table_of
 from llmb.results.result import Result
 from llmb.text.tables import Column, as_markdown, escape, render
 from llmb.verdict.scaling import cells, columns
@@ -21,7 +21,7 @@ def to_markdown(report: Report) -> str:
     parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
         scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
-        parts += ["## Scaling", "Throughput of one GPU, by that at the smallest scale.", scaling]
+        parts += ["## Scaling", "Throughput per GPU, relative to the smallest scale.", scaling]
     if report.failures:
         parts += ["## Failures", *(_failure(group) for group in report.failures)]
     parts += ["## Conditions", _conditions(results)]
@@ -29,7 +29,7 @@ def to_markdown(report: Report) -> str:
 
 
 def missing(report: Report) -> str:
-    """What the report cannot say of its runs, empty where nothing is missing."""
+    """How many runs the report has no result of; empty where it has all."""
     if not report.unreadable:
         return ""
     noun = "record of 1 run: its" if len(report.unreadable) == 1 else f"records of {len(report.unreadable)} runs: their"
@@ -45,7 +45,7 @@ def _made(report: Report) -> str:
 def _summary(results: Sequence[Result]) -> str:
     statuses = Counter(result.status for result in results)
     runs = [f"{statuses[status]} {word}" for status, word in STATUS.items() if statuses[status]]
-    verdicts = Counter(result.verdict for result in results if result.verdict is not None)
+    verdicts = Counter(result.verdict.word for result in results if result.verdict.word is not None)
     lines = [f"{_count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
     if verdicts:
         lines.append(f"Verdicts: {', '.join(f'{count} {word}' for word, count in sorted(verdicts.items()))}.")
@@ -59,8 +59,7 @@ def _count(number: int, word: str) -> str:
 def _table(results: Sequence[Result]) -> str:
     if not results:
         return ""
-    whole = next(levels(results))
-    table = render(whole.columns, whole.rows, "md")
+    table = render(*table_of(results), "md")
     return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in legend(results))])
 
 
@@ -96,15 +95,15 @@ def _conditions(results: Iterable[Result]) -> str:
 
 
 def _condition(result: Result) -> dict[str, object]:
-    own, reference = result.configuration, result.reference
+    own, reference = result.identity.configuration, result.verdict.reference
     return {
-        "experiment": result.experiment,
+        "experiment": result.identity.experiment,
         "gpu_type": own and own.gpu_type,
         "scale": own and own.scale,
         "gbs": own and own.gbs,
         "seq_length": own and own.seq_length,
-        "window": f"{result.window} of {result.steps}" if result.window else None,
-        "formula": result.flops_convention,
+        "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else None,
+        "formula": result.metrics.flops_convention,
         "image": own and own.image,
         "variables": (own and " ".join(f"{name}={value}" for name, value in sorted(own.env.items()))) or None,
         "reference": reference and f"{reference.step_time_s:g} s, {reference.source}, window {reference.window}",

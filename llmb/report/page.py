@@ -1,31 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the template of the HTML page is filled with: the parts of a report, each within its limit. Pure."""
+"""The values for the template of the HTML page: the parts of a report, each within its limit. Pure."""
 
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from llmb.report import caps
-from llmb.report.attention import attention
-from llmb.report.caps import first
-from llmb.report.entries import Entry, entries_of, worst_first
-from llmb.report.environment import conditions_of, day
-from llmb.report.families import Family, families_of
-from llmb.report.headline import count, headline
+from llmb.report.conditions import conditions_of, day, explanations
+from llmb.report.entries import Entry, Family, entries_of, families_of, worst_first
+from llmb.report.headline import attention, count, headline
 from llmb.report.markdown import missing
-from llmb.report.svg.axes import Axis
+from llmb.report.svg.draw import Axis
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
-from llmb.report.value import Report, Run
-from llmb.report.why import reasons
-from llmb.report.words import ASKING, word_of, word_of_group
+from llmb.report.value import NEEDS_ATTENTION, Report, Run, word_of, word_of_group
+
+T = TypeVar("T")
+
+ENTRIES = 250
+ATTENTION = 20
+CARDS = 24
+FAMILIES = 24
+REPEATED = 60
+CHARTS = 48
+FAILURES = 30
+NAMED = 24  # runs of one failure
+CONDITIONS = 150
+RUNS = 500
+TEXT = 300  # characters of one text
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated(Generic[T]):
+    """The first ``items`` of a list of ``total``."""
+
+    items: Sequence[T]
+    total: int
+
+    @property
+    def omitted(self) -> int:
+        """How many items are omitted."""
+        return self.total - len(self.items)
+
+
+def first(items: Sequence[T], most: int) -> Truncated[T]:
+    """The first ``most`` of the items."""
+    return Truncated(items[:most], len(items))
 
 
 class Svg(str):
-    """A picture that goes into the page as it is: its texts have been escaped."""
+    """A picture for the page, whose texts are escaped already."""
 
     __slots__ = ()
 
@@ -34,7 +60,7 @@ class Svg(str):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class WithPicture:
     """An entry, a family or a run with its picture."""
 
     of: Any
@@ -42,44 +68,46 @@ class Drawn:
 
 
 def kind_of(word: str) -> str:
-    """The class that a word's colour goes by."""
+    """The CSS class of a verdict or status."""
     return re.sub(r"[^a-z]+", "-", word.lower())
 
 
 def charted(report: Report) -> list[Run]:
-    """The runs whose steps the page shows: those of the worst entries that measured something or came to a step."""
+    """The runs whose steps the page shows: of the worst entries, those with at least one step."""
     entries = entries_of(report.runs)
-    started = [run for run in worst_first(entries, len(report.runs)) if run.result.max_iteration is not None]
-    return started[: caps.CHARTS]
+    started = [run for run in worst_first(entries, len(report.runs)) if run.result.metrics.max_iteration is not None]
+    return started[:CHARTS]
 
 
 def values(report: Report) -> dict[str, Any]:
     """The variables of the template."""
     entries, conditions = entries_of(report.runs), conditions_of(report)
-    told = headline(entries)
-    explained = [e for e in entries if e.word in ASKING and e.runs[0].figure is not None and e.ratio is not None]
-    cards = first(explained, caps.CARDS)
+    top = headline(entries)
+    explained = [
+        e for e in entries if e.word in NEEDS_ATTENTION and e.runs[0].figure is not None and e.ratio is not None
+    ]
+    cards = first(explained, CARDS)
     runs = [(entry, run) for entry in entries for run in entry.runs]
     repeated = [entry for entry in entries if entry.step_time is not None and entry.step_time.n > 1]
     return {
-        "headline": told,
+        "headline": top,
         "missing": missing(report),
         "unreadable": report.unreadable,
-        "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in told.tally])) if runs else "",
-        "items": first(attention(report, entries, cards.items), caps.ATTENTION),
+        "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in top.tally])) if runs else "",
+        "items": first(attention(report, entries, cards.items), ATTENTION),
         "entries": _entries(entries),
         "scale": _scale(entries),
-        "compared": any(entry.ratio or entry.result.reference for entry in entries),
+        "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
         "with_mfu": any(entry.mfu is not None for entry in entries),
-        "reasons": reasons(cards.items, report.digests),
+        "explanations": explanations(cards.items, report.digests),
         "cards": cards,
         "families": _families(families_of(report)),
         "repeats": _repeats(repeated),
         "charts": _charts(runs),
-        "failures": first(report.failures, caps.FAILURES),
+        "failures": first(report.failures, FAILURES),
         "conditions": conditions,
-        "condition_rows": first(conditions.rows, caps.CONDITIONS),
-        "runs": first(runs, caps.RUNS),
+        "condition_rows": first(conditions.rows, CONDITIONS),
+        "runs": first(runs, RUNS),
         "root": _root(report.runs),
         "made": report.made.strftime("%Y-%m-%d %H:%M %Z"),
         "span": _span(report),
@@ -89,86 +117,87 @@ def values(report: Report) -> dict[str, Any]:
         "below": below,
         "word_of": word_of,
         "word_of_group": word_of_group,
-        "limits": caps,
+        "most_named": NAMED,
     }
 
 
 def below(path: str, root: str) -> str:
-    """The path as it is written below ``root``."""
+    """The path relative to ``root``, if there is one."""
     return os.path.relpath(path, root) if root else path
 
 
 def _axis(entries: Sequence[Entry]) -> Axis:
-    ratios = [run.result.ratio for entry in entries for run in entry.runs if run.result.ratio is not None]
-    return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.ratio_interval or ())])
+    verdicts = [run.result.verdict for entry in entries for run in entry.runs]
+    ratios = [verdict.ratio for verdict in verdicts if verdict.ratio is not None]
+    return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.verdict.ratio_interval or ())])
 
 
 def _scale(entries: Sequence[Entry]) -> Svg:
     return Svg(ratio_scale(_axis(entries)))
 
 
-def _entries(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
-    axis, shown = _axis(entries), first(entries, caps.ENTRIES)
+def _entries(entries: Sequence[Entry]) -> Truncated[WithPicture]:
+    axis, shown = _axis(entries), first(entries, ENTRIES)
     drawn = []
     for number, entry in enumerate(shown.items, 1):
         ratio, picture = entry.ratio, ""
         if ratio is not None:
-            ratios = [run.result.ratio for run in entry.runs if run.result.ratio is not None]
-            interval = entry.result.ratio_interval
+            ratios = [run.result.verdict.ratio for run in entry.runs if run.result.verdict.ratio is not None]
+            interval = entry.result.verdict.ratio_interval
             picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
-        drawn.append(Drawn(of=entry, picture=Svg(picture)))
-    return caps.Shown(drawn, shown.total)
+        drawn.append(WithPicture(of=entry, picture=Svg(picture)))
+    return Truncated(drawn, shown.total)
 
 
-def _families(families: Sequence[Family]) -> caps.Shown[Drawn]:
-    shown = first(families, caps.FAMILIES)
-    drawn = [Drawn(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
-    return caps.Shown(drawn, shown.total)
+def _families(families: Sequence[Family]) -> Truncated[WithPicture]:
+    shown = first(families, FAMILIES)
+    drawn = [WithPicture(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
+    return Truncated(drawn, shown.total)
 
 
-def _repeats(entries: Sequence[Entry]) -> caps.Shown[Drawn]:
-    shown = first(entries, caps.REPEATED)
+def _repeats(entries: Sequence[Entry]) -> Truncated[WithPicture]:
+    shown = first(entries, REPEATED)
     parts = {id(entry): _parts(entry) for entry in shown.items}
     axis = spread_axis(part for found in parts.values() for part in found)
     drawn = [
-        Drawn(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
+        WithPicture(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
         for i, entry in enumerate(shown.items, 1)
     ]
-    return caps.Shown(drawn, shown.total)
+    return Truncated(drawn, shown.total)
 
 
 def _parts(entry: Entry) -> list[float]:
-    times = [run.result.time_mean_seconds for run in entry.runs if run.result.time_mean_seconds is not None]
+    times = [run.result.metrics.step_time for run in entry.runs if run.result.metrics.step_time is not None]
     together = entry.step_time
     return [] if together is None else [time / together.mean - 1 for time in times]
 
 
-def _charts(runs: Sequence[tuple[Entry, Run]]) -> caps.Shown[Drawn]:
-    drawn: list[Drawn] = []
+def _charts(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
+    drawn: list[WithPicture] = []
     total = 0
     for entry, run in runs:
-        total += run.result.max_iteration is not None
-        if run.samples is None or len(drawn) >= caps.CHARTS:
+        total += run.result.metrics.max_iteration is not None
+        if run.samples is None or len(drawn) >= CHARTS:
             continue
         result = run.result
-        outliers = result.statistics.outliers if result.statistics is not None else ()
+        outliers = result.metrics.statistics.outliers if result.metrics.statistics is not None else ()
         title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
         picture = steps_picture(
             f"steps-{len(drawn) + 1}",
             title,
             run.samples.numbered,
-            result.window,
+            result.metrics.window,
             outliers,
-            result.time_mean_seconds,
-            result.steps,
+            result.metrics.step_time,
+            result.metrics.steps,
         )
         if picture:
-            drawn.append(Drawn(of=(entry, run), picture=Svg(picture)))
-    return caps.Shown(drawn, total)
+            drawn.append(WithPicture(of=(entry, run), picture=Svg(picture)))
+    return Truncated(drawn, total)
 
 
 def _root(runs: Sequence[Run]) -> str:
-    """The folder that all runs lie below, empty where there is none."""
+    """The common folder of all runs, empty where there is none."""
     folders = [os.path.dirname(run.directory) for run in runs]  # noqa: PTH120 - a name, no file is looked at
     try:
         root = os.path.commonpath(folders) if folders else ""

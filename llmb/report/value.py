@@ -1,27 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as a value: all that it is made of, gathered before anything of it is drawn or written."""
+"""A report as a value, and the order of verdicts and statuses in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from llmb.failures import Cause, Group
+from llmb.failures import CANCELLED_KIND, Cause, Group
 from llmb.logs.samples import Samples
-from llmb.results.result import Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.runs.job import Job
+from llmb.verdict.rules import (
+    FAIL,
+    FAIL_BELOW,
+    INCONCLUSIVE,
+    INVALID,
+    NO_REFERENCE,
+    PASS,
+    SUSPICIOUS,
+    SUSPICIOUS_ABOVE,
+    WARN,
+    WARN_BELOW,
+)
 from llmb.verdict.scaling import Point
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
+MEANINGS = {
+    FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",
+    FAILED: "the run ended before it measured its window",
+    UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
+    INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing steps",
+    INCONCLUSIVE: f"the interval of the repeats contains {FAIL_BELOW}: more repeats would decide",
+    WARN: f"slightly slower than published: the ratio is below {WARN_BELOW}",
+    SUSPICIOUS: f"implausibly fast: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs",
+    RUNNING: "the run has not ended",
+    PENDING: "the run is waiting to start",
+    CANCELLED: "the run was cancelled",
+    PASS: f"as published: the ratio is {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
+    NO_REFERENCE: "measured, but no published figure is comparable",
+}
+ORDER = tuple(MEANINGS)  # the worst first
+NEEDS_ATTENTION = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})
+
+
+def word_of_group(group: Group) -> str:
+    """The status of runs that ended for one reason."""
+    return CANCELLED if group.cause.kind == CANCELLED_KIND else FAILED
+
+
+def word_of(result: Result) -> str:
+    """The verdict on a run, else its status."""
+    return result.verdict.word or result.status
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a report: its judged ``result``, and what its record says beside it.
+    """One run of a report: its judged ``result``, and what else its record has.
 
-    ``created`` in seconds since the epoch; ``environment``: the variables of its ranks, secrets not among them;
-    ``figure``: what it compares with; ``row``: that of its workload's table;
+    ``created`` in seconds since the epoch; ``environment``: the variables of its ranks, without secrets;
+    ``figure``: what it is compared with; ``row``: that of its workload's table;
     ``peak_tflops`` of one GPU at the job's dtype; ``cause``: why it failed;
-    ``samples``: what its log says step by step, None where that is not shown.
+    ``samples``: its steps, None where they are not shown.
     """
 
     result: Result
@@ -40,14 +79,14 @@ class Run:
     @property
     def id(self) -> str:
         """The run's id."""
-        return self.result.run or self.directory
+        return self.result.identity.run or self.directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A set of judged runs, and where and when they were looked at.
+    """A set of judged runs, their cluster, and the time of the report.
 
-    ``made`` with its time zone, which all times of the report are in; ``failures``: the causes, each with its runs;
+    ``made``: with the time zone of all times in the report; ``failures``: the causes, each with its runs;
     ``points``: the scaling of each model; ``figures``: the published figures of its workloads; ``release``: the one
     that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published figures
     could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read.
@@ -69,10 +108,10 @@ class Report:
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """The title of the report."""
         return f"Benchmarks on {self.cluster_name}"
 
     @property
     def results(self) -> list[Result]:
-        """The results of its runs, those at the end whose records cannot be read."""
+        """The results of its runs, then of those whose records cannot be read."""
         return [*(run.result for run in self.runs), *self.unreadable]

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results: what each run measured, and whether it counts."""
 
-from llmb.results.columns import csv_columns, csv_rows, legend, levels
-from llmb.results.configuration import Configuration
+from llmb.results.columns import csv_columns, csv_rows, legend, report, table_of
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.results.recorded import result_of_log, result_of_run
-from llmb.results.report import report
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 
 __all__ = [
     "CANCELLED",
@@ -23,11 +21,11 @@ __all__ = [
     "find_logs",
     "last_attempts",
     "legend",
-    "levels",
     "log_of",
     "logs_at",
     "report",
     "result_of_log",
     "result_of_run",
     "run_directory",
+    "table_of",
 ]

@@ -1,43 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds training logs below a folder, and which of them belong to a recorded run."""
+"""Finds training logs below a folder, the runs they belong to, and the files next to them."""
 
 import os
 import re
 import stat
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 
 from llmb.errors import UsageError
 from llmb.runs.record import RECORD, RunRecord
 
-ATTEMPT = r"_(\d{1,2})"  # behind a job's id in the name of a log
+ATTEMPT = r"_(\d{1,2})"  # after a job's id in the name of a log
 _LOGS = (".out", ".err", ".log")
 
 
-def logs_at(path: Path, left_out: Callable[[OSError], None] | None = None) -> list[Path]:
-    """The log ``path``, whatever its name; of a folder its training logs, of each job the last attempt's.
+def logs_at(path: Path, unreadable: Callable[[OSError], None] | None = None) -> list[Path]:
+    """The log at ``path``, whatever its name, or the training logs of a folder: the last attempt of each job.
 
-    ``left_out`` is told of each folder that cannot be read. Raises UsageError when there is none.
+    ``unreadable`` is called for each folder that cannot be read. Raises UsageError when there is no log.
     """
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise UsageError(f"{path} is not there", hint="name a log, or the folder that holds the experiments")
-    logs = last_attempts(find_logs(path, left_out))
+        hint = "give a log, or the folder of the experiments"
+        raise UsageError(f"{path} does not exist", hint=hint, code="path-missing", key="PATH", value=str(path))
+    logs = last_attempts(find_logs(path, unreadable))
     if not logs:
-        hint = "name the folder that holds them, or a log of any other name itself: llmb-run parse FILE"
-        raise UsageError(f"there is no training log (log-*.out or log-*.out.gz) below {path}", hint=hint)
+        hint = "give another folder, or a log of any name: llmb-run parse FILE"
+        message = f"{path} has no training log (log-*.out or log-*.out.gz)"
+        raise UsageError(message, hint=hint, code="logs-missing", key="PATH", value=str(path))
     return logs
 
 
-def find_logs(directory: Path, left_out: Callable[[OSError], None] | None = None) -> list[Path]:
-    """Every training log below ``directory``, in gzip or not, sorted; a file that has several names under one of them.
+def find_logs(directory: Path, unreadable: Callable[[OSError], None] | None = None) -> list[Path]:
+    """Every training log below ``directory``, compressed or not, sorted; a file with several names once.
 
-    Links to folders are not followed. ``left_out`` is told of each folder that cannot be read.
+    Links to folders are not followed. ``unreadable`` is called for each folder that cannot be read.
     """
     found = [
         Path(folder) / name
-        for folder, _, names in os.walk(directory, onerror=left_out)
+        for folder, _, names in os.walk(directory, onerror=unreadable)
         for name in names
         if is_log(name)
     ]
@@ -48,12 +50,12 @@ def find_logs(directory: Path, left_out: Callable[[OSError], None] | None = None
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of this name is a training log, in gzip or not."""
+    """Whether a file of this name is a training log, compressed or not."""
     return name.startswith("log-") and name.endswith((".out", ".out.gz"))
 
 
 def _file_behind(path: Path) -> Hashable:
-    """Equal for names of one file; None where there is no file; one that may not be looked at counts as one."""
+    """Equal for all names of one file; None where there is no file; the path where it may not be looked at."""
     try:
         found = path.stat()
     except PermissionError:
@@ -64,10 +66,10 @@ def _file_behind(path: Path) -> Hashable:
 
 
 def last_attempts(logs: Iterable[Path]) -> list[Path]:
-    """``logs`` without those that a later attempt of the same job replaced.
+    """``logs`` without those of earlier attempts of the same job.
 
-    A requeued job writes ``log-<name>_<job id>_0.out``, then ``_1.out``; llmb's own go to ``attempt-2/``. Of three
-    digits or more it is a job's id, behind a name that ends in a number: ``log-..._bf16_64_389757.out``.
+    A requeued job writes ``log-<name>_<job id>_0.out``, then ``_1.out``; attempts of llmb write to ``attempt-2/``. A
+    number of three digits or more is a job's id: ``log-..._bf16_64_389757.out``.
     """
     newest: dict[Path, tuple[int, Path]] = {}
     for path in logs:
@@ -86,15 +88,15 @@ def _attempt(path: Path) -> tuple[Path, int]:
 
 
 def run_directory(log: Path) -> Path | None:
-    """The directory of the recorded run that wrote ``log``, None for a log from elsewhere."""
+    """The directory of the recorded run that wrote ``log``; None for a log without a record."""
     directory = log.parent.parent
     return directory if (directory / RECORD).is_file() else None
 
 
 def log_of(record: RunRecord) -> Path:
-    """The training log of a run's last attempt, whether or not it is there yet.
+    """The training log of a run's last attempt, whether or not it exists yet.
 
-    A later attempt than the record's own is that of a scheduler that has requeued the job.
+    An attempt after that of the record is of a scheduler that requeued the job.
     """
     if record.attempt > 1:
         return record.log
@@ -105,12 +107,12 @@ def log_of(record: RunRecord) -> Path:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a folder that this user may not look into
+    except OSError:  # a folder that this user may not read
         return False
 
 
 def logs_of(record: RunRecord) -> list[Path]:
-    """All that may say why a run failed: its training log, its script's, and what else its ranks wrote beside them."""
+    """The logs that may say why a run failed: of training, of the script, and others in the same folder."""
     log = log_of(record)
     folder = log.parent
     others = [path for path in folder.iterdir() if path.suffix in _LOGS and path.is_file()] if folder.is_dir() else []
@@ -118,7 +120,7 @@ def logs_of(record: RunRecord) -> list[Path]:
 
 
 def logs_beside(log: Path) -> list[Path]:
-    """A training log without a record, and its script's log where launchers put it, ``sbatch_<the same name>``."""
+    """A training log without a record, and its script's log, which launchers call ``sbatch_<the same name>``."""
     name = log.name.removeprefix("log-")
     without_attempt = re.sub(r"_\d+(?=\.out)", "", name)
     names = dict.fromkeys(f"sbatch_{text}" for text in (name, without_attempt))
@@ -128,3 +130,66 @@ def logs_beside(log: Path) -> list[Path]:
 def _number_of(folder: Path) -> int:
     match = re.fullmatch(r"attempt-(\d+)", folder.name)
     return int(match[1]) if match else 0
+
+
+_REPORTS = (".nsys-rep", ".qdrep")
+_CONFIG = re.compile(r"llmb-config_(.+)\.ya?ml")
+_JOB = re.compile(r"_(\d{3,})(?:_\d{1,2})?$")
+_ENABLED = re.compile(r"^[ \t]{0,40}profile_enabled[ \t]{0,9}:[ \t]{0,9}['\"]?(true|yes|on|1)\b", re.MULTILINE | re.I)
+_MOST = 1 << 20  # bytes of a launcher's file that are read
+
+
+def profiled_beside(log: Path) -> str:
+    """Why the run of ``log`` is known to be profiled, by the files next to it; empty where nothing shows it.
+
+    Where a folder has several logs, the files that name a job belong to its log.
+    """
+    job = _job_of(log.name)
+    for folder in _folders(log):
+        names = _names(folder)
+        alone = len({_job_of(name) or name for name in names if is_log(name)}) < 2
+        report = next((name for name in names if _reports(folder, name, job, alone=alone)), None)
+        if report is not None:
+            return f"profiled: {report} is next to its log"
+        configs = {name: found[1] for name in names if (found := _CONFIG.fullmatch(name))}
+        own = [name for name, id_ in configs.items() if id_ == job] or (list(configs) if alone else [])
+        enabled = next((name for name in own if _is_enabled(folder / name)), None)
+        if enabled is not None:
+            return f"profiled: {enabled} has profile_enabled: true"
+    return ""
+
+
+def _folders(log: Path) -> Iterator[Path]:
+    """The folder of the log, and that of its run above it: ``<name>_<timestamp>/<name>/log-<name>.out``."""
+    yield log.parent
+    run = log.absolute().parent.parent
+    if run.name.startswith(f"{log.absolute().parent.name}_"):
+        yield run
+
+
+def _reports(folder: Path, name: str, job: str, *, alone: bool) -> bool:
+    """Whether the file or folder ``name`` is a report of the job, or contains one."""
+    if name == "nsys_profile" and (folder / name).is_dir():
+        return any(_reports(folder / name, inner, job, alone=alone) for inner in _names(folder / name))
+    return name.endswith(_REPORTS) and (alone or bool(job and re.search(rf"(?<!\d){job}(?!\d)", name)))
+
+
+def _is_enabled(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return _ENABLED.search(stream.read(_MOST).decode("utf-8", "replace")) is not None
+    except OSError:
+        return False
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _job_of(name: str) -> str:
+    """The job's id in a log's name, empty where it has none."""
+    found = _JOB.search(re.sub(r"(?:\.(?:out|log|txt|err))?(?:\.gz)?$", "", name))
+    return found[1] if found else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes a log that llmb did not make: which workload at which scale, by its own lines, its name and its folders."""
+"""Describes a log without a record: its workload, scale and settings, from its lines, its name and its folders."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from llmb.logs.samples import Samples
-from llmb.results.configuration import Configuration
+from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.model import ModelShape
 from llmb.workload.rows import Row
 from llmb.workload.spec import Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
-# Those that say how fp8 scales are dtypes of their own: fp8_cs (current scaling) is not the fp8 of older releases.
+# Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
 _SCALED = {"fp8_cs": "fp8", "fp8_mx": "fp8", "fp8_sc": "fp8", "mxfp8": "fp8"}
 _DTYPES = ("bf16", "fp8", "fp16", "fp32", "nvfp4", *_SCALED)
 _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
@@ -28,10 +28,10 @@ _CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a run was, as far as it is known; the words are those of ``Configuration``.
+    """The settings of a run, as far as they are known; fields are those of ``Configuration``.
 
-    ``profiled``, ``traced``: Nsight Systems or an NCCL trace cost time; ``saves``, ``loads``: a checkpoint; ``fp8``:
-    how it scales, where not as usual. ``model`` has the run's own layer count.
+    ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
+    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count.
     """
 
     workload: str | None = None
@@ -55,8 +55,8 @@ class Description:
     loads: bool | None = None
     fp8: str | None = None
 
-    def not_said(self) -> tuple[str, ...]:
-        """What a comparison needs and is not known, by the words of ``Result.not_said``."""
+    def missing(self) -> tuple[str, ...]:
+        """What a comparison needs and is unknown: the names in ``Identity.missing``."""
         needed = {
             "workload": self.model and self.workload and self.size,
             "dtype": self.dtype,
@@ -67,7 +67,7 @@ class Description:
         return tuple(name for name, value in needed.items() if value is None)
 
     def configuration(self) -> Configuration | None:
-        """What it compares with what as, None where too little is known."""
+        """The configuration, None where too little is known to compare it."""
         if self.workload is None or self.size is None or self.dtype is None or self.model is None:
             return None
         if self.gpus is None or self.gbs is None or self.seq_length is None:
@@ -101,14 +101,14 @@ NOTHING = Description()
 def describe_log(
     path: Path, samples: Samples, workloads: Mapping[str, Workload], given: Description = NOTHING
 ) -> Description:
-    """What the log at ``path`` is of: as ``given``, else as its lines say, else its name, its folders, its workload.
+    """What the log at ``path`` is of: from ``given``, else its lines, its name, its folders, and its workload's table.
 
-    Names are those of every release: ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
+    Names of every release are known: ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
     ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``, and the folders
-    ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, says nothing.
+    ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, is ignored.
     """
     kinds = {event.kind for event in samples.checkpoints}
-    said = Description(
+    logged = Description(
         gbs=samples.gbs or samples.environment.gbs,
         gpus=samples.environment.world_size,
         seq_length=samples.environment.seq_length,
@@ -121,11 +121,17 @@ def describe_log(
     for found in (*(_of_name(name, workloads, dtypes) for name in names), _of_folders(path, workloads)):
         if found is not NOTHING and _agree(named, found):
             named = _or_else(named, found)
-    return _completed(_or_else(_or_else(given, said), named), workloads)
+    return _completed(_or_else(_or_else(given, logged), named), workloads)
+
+
+def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
+    """What is ``given`` where the log itself says something else."""
+    pairs = ((own.name, getattr(given, own.name), getattr(logged, own.name)) for own in fields(Description))
+    return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])
 
 
 def _agree(first: Description, second: Description) -> bool:
-    """Whether two names mean the same run: folders may be of several."""
+    """Whether two names can be of the same run: a folder may have several."""
     pairs = ((getattr(first, name), getattr(second, name)) for name in ("workload", "size", "dtype", "gpus"))
     return all(one is None or other is None or one == other for one, other in pairs)
 
@@ -135,7 +141,7 @@ def _above(path: Path) -> Sequence[Path]:
 
 
 def _cleaned(name: str) -> str:
-    """A log's name without what launchers put around the experiment's: ``log-<account>.<name>_389757_0.out.gz``."""
+    """The experiment's name in a log's, which launchers extend: ``log-<account>.<name>_389757_0.out.gz``."""
     name = re.sub(r"(?:\.(?:out|log|txt|err))?(?:\.gz)?$", "", name)
     return re.sub(r"^(?:log-|sbatch_)", "", name)
 
@@ -148,20 +154,20 @@ def _or_else(first: Description, second: Description) -> Description:
 
 
 def _dtypes(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
-    """Parts a name at the first dtype in it."""
+    """A pattern that splits a name at its first dtype."""
     rows = (row for workload in workloads.values() for size in workload.sizes.values() for row in size.rows)
     words = {*_DTYPES, *(dtype for row in rows for dtype in row.dtype)}
-    longest = sorted(words, key=lambda word: (-len(word), word))  # fp8_cs before the fp8 that it begins with
+    longest = sorted(words, key=lambda word: (-len(word), word))  # fp8_cs before fp8
     return re.compile(rf"(.+?)_({'|'.join(map(re.escape, longest))})((?:_.*)?)", re.DOTALL)
 
 
 def peak_dtype(dtype: str) -> str:
-    """The dtype whose peak a GPU has when it computes in ``dtype``: however fp8 scales, it is that of fp8."""
+    """The dtype whose peak applies to ``dtype``: fp8 for each way in which fp8 scales."""
     return _SCALED.get(dtype, dtype)
 
 
 def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:
-    """What an experiment's name says; nothing where it does not begin with a workload."""
+    """The settings in an experiment's name; none where it does not begin with a workload."""
     parts = dtypes.fullmatch(re.sub(r"^.*?(?=pretrain)", "", name.lower()))
     key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
     if parts is None or key is None:
@@ -190,9 +196,9 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
 
 
 def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:
-    """Both, where they are spelled in any way that names are accepted; nothing where several fit.
+    """Workload and size in any spelling that is accepted; nothing where several fit.
 
-    Else by the name without its last part, as releases from 25.12 on call llama3.1: ``pretrain_llama3_70b``.
+    Releases from 25.12 omit the minor version, as in ``pretrain_llama3_70b``.
     """
     wanted = squash_workload(head)
     for name in (str, _family):
@@ -209,12 +215,12 @@ def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[st
 
 
 def _family(key: str) -> str:
-    """A workload's name without the last part of its version: ``pretrain_llama3`` of ``pretrain_llama3.1``."""
+    """A workload's name without its minor version: ``pretrain_llama3`` of ``pretrain_llama3.1``."""
     return re.sub(r"\.\d+$", "", key)
 
 
 def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
-    """``.../<dtype>/<size>/<GPUs>/...``, where one workload alone has that size."""
+    """The settings in ``.../<dtype>/<size>/<GPUs>/...``, where only one workload has that size."""
     names = [folder.name.lower() for folder in reversed(_above(path))]
     for dtype, size, gpus in zip(names, names[1:], names[2:], strict=False):
         if dtype in _DTYPES and re.fullmatch(r"[1-9]\d{0,6}", gpus):
@@ -225,7 +231,7 @@ def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
 
 
 def _completed(found: Description, workloads: Mapping[str, Workload]) -> Description:
-    """With the model's shape, and the batch and the split where the workload's table leaves one alone."""
+    """With the model's shape, and the batch and parallelism where the workload's table allows only one."""
     workload = workloads.get(found.workload or "")
     size = workload.sizes.get(found.size or "") if workload else None
     if size is None:
@@ -246,11 +252,11 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
 
 
 def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:
-    """How the model was split, as far as it is not known and all rows that can be meant agree."""
+    """The unknown settings of parallelism in which all matching rows agree."""
     known = {name: value for name in _SPLIT if (value := getattr(found, name)) is not None}
     rows = [row for row in rows if found.gpus is not None and row.gbs.batch(found.gpus) == found.gbs]
     rows = [row for row in rows if all(getattr(row, name) == value for name, value in known.items())]
-    # A name that says how the model was split says all of it: without a number, `vpNone` is meant.
+    # A name with any setting of parallelism has all of them: a missing `vp` is none.
     missing = [name for name in _SPLIT if name not in known and not (name == "vp" and known)]
     values = {name: {getattr(row, name) for row in rows} for name in missing}
     return {name: own.pop() for name, own in values.items() if len(own) == 1}

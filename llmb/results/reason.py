@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in words why a run has no result, or what is particular about the one that it has."""
+"""Explains in a phrase why a run has no result, or what is unusual about the one that it has."""
 
 import re
 import zlib
@@ -7,83 +7,87 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llmb.failures import Cause, kind_of_end
-from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME
+from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.logs.samples import Environment, Samples
-from llmb.logs.scan import open_log
-from llmb.logs.spec import ParseSpec
-from llmb.logs.text import plain
-from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
+from llmb.logs.scan import open_log, plain
+from llmb.results.facts import Checkpoints
+from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.runs.state import CANCELLED, COMPLETED, TIMEOUT, WAITING, JobState
-from llmb.runs.state import RUNNING as AT_WORK
-from llmb.runs.state import UNKNOWN as NOT_KNOWN
+from llmb.runs.state import RUNNING as ACTIVE_STATE
+from llmb.runs.state import UNKNOWN as UNKNOWN_STATE
+from llmb.stats.measure import steps_in
 
-_SAY_ALL = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}  # states that name their cause
-UNKNOWN_FORMAT = "unknown format: no line of a step that llmb knows; a plugin's llmb_parse can describe it"
+_NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
+UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"
+REFUSED_KIND = "submit refused"
+TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration
+LEAST_LINES = 3  # in a window: fewer say nothing of its deviation
 _HEAD = 1 << 18  # bytes of a log that are searched for the words of a program
 _KNOWN_PROGRAM = re.compile(
     rb"\[NeMo [IWE] |nemo_run|nemo\.collections|megatron|Training epoch \d|MaxText|torchtitan|\[titan\]|transformers",
     re.IGNORECASE,
 )
-TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration
 
 
 def of_run(
-    status: str, state: JobState, samples: Samples, result: Result, spec: ParseSpec, cause: Cause | None
+    status: str,
+    state: JobState,
+    samples: Samples,
+    metrics: Metrics,
+    spec: ParseSpec,
+    checkpoints: Checkpoints | None,
+    cause: Cause | None,
 ) -> str | None:
-    """The reason of a recorded run's status; ``cause``: what its logs say where it failed."""
+    """The reason for a recorded run's status; ``cause``: what its logs say where it failed."""
     if not state.is_end:
-        return _waiting(state, samples, result)
+        return _waiting(state, samples, metrics)
     if status == UNKNOWN and state.state == COMPLETED:
         return UNKNOWN_FORMAT
     if state.is_refused:
-        return plain(state.reason)  # no log, and nothing else to tell
+        return plain(state.reason)  # there is no log
     if status != SUCCESS:
         return _joined(
-            _end_of(state), _stopped(samples, result), _cause(cause, state), _attempts(samples), *_checkpoints(result)
+            _end_of(state),
+            _stopped(samples, metrics),
+            _cause(cause, state),
+            _attempts(samples),
+            *_problems(checkpoints),
         )
-    ended = "the time limit ended it after the measured steps: the measurement stands"
-    said = (ended if state.state == TIMEOUT else "", _attempts(samples), *_checkpoints(result))
-    return _joined(*said, *_notes(samples, result, spec)) or None
+    ended = "the time limit ended the run after the measured steps, so the measurement is valid"
+    return _joined(
+        ended if state.state == TIMEOUT else "",
+        _attempts(samples),
+        *_problems(checkpoints),
+        *_notes(samples, metrics, spec),
+    )
 
 
-def of_log(status: str, samples: Samples, result: Result, spec: ParseSpec, cause: Cause | None) -> str | None:
-    """The reason of the status of a log without a record."""
+def of_log(
+    status: str,
+    samples: Samples,
+    metrics: Metrics,
+    spec: ParseSpec,
+    checkpoints: Checkpoints | None,
+    cause: Cause | None,
+) -> str | None:
+    """The reason for the status of a log without a record."""
     if status == FAILED:
-        return _joined(_stopped(samples, result), _cause(cause, None), _attempts(samples))
+        return _joined(_stopped(samples, metrics), _cause(cause, None), _attempts(samples))
     if status == UNKNOWN:
         return UNKNOWN_FORMAT
-    return _joined(_attempts(samples), *_checkpoints(result), *_notes(samples, result, spec)) or None
+    return _joined(_attempts(samples), *_problems(checkpoints), *_notes(samples, metrics, spec))
 
 
-def _checkpoints(result: Result) -> tuple[str, ...]:
-    """What was to be saved or loaded, and was not."""
-    return result.checkpoints.problems if result.checkpoints is not None else ()
-
-
-def _notes(samples: Samples, result: Result, spec: ParseSpec) -> Iterator[str]:
-    """What is particular about the figures: TFLOPS and MFU that cannot be, lines that say less than others."""
-    if result.mfu is not None and result.mfu > 1:
-        yield f"MFU is {100 * result.mfu:.0f} %: model, batch, GPUs or GPU type are not what the job says"
-    if samples.framework == TRAINER_NAME:
-        yield "the mean of the whole run, its start included: the log has no time of a single step"
-    elif samples.steps and samples.last is None:
-        yield "the log does not say how many steps were planned"
-    if not any(step.tflops is not None for step in samples.steps):
-        return
-    if not spec.tflops_valid:
-        yield spec.tflops_note
-        return
-    told = result.statistics.tflops_by_formula if result.statistics else None
-    if told is not None and abs(told - 1) > TFLOPS_OFF:
-        name = "TFLOPS_per_GPU is" if samples.framework in (NEMO2_NAME, None) else "the logged TFLOPS are"
-        yield (f"{name} {told:.2f} of what follows from model, batch and GPUs: one of them is not what the job says")
+def cause_of_end(state: JobState) -> Cause | None:
+    """The cause that the scheduler names for the end of a run; None where it names none."""
+    if state.is_refused:
+        return Cause(kind=REFUSED_KIND, line=plain(state.reason), advice=plain(state.fix))
+    kind = kind_of_end(state)
+    return None if kind is None else Cause(kind=kind, line=_end_of(state))
 
 
 def is_unknown_format(path: Path, samples: Samples) -> bool:
-    """Whether a log without a step is of a program that llmb does not know: nothing in it is of one that it knows.
-
-    An empty log is of no program.
-    """
+    """Whether a log without a step is of a program that llmb does not know. An empty log is of no program."""
     if samples.steps or samples.ended or samples.checkpoints or samples.environment != Environment():
         return False
     try:
@@ -94,19 +98,52 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
     return bool(head.strip()) and _KNOWN_PROGRAM.search(head) is None
 
 
-def _waiting(state: JobState, samples: Samples, result: Result) -> str:
+def _problems(checkpoints: Checkpoints | None) -> tuple[str, ...]:
+    return checkpoints.problems if checkpoints is not None else ()
+
+
+def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]:
+    """What is unusual about the figures: an MFU above 1, wrong TFLOPS, lines that say less than others."""
+    if metrics.mfu is not None and metrics.mfu > 1:
+        yield f"MFU is {100 * metrics.mfu:.0f} %: check the model, batch, GPUs and GPU type of the job"
+    if samples.framework == TRAINER_NAME:
+        yield "the mean of the whole run, its start included: the log has no time of a single step"
+    elif samples.steps and samples.last is None:
+        yield "the log does not say how many steps were planned"
+    yield from _sparse(samples, metrics)
+    if not any(step.tflops is not None for step in samples.steps):
+        return
+    if not spec.tflops_valid:
+        yield spec.tflops_note
+        return
+    ratio = metrics.statistics.tflops_by_formula if metrics.statistics else None
+    if ratio is not None and abs(ratio - 1) > TFLOPS_OFF:
+        name = "TFLOPS_per_GPU is" if samples.framework in (NEMO2_NAME, None) else "the logged TFLOPS are"
+        yield f"{name} {ratio:.2f} of what follows from model, batch and GPUs: check which of them is wrong"
+
+
+def _sparse(samples: Samples, metrics: Metrics) -> Iterator[str]:
+    """That few lines are within the window, where the log prints one line for several iterations."""
+    lines = [] if metrics.window is None else steps_in(samples, metrics.window)
+    span = max((step.span for step in lines), default=1)
+    if span > 1 and len(lines) < LEAST_LINES and samples.framework != TRAINER_NAME:
+        count = f"{len(lines)} line{'s' if len(lines) > 1 else ''}"
+        yield f"the window has {count}, each the mean of {span} iterations: log every iteration, or run more steps"
+
+
+def _waiting(state: JobState, samples: Samples, metrics: Metrics) -> str:
     why = plain(state.reason)
-    if state.state == NOT_KNOWN:
-        return f"state not known: {why}" if why else "state not known"
-    if state.state != AT_WORK:
+    if state.state == UNKNOWN_STATE:
+        return f"state unknown: {why}" if why else "state unknown"
+    if state.state != ACTIVE_STATE:
         return f"{'waiting: ' if state.state in WAITING else ''}{why or state.state}"
     if samples.max_iteration is None:
         return "running, no step yet"
-    return f"at step {samples.max_iteration + 1} of {result.steps}"
+    return f"at step {samples.max_iteration + 1} of {metrics.steps}"
 
 
 def _end_of(state: JobState) -> str:
-    """The scheduler's word: ``FAILED, exit code 1 (NonZeroExitCode)``; nothing for a job that says it succeeded."""
+    """How the scheduler says it ended: ``FAILED, exit code 1 (NonZeroExitCode)``; nothing for a job that completed."""
     if state.state == COMPLETED:
         return ""
     code = f", exit code {state.exit_code}" if state.exit_code else ""
@@ -114,27 +151,19 @@ def _end_of(state: JobState) -> str:
     return f"{state.state}{code}" + (f" ({why})" if why and why != state.state else "")
 
 
-def _stopped(samples: Samples, result: Result) -> str:
+def _stopped(samples: Samples, metrics: Metrics) -> str:
     if samples.max_iteration is None:
         return "no step in the log"
-    last = (result.steps or 0) - 1
-    if samples.max_iteration < last:
+    last = (metrics.steps or 0) - 1
+    if samples.max_iteration < last and not samples.is_complete:
         return f"stopped at iteration {samples.max_iteration + samples.first} of {last + samples.first}"
-    return "" if result.time_mean_seconds is not None else f"iterations {result.window} are not all in the log"
-
-
-def cause_of_end(state: JobState) -> Cause | None:
-    """What the scheduler's word on the end of a run comes to; None where it says too little."""
-    if state.is_refused:
-        return Cause(kind="submit refused", line=plain(state.reason), advice=plain(state.fix))
-    kind = kind_of_end(state)
-    return None if kind is None else Cause(kind=kind, line=_end_of(state))
+    return "" if metrics.step_time is not None else f"the log lacks iterations of the window {metrics.window}"
 
 
 def _cause(cause: Cause | None, state: JobState | None) -> str:
     if cause is not None:
         return str(cause)
-    if state is None or state.state in _SAY_ALL:
+    if state is None or state.state in _NAME_THEIR_CAUSE:
         return ""
     return kind_of_end(state) or ""
 
@@ -143,5 +172,5 @@ def _attempts(samples: Samples) -> str:
     return f"the last of {samples.attempts} attempts in the log" if samples.attempts > 1 else ""
 
 
-def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
+def _joined(*parts: str) -> str | None:
+    return "; ".join(part for part in parts if part) or None

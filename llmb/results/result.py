@@ -1,24 +1,156 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run's result; its fields, in their order, are what ``results --format json`` prints."""
+"""One run's result, and the configuration that decides what it is compared with."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
-from llmb.failures.cause import Cause
-from llmb.results.checkpoints import Checkpoints
-from llmb.results.configuration import Configuration
-from llmb.results.facts import LogFacts
+from llmb.failures.find import Cause
+from llmb.results.facts import Checkpoints, LogFacts
+from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
-from llmb.stats.measure import Window
-from llmb.stats.summary import Statistics
+from llmb.stats.measure import Metric, Statistics, Window
 
+_USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
 STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
+STEP_TIME, TFLOPS_PER_GPU = "step_time", "tflops_per_gpu"  # names of what every training log measures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A job without what may differ between its repeats. Fields are those of ``Job``; None where a log omits them.
+
+    ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, unless delayed;
+    ``tokenizer``: unless the null tokenizer; ``nccl_trace``, ``saves``, ``loads``: what the run did besides training;
+    ``vboost``: whether it was to be raised on each node first.
+    """
+
+    workload: str
+    model_size: str
+    dtype: str
+    gpu_type: str | None
+    scale: int
+    gbs: int
+    seq_length: int
+    num_layers: int
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
+    vp: int | None = None
+    ep: int | None = None
+    mbs: int | None = None
+    gpus_per_node: int | None = None
+    profile: bool = False
+    image: str | None = None
+    fp8: str | None = None
+    tokenizer: str | None = None
+    nccl_trace: bool = False
+    saves: bool = False
+    loads: bool = False
+    vboost: bool | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def configuration_of(job: Job) -> Configuration:
+    """The configuration of a recorded run."""
+    switches = job.switches
+    derived: dict[str, Any] = {
+        "fp8": switches.fp8 if switches.fp8 != _USUAL_FP8 else None,
+        "tokenizer": switches.tokenizer if switches.tokenizer != _USUAL_TOKENIZER else None,
+        "nccl_trace": bool(switches.nccl_trace),
+        "saves": bool(switches.save_checkpoint),
+        "loads": switches.load_checkpoint is not None,
+        "env": dict(job.env),
+    }
+    copied = {own.name: getattr(job, own.name) for own in fields(Configuration) if own.name not in derived}
+    return Configuration(**copied, **derived)
+
+
+class Override(NamedTuple):
+    """A ``setting`` of a log that the user set to ``given``, where its lines or its name say ``logged``."""
+
+    setting: str
+    given: object
+    logged: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which run a result is of.
+
+    ``path``: the training log; ``run``: the run's id, None for a log without a record; ``missing``: what a comparison
+    needs and such a log omits, of workload, dtype, scale, gbs and gpu_type. ``overridden``: settings that
+    the user overrides.
+    """
+
+    experiment: str
+    path: str
+    run: str | None = None
+    configuration: Configuration | None = None
+    missing: tuple[str, ...] = ()
+    overridden: tuple[Override, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The run's id, or the path of a log without a record."""
+        return self.run or self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What a run measured over its ``window`` of iterations; None where it is unknown.
+
+    ``max_iteration``: the highest in the log, from 0; ``steps``: how many were planned; ``first_iteration``: the
+    number that the log gives its first step, from which the window and the outliers are counted. ``measured``: mean and
+    standard deviation of each metric by its name. ``invalid``: why the measurement is invalid; ``statistics``: of the
+    step times in the window.
+
+    Of models: ``tokens_per_second`` of the whole job; ``model_flops``: operations for one sample, by the formula
+    ``flops_convention``; ``mfu``: a fraction.
+    """
+
+    window: Window | None = None
+    max_iteration: int | None = None
+    steps: int | None = None
+    first_iteration: int = 0
+    measured: Mapping[str, Metric] = field(default_factory=dict)
+    tokens_per_second: float | None = None
+    tokens_per_second_per_gpu: float | None = None
+    model_tflops_per_gpu: float | None = None
+    mfu: float | None = None
+    days_per_1t_tokens: float | None = None
+    model_flops: float | None = None
+    flops_convention: str | None = None
+    invalid: tuple[str, ...] = ()
+    statistics: Statistics | None = None
+
+    @property
+    def step_time(self) -> float | None:
+        """The mean step time in seconds."""
+        return self.measured[STEP_TIME].mean if STEP_TIME in self.measured else None
+
+    @property
+    def step_time_deviation(self) -> float | None:
+        """The standard deviation of the step times in seconds."""
+        return self.measured[STEP_TIME].deviation if STEP_TIME in self.measured else None
+
+    @property
+    def framework_tflops(self) -> float | None:
+        """The mean TFLOPS of one GPU as the framework logs them."""
+        return self.measured[TFLOPS_PER_GPU].mean if TFLOPS_PER_GPU in self.measured else None
+
+    @property
+    def framework_tflops_deviation(self) -> float | None:
+        """The standard deviation of the framework's TFLOPS."""
+        return self.measured[TFLOPS_PER_GPU].deviation if TFLOPS_PER_GPU in self.measured else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The published figure that a run compares with; ``window`` as ``--window`` takes it, ``last`` or ``11-44``."""
+    """The published figure that a run is compared with; ``window`` as ``--window`` takes it, ``last`` or ``11-44``."""
 
     release: str
     window: str
@@ -27,81 +159,179 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What one run measured; None where it is not known.
+class Verdict:
+    """What a result is compared with, and how good it is; None before it is judged.
 
-    ``status``: one of STATUSES. Unknown is a run that is lost, or whose log or record cannot be read; ``reason`` says
-    which. ``path``: the training log; ``window``: the iterations that count; ``max_iteration``: the highest in the log,
-    from 0; ``steps``: how many were planned; ``tflops_per_gpu_*``: as the framework logs them; ``tokens_per_second``:
-    of the whole job; ``model_flops``: operations of one sample by the formula that ``flops_convention`` names; ``mfu``:
-    a fraction.
-
-    ``ratio``: this run's throughput by the published; ``verdict``: on its configuration, all ``repeats`` together,
-    whose throughput by the published is ``pooled_ratio`` and lies within ``ratio_interval`` (95 %; None for one run);
-    ``same_window``: the reference was taken over the same iterations; ``run``: the id, None for a log without a record;
-    ``state``: its scheduler's last word; ``cause``: why it failed, as far as that is known; ``invalid``: what in the
-    log keeps the measurement from counting; ``statistics``: of the steps of the window; ``log``: what else it says;
-    ``checkpoints``: what was saved and loaded, None without any; ``not_said``: what a comparison needs, and a log
-    without a record leaves open, of workload, dtype, scale, gbs and gpu_type; ``first_iteration``: the number that the
-    log gives its first step, from which the window and the outliers count.
-    ``mfu_reference_convention``: its MFU with the FLOPs of one sample, by the formula ``reference_flops_convention``,
-    and the peak that the printed MFU of the reference was computed with; None where none was printed.
+    ``ratio``: this run's throughput relative to the published one. ``word`` and ``reason`` are on the configuration:
+    all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for one run).
+    ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``: the run's
+    MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
     """
 
-    experiment: str
-    path: str
-    status: str
+    word: str | None = None
     reason: str | None = None
-    window: Window | None = None
-    max_iteration: int | None = None
-    steps: int | None = None
-    time_mean_seconds: float | None = None
-    time_std_dev_seconds: float | None = None
-    tflops_per_gpu_mean: float | None = None
-    tflops_per_gpu_std_dev: float | None = None
-    tokens_per_second: float | None = None
-    tokens_per_second_per_gpu: float | None = None
-    model_tflops_per_gpu: float | None = None
-    mfu: float | None = None
-    days_per_1t_tokens: float | None = None
-    model_flops: float | None = None
-    flops_convention: str | None = None
     reference: Reference | None = None
     ratio: float | None = None
-    verdict: str | None = None
-    verdict_reason: str | None = None
     repeats: int | None = None
     pooled_ratio: float | None = None
     ratio_interval: tuple[float, float] | None = None
     same_window: bool | None = None
-    run: str | None = None
-    state: str | None = None
-    cause: Cause | None = None
-    configuration: Configuration | None = None
-    invalid: tuple[str, ...] = ()
-    statistics: Statistics | None = None
-    log: LogFacts | None = None
-    checkpoints: Checkpoints | None = None
-    not_said: tuple[str, ...] = ()
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
-    first_iteration: int = 0
 
-    @property
-    def was_cancelled(self) -> bool:
-        """Whether somebody ended it, as far as its scheduler was seen to say so."""
-        return self.status == CANCELLED
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One run's result: which run it is, how it ended, what it measured, and the verdict on it.
+
+    ``status``: one of STATUSES; Unknown where the run is lost, or its log or record cannot be read, as ``reason`` says.
+    ``state``: its scheduler's last state; ``cause``: why it failed; ``log``: what its log says besides the steps;
+    ``checkpoints``: what was saved and loaded.
+    """
+
+    identity: Identity
+    status: str
+    reason: str | None = None
+    state: str | None = None
+    cause: Cause | None = None
+    log: LogFacts | None = None
+    checkpoints: Checkpoints | None = None
+    metrics: Metrics = Metrics()
+    verdict: Verdict = Verdict()
 
     @property
     def is_open(self) -> bool:
-        """Whether its end is still to come, or nobody could be asked about it."""
-        asked_in_vain = self.status == UNKNOWN and self.state is not None and self.state not in ENDS
-        return self.status in (RUNNING, PENDING) or asked_in_vain
+        """Whether the run may still end: it has not, or its scheduler could not be asked."""
+        not_answered = self.status == UNKNOWN and self.state is not None and self.state not in ENDS
+        return self.status in (RUNNING, PENDING) or not_answered
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended without success, as far as anybody knows: this ends a command with exit code 3.
+        """Whether it ended without success, which ends a command with exit code 3.
 
-        A run that its scheduler saw end well, and whose log nobody here can read, is none.
+        A run that completed, and whose log llmb cannot read, is no failure.
         """
         return self.status != SUCCESS and not self.is_open and not (self.status == UNKNOWN and self.state == COMPLETED)
+
+
+class JsonField(NamedTuple):
+    """Where a field of the JSON form is in a ``Result``: the name of its part (empty: the result), and its own."""
+
+    part: str
+    name: str
+
+
+# Names and order are the contract of `results --format json`.
+FIELDS = {
+    "experiment": JsonField("identity", "experiment"),
+    "path": JsonField("identity", "path"),
+    "status": JsonField("", "status"),
+    "reason": JsonField("", "reason"),
+    "window": JsonField("metrics", "window"),
+    "max_iteration": JsonField("metrics", "max_iteration"),
+    "steps": JsonField("metrics", "steps"),
+    "time_mean_seconds": JsonField("metrics", "step_time"),
+    "time_std_dev_seconds": JsonField("metrics", "step_time_deviation"),
+    "tflops_per_gpu_mean": JsonField("metrics", "framework_tflops"),
+    "tflops_per_gpu_std_dev": JsonField("metrics", "framework_tflops_deviation"),
+    "tokens_per_second": JsonField("metrics", "tokens_per_second"),
+    "tokens_per_second_per_gpu": JsonField("metrics", "tokens_per_second_per_gpu"),
+    "model_tflops_per_gpu": JsonField("metrics", "model_tflops_per_gpu"),
+    "mfu": JsonField("metrics", "mfu"),
+    "days_per_1t_tokens": JsonField("metrics", "days_per_1t_tokens"),
+    "model_flops": JsonField("metrics", "model_flops"),
+    "flops_convention": JsonField("metrics", "flops_convention"),
+    "reference": JsonField("verdict", "reference"),
+    "ratio": JsonField("verdict", "ratio"),
+    "verdict": JsonField("verdict", "word"),
+    "verdict_reason": JsonField("verdict", "reason"),
+    "repeats": JsonField("verdict", "repeats"),
+    "pooled_ratio": JsonField("verdict", "pooled_ratio"),
+    "ratio_interval": JsonField("verdict", "ratio_interval"),
+    "same_window": JsonField("verdict", "same_window"),
+    "run": JsonField("identity", "run"),
+    "state": JsonField("", "state"),
+    "cause": JsonField("", "cause"),
+    "configuration": JsonField("identity", "configuration"),
+    "invalid": JsonField("metrics", "invalid"),
+    "statistics": JsonField("metrics", "statistics"),
+    "log": JsonField("", "log"),
+    "checkpoints": JsonField("", "checkpoints"),
+    "not_said": JsonField("identity", "missing"),
+    "mfu_reference_convention": JsonField("verdict", "mfu_reference_convention"),
+    "reference_flops_convention": JsonField("verdict", "reference_flops_convention"),
+    "first_iteration": JsonField("metrics", "first_iteration"),
+}
+_EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
+_PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}
+_MEASURED = {
+    STEP_TIME: ("time_mean_seconds", "time_std_dev_seconds"),
+    TFLOPS_PER_GPU: ("tflops_per_gpu_mean", "tflops_per_gpu_std_dev"),
+}
+
+
+def json_value(result: Result, key: str) -> Any:
+    """The value of one of FIELDS; ``reason`` is that of an INVALID or NO_REFERENCE verdict where the run has none."""
+    place = FIELDS[key]
+    if key == "reason" and result.reason is None and result.verdict.word in _EXPLAINED:
+        return result.verdict.reason
+    return getattr(getattr(result, place.part) if place.part else result, place.name)
+
+
+def from_json(values: Mapping[str, Any]) -> Result:
+    """The result with these ``values`` of FIELDS."""
+    parts: dict[str, dict[str, Any]] = {"": {}, "identity": {}, "metrics": {}, "verdict": {}}
+    derived = {name for names in _MEASURED.values() for name in names}
+    for key, value in values.items():
+        if key not in derived:
+            parts[FIELDS[key].part][FIELDS[key].name] = value
+    parts["metrics"]["measured"] = {
+        name: Metric(mean, values.get(deviation) or 0.0)
+        for name, (key, deviation) in _MEASURED.items()
+        if (mean := values.get(key)) is not None
+    }
+    return Result(**parts[""], **{name: part(**parts[name]) for name, part in _PARTS.items()})
+
+
+TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every row shows of itself
+_SETTINGS = {
+    "gbs": "batch {}",
+    "seq_length": "sequence {}",
+    "num_layers": "{} layers",
+    "profile": "profiled",
+    "saves": "saves a checkpoint",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "NCCL trace",
+    "image": "{}",
+    "vboost": "vboost",
+    "gpus_per_node": "{} GPUs per node",
+}
+
+
+def settings_of(
+    own: Configuration | None,
+    *,
+    window: Window | None,
+    steps: int | None = None,
+    without: Collection[str] = TITLE,
+) -> dict[str, str]:
+    """Each setting by its name, as a phrase that is empty where it is usual; variables are ``NAME=value``."""
+    found = {"steps": f"{steps} steps" if steps else "", "window": "" if window is None else f"window {window}"}
+    if own is None:
+        return found
+    for setting in fields(Configuration):
+        if setting.name not in (*without, "env"):
+            value = getattr(own, setting.name)
+            text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
+            found[setting.name] = "" if value is None or value is False else text.format(value)
+    return found | {name: f"{name}={value}" for name, value in sorted(own.env.items())}
+
+
+def distinguishing(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:
+    """For each title with its settings: those that not all rows of the same title have in common."""
+    alike = Counter(title for title, _ in titled)
+    shared = Counter((title, setting) for title, own in titled for setting in own.items())
+    return [
+        ", ".join(text for name, text in own.items() if text and shared[title, (name, text)] < alike[title])
+        for title, own in titled
+    ]

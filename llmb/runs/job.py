@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked for (JobRequest) and what follows from it (Job): one job with every number settled."""
+"""JobRequest, what a user asks for, and Job, what follows from it: one job with every number settled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llmb.errors import Fault
 from llmb.workload.model import ModelShape
-from llmb.workload.switches import NOTHING, Switches
-
-STRONG = "strong_scaling"  # the key of its place in JobRequest.places
+from llmb.workload.switches import NO_SWITCHES, Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """One line of a job list or one set of flags, names as written: dtypes × scales × param values × repeats jobs.
+    """One task of a job list or one set of options, names as written: dtypes × scales × param values × repeats jobs.
 
-    ``params`` maps a name of params.PARAMS to the values to sweep. ``add_profile`` adds one profiled job to each
-    configuration. ``place`` is where it stands (``jobs.txt:4``) and ``header`` where its workload does, for messages;
-    ``places`` has where a dtype or a scale stands, by it, and strong scaling. ``size`` None takes the
-    default. ``faulty`` was read in part: it is checked further, and never becomes a job.
+    ``size`` None is the workload's default. ``params`` maps a name of ``switches.PARAMS`` to the values to sweep.
+    ``add_profile`` adds one profiled job to each configuration. ``place`` is the task's file and line (``jobs.txt:4``),
+    ``header`` those of its workload; ``places`` those of each dtype and scale, ``key_places`` those of each key that is
+    set. A ``faulty`` request was read only in part: it is checked further, and never becomes a job.
     """
 
     workload: str
@@ -29,19 +27,19 @@ class JobRequest:
     profile: bool = False
     add_profile: bool = False
     proxy: bool = False
-    strong_scaling: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     place: str = ""
     header: str = ""
     places: Mapping[str | int, str] = field(default_factory=dict)
+    key_places: Mapping[str, str] = field(default_factory=dict)
     faulty: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobList:
-    """A job list as read: what could be understood, and every fault of the rest."""
+    """A job list as read: its valid requests, and every fault of the others."""
 
     requests: tuple[JobRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -52,8 +50,8 @@ class Job:
     """One job, complete. Batches in samples, ``time_limit`` in seconds, ``scale`` in GPUs.
 
     ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp). ``gpu_type`` is the cluster's
-    name for it; ``model`` has the job's own layer count. ``switches`` has what none of the other fields says.
-    ``vboost``: whether the script raises it on each node before the training, None where that is not llmb's to say.
+    name for it; ``model`` has the job's own layer count. ``switches``: those that no other field has.
+    ``vboost``: whether the script raises it on each node before the training, None where llmb does not set it.
     """
 
     workload: str
@@ -83,5 +81,5 @@ class Job:
     experiment_name: str
     model: ModelShape
     learning_rate: float
-    switches: Switches = NOTHING
+    switches: Switches = NO_SWITCHES
     vboost: bool | None = None

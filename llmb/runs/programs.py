@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that compute nodes run: found by name, never imported, and copied once into the install directory."""
+"""The programs that compute nodes run: found by name, never imported, copied once into the install directory."""
 
 import hashlib
 import importlib.util
@@ -12,19 +12,19 @@ PACKAGE = "llmb_workloads"
 
 
 def path(install: Path, digest: str) -> Path:
-    """The folder, for PYTHONPATH, that holds the programs whose content is ``digest``."""
+    """The folder, for PYTHONPATH, of the programs whose content is ``digest``."""
     return install / ".llmb" / "programs" / digest
 
 
 def digest() -> str:
-    """The sha256, in hex, of the installed programs: every name and every content. Raises LlmbError without them."""
+    """The sha256, in hex, of the installed programs: names and contents. Raises LlmbError where they are missing."""
     return _digest(_sources())
 
 
 def stage(install: Path) -> Path:
-    """Copy the installed programs to ``path(install, digest())``, unless they are there; that folder.
+    """Copy the installed programs to ``path(install, digest())``, unless they exist; returns that folder.
 
-    Others may do so at the same time. Raises LlmbError when the folder is not writable.
+    Several processes may do so at once. Raises LlmbError where the folder is not writable.
     """
     sources = _sources()
     target = path(install, _digest(sources))
@@ -35,7 +35,8 @@ def stage(install: Path) -> Path:
 def _sources() -> dict[str, str]:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise LlmbError(f"the package {PACKAGE} is not installed here", hint="install llmb again, with its workloads")
+        message = f"the package {PACKAGE} is not installed"
+        raise LlmbError(message, hint="install llmb again, with its workloads", code="programs-missing")
     root = Path(spec.submodule_search_locations[0])
     found = sorted((source.relative_to(root).as_posix(), source) for source in root.rglob("*.py"))
     return {f"{PACKAGE}/{name}": source.read_text(encoding="utf-8") for name, source in found}

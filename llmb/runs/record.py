@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run on disk: the record made before a submission, the source of truth for all that comes after."""
+"""A run's record on disk, written before its submission: the source of truth for everything later."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ID_LINE = 72  # characters; among the first 512 bytes of the file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt that is over: when it was submitted in epoch seconds, the scheduler's id of it, and its end."""
+    """An attempt that has ended: when it was submitted in epoch seconds, its scheduler's id, and its end."""
 
     submitted: Moment
     scheduler_id: str | None
@@ -36,11 +36,11 @@ class Attempt:
 class RunRecord:
     """One submitted job.
 
-    ``directory``: ``experiments/<name>/<name>_<timestamp>``; ``created`` in seconds since the epoch; ``script`` is the
-    name of the script's file within ``place``; ``scheduler_id`` is None until the scheduler has answered; ``submitter``
-    is the process that submits it; ``cluster`` names the cluster that it was given to, None where that is not known.
-    All of these but the first two are of the present ``attempt``, as is ``retried``, when it was made (None for the
-    first); those before it are in ``history``.
+    ``directory``: ``experiments/<name>/<name>_<timestamp>``; ``created`` in seconds since the epoch; ``script_name``:
+    the script's file within ``place``; ``scheduler_id``: None until the scheduler has answered; ``submitter``: the
+    process that submits it; ``cluster``: the cluster that has it, None where that is not known. All of these but the
+    first two are of the current ``attempt``, as is ``retried``, when it was created (None for the first); earlier
+    attempts are in ``history``.
     """
 
     id: str
@@ -60,52 +60,52 @@ class RunRecord:
 
     @property
     def stamp(self) -> Stamp:
-        """What the present attempt's script was rendered with."""
+        """The stamp of the current attempt's script."""
         own = self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
         timestamp = self.directory.name.rpartition("_")[2]
         return Stamp(id=own, timestamp=timestamp, directory=str(self.directory), attempt=self.attempt)
 
     @property
     def place(self) -> Path:
-        """Where the files of the present attempt alone are: the run's directory, ``attempt-2`` in it, ..."""
+        """The folder of the current attempt's files: the run's directory, ``attempt-2`` in it, ..."""
         return Path(self.stamp.place)
 
     @property
     def work(self) -> Path:
-        """Where the ranks start and the logs are."""
+        """The working folder of the ranks, where the logs are."""
         return Path(self.stamp.work(self.launch.name))
 
     @property
     def log(self) -> Path:
-        """The training log."""
+        """The file of the training log."""
         return self.work / f"log-{self.launch.name}.out"
 
     @property
     def batch_log(self) -> Path:
-        """What the script itself printed."""
+        """The file of the script's own output."""
         return self.work / f"sbatch_{self.launch.name}.out"
 
     @property
     def script(self) -> Path:
-        """The script as it was sent."""
+        """The file of the script as sent."""
         return self.place / self.script_name
 
     @property
     def name(self) -> str:
-        """The run's name for people: its directory's last part."""
+        """The run's name: the last part of its directory."""
         return self.directory.name
 
     @property
     def submitted_at(self) -> float:
-        """When the present attempt was made, in seconds since the epoch."""
+        """When the current attempt was created, in seconds since the epoch."""
         return self.created if self.retried is None else self.retried
 
     def submitted(self, scheduler_id: str) -> RunRecord:
-        """The record with the scheduler's answer."""
+        """The record with the scheduler's id."""
         return replace(self, scheduler_id=scheduler_id)
 
-    def again(self, end: JobState, submitter: ProcessId, now: float) -> RunRecord:
-        """The record of the next attempt, made at ``now`` after this one came to ``end``; not submitted yet."""
+    def next_attempt(self, end: JobState, submitter: ProcessId, now: float) -> RunRecord:
+        """The record of the next attempt, created at ``now`` after this one ended with ``end``; not submitted yet."""
         over = Attempt(submitted=self.submitted_at, scheduler_id=self.scheduler_id, state=end)
         return replace(
             self,
@@ -118,19 +118,19 @@ class RunRecord:
 
 
 def save(record: RunRecord) -> None:
-    """Write the record into its directory, atomically."""
+    """Write the record into its directory atomically."""
     path = record.directory / RECORD
     data = typed.keeping(record, _before(path))
-    del data["directory"]  # where it lies says it, also after the folder has been moved
+    del data["directory"]  # given by its location, also after the folder has been moved
     del data["scheduler_id"]
-    # A line for each field: indenting all takes Python's slow encoder, and others wait while each run is written.
+    # One line per field: indentation would need Python's slow encoder, while other submissions wait.
     lines = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items())
     text = f"{_HEAD}{_id_line(record.scheduler_id)}" + ",\n".join(lines) + "\n}\n"
     files.write_text(path, text)
 
 
 def _before(path: Path) -> Any:
-    """What the record holds that is about to be replaced; keys of a newer release among it are kept."""
+    """The data of the record that is being replaced; keys of a newer release in it are kept."""
     try:
         data = files.read_json(path)
     except LlmbError:
@@ -139,10 +139,9 @@ def _before(path: Path) -> Any:
 
 
 def save_scheduler_id(record: RunRecord) -> None:
-    """Write the id that the scheduler has given to a run whose record without it is on disk.
+    """Write the scheduler's id into the record on disk, which was saved without it.
 
-    It is written into its place in the file, which a disk takes in one go: a new file for each of hundreds of runs
-    would slow the submission down, most of all where many files are removed.
+    The id overwrites its line in place, in one write: a new file for each of hundreds of runs would slow submissions.
     """
     line = _id_line(record.scheduler_id)
     if not files.overwrite(record.directory / RECORD, line, at=len(_HEAD), over=_id_line(None)):
@@ -150,29 +149,31 @@ def save_scheduler_id(record: RunRecord) -> None:
 
 
 def _id_line(scheduler_id: str | None) -> str:
-    """The line of the scheduler's id, as long without it as with any usual one."""
+    """The line of the scheduler's id, padded so that an id fits where there was none."""
     return f'  "scheduler_id": {json.dumps(scheduler_id)},'.ljust(_ID_LINE) + "\n"
 
 
 def load(directory: Path) -> RunRecord:
-    """The record in ``directory``. Raises LlmbError when there is none or it cannot be understood."""
+    """The record in ``directory``. Raises LlmbError where it is missing or cannot be read."""
     found = find(directory)
     if found is None:
-        raise LlmbError(f"{directory} holds no run", hint="llmb-run jobs list shows the runs")
+        hint = "llmb-run jobs list shows the runs"
+        raise LlmbError(f"{directory} does not contain a run", hint=hint, code="run-missing")
     return found
 
 
 def find(directory: Path) -> RunRecord | None:
-    """As ``load``, None when there is no record."""
+    """As ``load``; None where there is no record."""
     path = directory / RECORD
     try:
         data: Any = files.read_json(path)
-    except LlmbError:  # half an id, where it was being written at this moment
+    except LlmbError:  # half an id, which is being written at this moment
         data = files.read_json(path)
     if data is None and not path.exists():
         return None
-    if data is None:  # `null`: the run is there, and its record holds nothing
-        raise LlmbError(f"{path} is damaged: it is empty of data", hint="move it away")
+    if data is None:  # `null`: the record exists and is empty
+        raise LlmbError(f"{path} is damaged: it contains no data", hint="move it away", code="file-damaged")
     if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
-        raise LlmbError(f"{path} was written by another version of llmb", hint="use the llmb that made it")
+        message = f"{path} was written by another version of llmb"
+        raise LlmbError(message, hint="use the version that wrote it", code="record-version")
     return typed.read_own(RunRecord, path, {**data, "directory": str(directory)})

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler says of a job, in the words of Slurm, and which of them are ends."""
+"""States of jobs, in Slurm's words: which of them are ends, and when a run is lost."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
 COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"
-LOST = "LOST"  # the machine or its scheduler no longer has the job, and it left no end
-NOT_SUBMITTED = "NOT_SUBMITTED"  # recorded, and whoever was to submit it is gone
+LOST = "LOST"  # the machine or its scheduler no longer has the job, and it has no end state
+NOT_SUBMITTED = "NOT_SUBMITTED"  # recorded, but its submitter is gone
 
 ENDS = frozenset(
     {
@@ -24,7 +26,7 @@ ENDS = frozenset(
         "REVOKED",
     }
 )
-# Slurm's other words: those of a job that has not started, or is to start again, and those of one that has.
+# Slurm's other states: of a job that has not started or will start again, and of one that has.
 WAITING = frozenset(
     {
         PENDING,
@@ -42,19 +44,20 @@ WAITING = frozenset(
 )
 ACTIVE = frozenset({RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"})
 KNOWN = ENDS | WAITING | ACTIVE
-# What the machines did to a job, not the job to itself: worth another attempt as it is.
+# Ends that the machines caused, not the job: a retry without changes may succeed.
 RETRIABLE = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", LOST})
-REFUSED = "not submitted: "  # so begins the reason of a run that never had a job
-NEXT = "it is next"  # the reason of the first that waits, where one job runs after another
+# Codes of a state's reason, each with how the reason begins.
+REFUSED_CODE, REFUSED = "refused", "not submitted: "  # the scheduler refused the run: it never had a job
+NO_ANSWER_CODE, NO_ANSWER = "no-answer", "no answer: "  # an earlier state: the cluster did not answer
+ELSEWHERE_CODE, ELSEWHERE = "elsewhere", "elsewhere: "  # another cluster than the one that was asked has the run
+NEXT_CODE, NEXT = "next", "it is next"  # the first in a queue where one job runs after another
 _LAST_YEAR = 253402300799  # the end of the year 9999, in seconds since the epoch
-NO_ANSWER = "no answer: "  # a reason that begins so: the state is an old one, as the cluster did not say
-ELSEWHERE = "elsewhere: "  # so begins the reason where the cluster that was asked is not the one that took the run
 
 
 def check_time(seconds: float) -> None:
-    """Raise ValueError for what is no moment in seconds since the epoch."""
+    """Raise ValueError unless ``seconds`` is a time since the epoch, up to the year 9999."""
     if not 0 <= seconds <= _LAST_YEAR:
-        raise ValueError(f"{seconds:g} is no time in seconds since 1970")
+        raise ValueError(f"{seconds:g} is not a time in seconds since 1970")
 
 
 Moment = Annotated[float, check_time]
@@ -64,8 +67,9 @@ Moment = Annotated[float, check_time]
 class JobState:
     """A job's state at one moment; ``reason`` says why it waits or how it ended; times in seconds since the epoch.
 
-    ``fix``: what to do about it, where whoever saw it knew. ``missing_since``: when the run's cluster was first asked
-    for it and did not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
+    ``code``: the kind of reason, empty for most; program flow depends on it, never on the text of ``reason``.
+    ``fix``: what to do about it, where the cluster type knows. ``missing_since``: when the run's cluster first did
+    not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
     """
 
     state: str
@@ -76,33 +80,79 @@ class JobState:
     fix: str = ""
     missing_since: Moment | None = None
     certain: bool = False
+    code: str = ""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the scheduler did not take it: it never had a job."""
-        return self.reason.startswith(REFUSED)
+        """Whether the scheduler refused it: it never had a job."""
+        is_old = not self.code and self.reason.startswith(REFUSED)  # states recorded by earlier releases have no code
+        return self.code == REFUSED_CODE or is_old
 
     @property
     def is_end(self) -> bool:
-        """Whether the run is over, as far as anybody knows. A state that is not known is not an end."""
+        """Whether the run has ended, as far as is known. An unknown state is not an end."""
         return self.state in ENDS
 
     @property
     def is_final(self) -> bool:
-        """Whether it stays so: LOST gives way to what is seen later, unless it is certain."""
+        """Whether the state cannot change: LOST is replaced by a later state, unless it is certain."""
         return self.is_end and (self.state != LOST or self.certain)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether it is what was seen last, or UNKNOWN, because the run's cluster did not answer or was not asked."""
-        return self.reason.startswith((NO_ANSWER, ELSEWHERE))
+        return self.code in (NO_ANSWER_CODE, ELSEWHERE_CODE)
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether the cluster that was asked is not the one that took the run."""
-        return self.reason.startswith(ELSEWHERE)
+        return self.code == ELSEWHERE_CODE
+
+    @property
+    def detail(self) -> str:
+        """The reason without the beginning that its code gives it."""
+        return self.reason.removeprefix(NO_ANSWER).removeprefix(ELSEWHERE)
 
     @property
     def is_over(self) -> bool:
-        """Whether waiting for more is in vain: an end, or a run that nobody is submitting."""
+        """Whether waiting is pointless: the run has ended, or no process is submitting it."""
         return self.is_end or self.state == NOT_SUBMITTED
+
+    def unanswered(self, message: str) -> JobState:
+        """This state, seen earlier, of a run whose cluster does not answer now: ``message`` says why."""
+        return replace(self, code=NO_ANSWER_CODE, reason=f"{NO_ANSWER}{message}")
+
+    def elsewhere(self, clusters: str) -> JobState:
+        """This state, seen earlier, of a run that another cluster has; ``clusters`` names both."""
+        return replace(self, code=ELSEWHERE_CODE, reason=f"{ELSEWHERE}{clusters}")
+
+
+CONFIRM_AFTER = 60.0  # seconds after the first poll that did not find a run
+RETRY_AFTER = 600.0  # seconds after a run was lost, in which it may reappear
+
+
+def confirm_lost(seen: JobState | None, state: JobState, now: float) -> JobState:
+    """The state after a poll that found ``state`` at ``now``, where ``seen`` was the last one.
+
+    A run that the cluster does not know keeps its last state at first, and is LOST a minute later. LOST is provisional:
+    later commands ask again, and what the cluster then reports replaces it.
+    """
+    is_lost = seen is not None and seen.state == LOST
+    if state.state == UNKNOWN and is_lost:  # no news
+        state = replace(state, state=LOST)
+    if state.state != LOST or state.certain:
+        return state
+    if seen is not None and is_lost:
+        return seen
+    before = seen or JobState(state=UNKNOWN)
+    since = before.missing_since
+    if since is None or since > now:  # the clock was set back
+        since = now
+    if now - since >= CONFIRM_AFTER:
+        return replace(state, started=before.started, ended=now, missing_since=since)
+    return replace(before, reason=f"{state.reason}; llmb checks again in a minute", missing_since=since)
+
+
+def may_be_retried(state: JobState, now: float) -> bool:
+    """Whether the attempt that ended with ``state`` cannot reappear, so that another may start."""
+    return state.is_final or not state.is_end or not 0 <= now - (state.ended or 0.0) < RETRY_AFTER

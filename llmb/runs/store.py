@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where runs are: makes a new run's directory, finds the old ones, keeps what polling saw last."""
+"""Where runs are: creates a run's directory, finds runs, stores their last state and how a plugin read their logs."""
 
 import contextlib
 import random
@@ -11,24 +11,28 @@ from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError, UsageError
+from llmb.logs.formats import ParseSpec
 from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
 from llmb.system import console, files
-from llmb.text import typed
+from llmb.text import typed, yamlfile
 
 STATE = "state.json"
 
 
 def new_id() -> str:
-    """A new run's id: eight letters and digits; it starts with a letter, as no scheduler's id does."""
+    """A new run's id: eight letters and digits, the first a letter, unlike any scheduler's id."""
     chosen = random.SystemRandom()
     return chosen.choice(string.ascii_lowercase) + "".join(chosen.choices(string.ascii_lowercase + string.digits, k=7))
 
 
 def new_directory(experiments: Path, name: str, now: int) -> Stamp:
-    """Make the directory of a new run of ``name``; its timestamp is ``now`` or the first free second after it."""
+    """Create the directory of a new run of ``name``; its timestamp is ``now`` or the next free second.
+
+    Raises LlmbError.
+    """
     folder = experiments / name
     try:
         files.make_folder(folder)
@@ -43,18 +47,18 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
             files.make_folder(directory / name)
             return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
     except OSError as error:
-        hint = "experiments_root in cluster_config.yaml or ~/.config/llmb/config.yaml names another place"
-        raise LlmbError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
+        hint = "set experiments_root in cluster_config.yaml or ~/.config/llmb/config.yaml to another folder"
+        raise LlmbError(f"{folder} is not writable: {error.strerror}", hint=hint, code="experiments-folder") from error
 
 
 def runs_root(config: ClusterConfig) -> Path:
-    """The folder that holds the runs of this install, and the locks between those that submit them."""
+    """The folder of the runs of this install, and of the locks between their submitters."""
     return config.experiments_root or config.llmb_install / "workloads"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A run whose record cannot be read: its directory, and why."""
+    """A run whose record cannot be read, with the reason."""
 
     directory: Path
     reason: str
@@ -74,7 +78,7 @@ def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
 
 
 def _directories(config: ClusterConfig) -> Iterator[Path]:
-    """The directories that may be runs: those with a record, and those that this user may not look into."""
+    """The directories that may be runs: those with a record, and those that this user may not read."""
     for path in runs_root(config).glob("*/experiments/*/*"):
         try:
             if (path / RECORD).exists():
@@ -84,7 +88,7 @@ def _directories(config: ClusterConfig) -> Iterator[Path]:
 
 
 def runs_of(config: ClusterConfig, workload: str, experiment: str) -> list[RunRecord]:
-    """The runs of one experiment of ``workload``, but for records that cannot be read; ``all_runs`` names those."""
+    """The runs of one experiment of ``workload``; unreadable records are skipped, ``all_runs`` returns those."""
     runs = []
     for path in sorted((config.experiments(workload) / experiment).glob(f"*/{RECORD}")):
         with contextlib.suppress(LlmbError):
@@ -93,9 +97,9 @@ def runs_of(config: ClusterConfig, workload: str, experiment: str) -> list[RunRe
 
 
 def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs that ``names`` mean: each a unique start of an id, a scheduler's id, or a run's directory.
+    """The runs with these names: each a unique prefix of an id, a scheduler's id, or a run's directory.
 
-    Raises UsageError for a name that means none or several.
+    Raises UsageError for a name that matches none or several.
     """
     return [_find(name, runs) for name in names]
 
@@ -108,8 +112,10 @@ def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
         return found[0]
     if found:
         ids = ", ".join(run.id for run in found[:8])
-        raise UsageError(f"'{name}' fits {len(found)} runs: {ids}", hint="write more of the id")
-    raise UsageError(f"no run is called '{name}'", hint="llmb-run jobs list shows the runs")
+        message = f"'{name}' matches {len(found)} runs: {ids}"
+        raise UsageError(message, hint="write more of the id", code="run-ambiguous", value=name)
+    hint = "llmb-run jobs list shows the runs"
+    raise UsageError(f"no run is called '{name}'", hint=hint, code="run-unknown", value=name)
 
 
 def _names(run: RunRecord) -> tuple[str | None, ...]:
@@ -117,8 +123,10 @@ def _names(run: RunRecord) -> tuple[str | None, ...]:
 
 
 def seen_state(run: RunRecord) -> JobState | None:
-    """What polling saw last of the run's present attempt; None if it was never polled, or if its file is damaged or
-    closed to this user, which is said: the cluster is then asked anew."""
+    """The last polled state of the run's current attempt; None where it was never polled.
+
+    Also None, with a warning, where its file is damaged or not readable: the cluster is then asked again.
+    """
     path = run.place / STATE
     try:
         data = files.read_json(path)
@@ -129,9 +137,9 @@ def seen_state(run: RunRecord) -> JobState | None:
 
 
 def save_state(run: RunRecord, state: JobState) -> JobState:
-    """Keep what polling saw; a state that is final is never overwritten. Gives the state that counts.
+    """Store a polled state unless a final one is stored already; returns the resulting state.
 
-    A run whose folder was deleted does not get another one.
+    A deleted folder of a run is not created again.
     """
     seen = seen_state(run)
     if not run.place.is_dir():
@@ -145,11 +153,43 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
 def _on_disk(path: Path) -> Any:
     try:
         return files.read_json(path)
-    except LlmbError:  # damaged, and about to be written anew
+    except LlmbError:  # damaged, and about to be replaced
         return None
 
 
 def was_cancelled(run: RunRecord) -> bool:
-    """Whether the run's present attempt has ended because someone cancelled it, as far as polling has seen."""
+    """Whether the run's current attempt was cancelled, as far as polling has seen."""
     seen = seen_state(run)
     return seen is not None and seen.state == CANCELLED
+
+
+PARSE = "parse.json"
+
+
+def save_parse_spec(run: RunRecord, spec: ParseSpec) -> None:
+    """Store the ``spec`` that a plugin read the log of an ended run with, so that results outlive the plugin.
+
+    llmb's own spec is not stored. A full disk is ignored.
+    """
+    if spec == ParseSpec() or not run.place.is_dir():
+        return
+    path = run.place / PARSE
+    with contextlib.suppress(LlmbError):
+        data = typed.to_data(spec)
+        if _read(run) != data:
+            files.write_json(path, data)
+
+
+def saved_parse_spec(run: RunRecord) -> ParseSpec | None:
+    """The stored spec of the run's current attempt; None where it is missing or cannot be read."""
+    with contextlib.suppress(LlmbError, ValueError, TypeError):
+        if (data := _read(run)) is not None:
+            return typed.read(ParseSpec, yamlfile.Document(name=str(run.place / PARSE), data=data))
+    return None
+
+
+def _read(run: RunRecord) -> object:
+    try:
+        return files.read_json(run.place / PARSE)
+    except LlmbError:
+        return None

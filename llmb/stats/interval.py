@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interval in which the mean of a few repeats lies, and how many repeats would make it narrow enough."""
+"""The confidence interval of the mean of a few repeats, and how many repeats would make it narrow enough."""
 
 import math
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The spread of one value or more; the same, to the last bit, in whatever order they come."""
+    """The spread of one value or more; their order does not change even the last bit."""
     mean = math.fsum(values) / len(values)
     if len(values) == 1:
         return Spread(mean, 0.0, 1)
@@ -67,24 +67,23 @@ def student_t(freedom: int) -> float:
 
 
 def half_width(found: Spread, count: int | None = None) -> float:
-    """Half the 95 % interval of the mean of ``count`` values (those found where None) that deviate as those found do.
+    """Half the 95 % interval of the mean of ``count`` values (as many as found where None) with the deviation found.
 
-    0 for a single value: it says nothing of its own deviation.
+    0 for a single value, whose deviation is unknown.
     """
     count = found.n if count is None else count
     return student_t(count - 1) * found.deviation / math.sqrt(count) if count > 1 else 0.0
 
 
 def relative_width(found: Spread, count: int | None = None) -> float:
-    """``half_width`` by the mean (more than 0): half the interval of the mean's logarithm."""
+    """``half_width`` divided by the mean (more than 0): half the interval of the mean's logarithm."""
     return half_width(found, count) / found.mean
 
 
 def repeats_to_settle(found: Spread, limit: float) -> int | None:
-    """How many more repeats would put the whole interval on one side of ``limit``, should they deviate as these do.
+    """How many more repeats would put the whole interval on one side of ``limit``, if they deviate as these do.
 
-    By logarithms, as ratios are judged; mean and ``limit`` are more than 0. None where more than MOST_REPEATS in all
-    would not.
+    Uses logarithms, as for ratios; mean and ``limit`` are more than 0. None where even MOST_REPEATS in all would not.
     """
     distance = abs(math.log(found.mean / limit))
     counts = range(found.n + 1, MOST_REPEATS + 1)

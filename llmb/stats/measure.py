@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From samples to figures: the window of iterations that counts, its mean and deviation, throughput and MFU."""
+"""Measures a window of iterations: mean, deviation, throughput, MFU, and how steady the steps were."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import NamedTuple
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
+from llmb.stats.interval import half_width, spread
 
 SECONDS_PER_DAY = 86400
 _MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
 
 
 class Window(NamedTuple):
-    """The first and the last iteration that count; negative ones count from the end as in a list.
+    """The first and the last iteration of a window; negative ones are from the end as in a list.
 
-    Iterations count from 0, and from 1 where the log's own numbers do and windows are of those (Megatron).
+    Iterations are numbered from 0, and from 1 where the log does so (Megatron).
     """
 
     first: int
     last: int
 
     def of(self, steps: int, first: int = 0) -> Window:
-        """The same window with negative iterations made positive for ``steps`` steps, counted from ``first``."""
+        """The same window without negative iterations, for ``steps`` steps numbered from ``first``."""
         return Window(*(number + steps + first if number < 0 else number for number in self))
 
     def __str__(self) -> str:
@@ -39,7 +40,7 @@ LAST = Window(-1, -1)
 def default_window(steps: int, first: int = 0) -> Window:
     """Iterations 11-44 of 50 (releases 25.05 to 25.07), the same part of another number of ``steps`` (1 or more).
 
-    The numbers are the same whether iterations count from 0 or from another ``first``, as in the releases themselves.
+    As in the releases, the numbers are the same whether iterations are numbered from 0 or from another ``first``.
     """
     return Window(*(max(first, min(round(part * steps), steps - 1 + first)) for part in (0.22, 0.88)))
 
@@ -50,46 +51,59 @@ def parse_window(text: str) -> Window:
         return LAST
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*-\s*([0-9]{1,9})\s*", text)
     if match is None or int(match[1]) > int(match[2]):
-        raise UsageError(f"'{text}' is not a window", hint="write the first and the last iteration, 11-44, or: last")
+        raise UsageError(
+            f"--window {text} is not a range of iterations",
+            hint="--window 11-44 (first and last iteration), or --window last",
+            code="window-invalid",
+            key="--window",
+            value=text,
+        )
     return Window(int(match[1]), int(match[2]))
+
+
+class Metric(NamedTuple):
+    """The mean of one metric over a window, and its population standard deviation."""
+
+    mean: float
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Mean and population standard deviation over a window: step time in seconds, the framework's TFLOPS of a GPU.
+    """What a window measured: step time in seconds, the framework's TFLOPS and tokens per second of one GPU."""
 
-    ``tokens_rate``: the framework's tokens per second of a GPU, their mean.
-    """
-
-    time_mean: float | None
-    time_std_dev: float | None
-    tflops_mean: float | None
-    tflops_std_dev: float | None
-    tokens_rate: float | None = None
+    time: Metric | None
+    tflops: Metric | None
+    tokens_rate: Metric | None = None
 
 
 def steps_in(samples: Samples, window: Window) -> list[Step]:
-    """The steps whose iterations lie in ``window``; a line that is the mean of several, where all of them do."""
+    """The steps in ``window``; a line that is the mean of several steps only if all of them are in it."""
     first, last = window.first - samples.first, window.last - samples.first
     return [step for step in samples.steps if first <= step.iteration - step.span + 1 and step.iteration <= last]
 
 
 def covered(samples: Samples, window: Window) -> Window:
-    """The part of ``window`` that the lines of ``samples`` can tell of, where some are the mean of several steps.
+    """The part of ``window`` that whole lines cover, where a line is printed for several steps, at an interval.
 
-    All of the run where no line lies within the window: there is nothing finer.
+    The whole run where no line is within the window.
     """
-    if all(step.span == 1 for step in samples.steps):
+    interval = max((step.span for step in samples.steps), default=1)
+    if interval == 1:
         return window
-    steps = steps_in(samples, window) or samples.steps
+    first, end = window.first - samples.first, window.last - samples.first + 1
+    first, end = math.ceil(first / interval) * interval, end // interval * interval
+    if first < end:
+        return Window(first + samples.first, end - 1 + samples.first)
+    steps = samples.steps
     return Window(steps[0].iteration - steps[0].span + 1 + samples.first, steps[-1].iteration + samples.first)
 
 
 def measure(samples: Samples, window: Window) -> Measurement | None:
     """The measurement over ``window``, None unless each of its iterations has a step time (positive, not nan or inf).
 
-    Where lines have a rate of tokens alone, that is measured and the time is None. TFLOPS are None unless each
-    iteration has a finite one. What no program measures, a log that is damaged says.
+    Where lines have only a rate of tokens, that is measured and the time is None. TFLOPS are None unless each iteration
+    has a finite one. Impossible values are of damaged logs.
     """
     steps = steps_in(samples, window)
     if window.last < window.first or sum(step.span for step in steps) != window.last - window.first + 1:
@@ -99,26 +113,18 @@ def measure(samples: Samples, window: Window) -> Measurement | None:
     if times is None and (rates is None or not all(math.isnan(step.step_time) for step in steps)):
         return None
     tflops = _figures(steps, [step.tflops for step in steps], least=-_MOST)
-    return Measurement(
-        time_mean=times and times[0],
-        time_std_dev=times and times[1],
-        tflops_mean=tflops and tflops[0],
-        tflops_std_dev=tflops and tflops[1],
-        tokens_rate=rates and rates[0],
-    )
+    return Measurement(time=times, tflops=tflops, tokens_rate=rates)
 
 
-def _figures(
-    steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST
-) -> tuple[float, float] | None:
-    """Mean and population deviation of ``values``, each for as many steps as its line; None unless all are sound."""
+def _figures(steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST) -> Metric | None:
+    """Mean and population deviation of ``values``, weighted by the steps of their lines; None unless all are valid."""
     sound = [(value, step.span) for value, step in zip(values, steps, strict=True) if value is not None]
     if len(sound) != len(steps) or not all(least < value < _MOST for value, _ in sound):
         return None
-    # The module statistics does the same, exactly, and takes as long to import as a whole command.
+    # The module statistics does the same, but its import takes as long as a whole command.
     count = sum(span for _, span in sound)
     mean = math.fsum(value * span for value, span in sound) / count
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
+    return Metric(mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count))
 
 
 def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:
@@ -127,7 +133,7 @@ def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:
 
 
 def model_tflops_per_gpu(gbs: int, model_flops: float, step_time: float, gpus: int) -> float:
-    """TFLOPS of one GPU that go into the model; ``model_flops`` are the operations of one sample."""
+    """Model TFLOPS of one GPU; ``model_flops`` are the operations for one sample."""
     return gbs * model_flops / step_time / gpus / 1e12
 
 
@@ -139,3 +145,92 @@ def mfu(tflops_per_gpu: float, peak_tflops: float) -> float:
 def days_to_train(tokens: float, rate: float) -> float:
     """Days for ``tokens`` tokens at ``rate`` tokens per second."""
     return tokens / rate / SECONDS_PER_DAY
+
+
+OUTLIER_DEVIATIONS = 3.5  # from the median, in standard deviations as the median absolute deviation estimates them
+OUTLIER_LEAST = 0.02  # of the median: logs round to 4 digits, so steady runs do not deviate at all
+_MAD_TO_DEVIATION = 1.4826  # for a normal distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The step times of a window, in seconds.
+
+    ``interval``: of the mean, 95 %, as if the steps were independent of each other; ``outliers``: the iterations far
+    from the median; ``drift``: how much the others grow from the first to the last, as a fraction of the median;
+    ``tflops_by_formula``: the framework's TFLOPS divided by those of our formula, None where one is unknown.
+    """
+
+    count: int
+    median: float
+    p95: float
+    least: float
+    most: float
+    interval: tuple[float, float]
+    outliers: tuple[int, ...]
+    drift: float
+    tflops_by_formula: float | None = None
+
+
+def summarize(samples: Samples, window: Window, *, tflops: float | None = None) -> Statistics | None:
+    """The statistics over ``window``, None where it has no step; ``tflops``: mean of one GPU by our formula."""
+    steps = [step for step in steps_in(samples, window) if math.isfinite(step.step_time)]
+    if not steps:
+        return None
+    times = [step.step_time for step in steps]
+    ordered = sorted(times)
+    median = quantile(ordered, 0.5)
+    outliers = _outliers(steps, median)
+    calm = [step for step in steps if step.iteration not in outliers]
+    return Statistics(
+        count=len(steps),
+        median=median,
+        p95=quantile(ordered, 0.95),
+        least=ordered[0],
+        most=ordered[-1],
+        interval=_interval(times),
+        outliers=tuple(sorted(number + samples.first for number in outliers)),
+        drift=_drift(calm, median),
+        tflops_by_formula=_tflops_by_formula(steps, tflops),
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """The value below which the fraction ``part`` of the ``ordered`` values is (1 or more), interpolated."""
+    place = part * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _interval(times: Sequence[float]) -> tuple[float, float]:
+    found = spread(times)
+    width = half_width(found)
+    return found.mean - width, found.mean + width
+
+
+def _outliers(steps: Sequence[Step], median: float) -> set[int]:
+    deviations = sorted(abs(step.step_time - median) for step in steps)
+    usual = _MAD_TO_DEVIATION * quantile(deviations, 0.5)
+    limit = max(OUTLIER_DEVIATIONS * usual, OUTLIER_LEAST * median)
+    return {step.iteration for step in steps if abs(step.step_time - median) > limit}
+
+
+def _drift(steps: Sequence[Step], median: float) -> float:
+    """By linear least squares."""
+    if len(steps) < 3 or median <= 0:
+        return 0.0
+    middle = math.fsum(step.iteration for step in steps) / len(steps)
+    mean = math.fsum(step.step_time for step in steps) / len(steps)
+    square = math.fsum((step.iteration - middle) ** 2 for step in steps)
+    slope = math.fsum((step.iteration - middle) * (step.step_time - mean) for step in steps) / square if square else 0.0
+    return slope * (steps[-1].iteration - steps[0].iteration) / median
+
+
+def _tflops_by_formula(steps: Sequence[Step], tflops: float | None) -> float | None:
+    """TFLOPS × step time is constant for a configuration, so products are compared and not means."""
+    logged = [step.tflops * step.step_time for step in steps if step.tflops is not None and math.isfinite(step.tflops)]
+    if not tflops or len(logged) != len(steps):
+        return None
+    mean_time = math.fsum(step.step_time for step in steps) / len(steps)
+    return math.fsum(logged) / len(logged) / (tflops * mean_time)

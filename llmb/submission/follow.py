@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows runs: asks the cluster once for all that have not ended, keeps what it says, retries what a node broke."""
+"""Follows runs: polls all that have not ended at once, stores their states, retries those that a node broke."""
 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import looks, store
+from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE, LOST, NO_ANSWER, RETRIABLE, UNKNOWN, JobState
-from llmb.submission.dispatch import Handed
-from llmb.submission.reconcile import mend
+from llmb.runs.state import LOST, RETRIABLE, UNKNOWN, JobState, confirm_lost, may_be_retried
+from llmb.submission.reconcile import recover
 from llmb.submission.retry import retry
+from llmb.submission.submit import SubmitResult
 
 _GROWTH = 1.5
 _JITTER = 0.2
@@ -22,15 +22,15 @@ OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
 
 
 def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """The state of each run by its id. One that has ended before is not asked for again.
+    """The state of each run by its id; runs that have ended are not polled again.
 
-    What a killed submitter has left is mended on the way: a run that the cluster knows gets its id.
+    Runs of a killed submitter are recovered first: a run that the cluster knows gets its id.
     """
     states = {run.id: seen for run in runs if (seen := store.seen_state(run)) is not None and seen.is_final}
     live = [run for run in runs if run.id not in states]
-    mended = mend(cluster, [run for run in live if run.scheduler_id is None])
-    states |= mended.states
-    sent = [*(run for run in live if run.scheduler_id is not None), *mended.sent]
+    recovered = recover(cluster, [run for run in live if run.scheduler_id is None])
+    states |= recovered.states
+    sent = [*(run for run in live if run.scheduler_id is not None), *recovered.sent]
     polled = cluster.poll(sent) if sent else {}
     for run in sent:
         states[run.id] = _kept(cluster, run, polled.get(run.id, JobState(state=UNKNOWN)))
@@ -38,30 +38,30 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 
 
 def _kept(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
-    """The state that counts, kept where it can be; one that is doubtful is not what was seen."""
+    """The resulting state, stored where possible; a doubtful one is not stored."""
     if state.state == LOST and not state.certain and not state.is_doubtful:
         state = _missing(cluster, run, state)
     if state.is_doubtful:
         return state
-    state = looks.judged(store.seen_state(run), state, time.time())
+    state = confirm_lost(store.seen_state(run), state, time.time())
     try:
         return store.save_state(run, state)
-    except LlmbError:  # a full disk, or a run of another's: what was seen holds all the same, and is asked for again
+    except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
         return state
 
 
 def _missing(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
-    """``state`` of a run that ``cluster`` does not know, if it is the one that must; else what was seen last."""
+    """``state`` of a run that ``cluster`` does not know; the last one where the run is on another cluster."""
     before = store.seen_state(run) or JobState(state=UNKNOWN)
     try:
         where = elsewhere(cluster, run)
     except LlmbError as error:
-        return replace(before, reason=f"{NO_ANSWER}{error.message}")
-    return state if where is None else replace(before, reason=f"{ELSEWHERE}{where}")
+        return before.unanswered(error.message)
+    return state if where is None else before.elsewhere(where)
 
 
 def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
-    """As ``poll``; where the cluster does not answer, what was seen last, and the error."""
+    """As ``poll``; where the cluster does not answer, the last states and the error."""
     try:
         return poll(cluster, runs), None
     except LlmbError as error:
@@ -70,10 +70,10 @@ def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobStat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Who is told while runs are followed: each round, each retry with the end before it, each trouble once."""
+    """Callbacks while runs are followed: each round, each retry with the end before it, each error once."""
 
     on_round: OnRound = lambda runs, states: None
-    on_retry: Callable[[Handed, JobState], None] = lambda handed, end: None
+    on_retry: Callable[[SubmitResult, JobState], None] = lambda results, end: None
     on_trouble: Callable[[LlmbError], None] = lambda error: None
 
 
@@ -82,9 +82,9 @@ def wait(
 ) -> tuple[list[RunRecord], dict[str, JobState]]:
     """Poll until every run is over; the runs, those retried with their last attempt, and their states.
 
-    A run that a node's failure, a preemption or the like has ended is retried up to ``retries`` times; one that is
-    lost only when it cannot turn up any more. A cluster that does not answer is asked again. Ctrl-C leaves the jobs
-    alone. Raises LlmbError where all that is left to wait for is with another cluster.
+    A run that a node failure, a preemption or the like has ended is retried up to ``retries`` times; a lost one only
+    when it cannot reappear. A cluster that does not answer is polled again. Ctrl-C does not end the jobs. Raises
+    LlmbError where all remaining runs are on another cluster.
     """
     followed, left, pause = list(runs), {run.id: retries for run in runs}, _Pause(cluster.pace)
     trouble = ""
@@ -97,9 +97,9 @@ def wait(
                 watcher.on_trouble(error)
             trouble = error.message
         else:
-            doubt = next((state.reason for state in states.values() if state.is_doubtful), "")
+            doubt = next((state.detail for state in states.values() if state.is_doubtful), "")
             if doubt not in ("", trouble):
-                watcher.on_trouble(LlmbError(doubt.removeprefix(NO_ANSWER).removeprefix(ELSEWHERE)))
+                watcher.on_trouble(LlmbError(doubt))
             trouble = doubt
             watcher.on_round(followed, states)
             broken = [run for run in followed if states[run.id].state in RETRIABLE and left[run.id] > 0]
@@ -108,7 +108,7 @@ def wait(
                 return followed, states
             if open_ and all(state.is_elsewhere for state in open_):
                 raise _not_here(open_)
-            ready = [run for run in broken if looks.may_be_retried(states[run.id], time.time())]
+            ready = [run for run in broken if may_be_retried(states[run.id], time.time())]
             followed = _retried(cluster, followed, ready, states, watcher)
             for run in ready:
                 left[run.id] -= 1
@@ -117,7 +117,7 @@ def wait(
 
 
 def _not_here(open_: Sequence[JobState]) -> LlmbError:
-    where = open_[0].reason.removeprefix(ELSEWHERE)
+    where = open_[0].detail
     what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
     return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE)
 
@@ -129,25 +129,25 @@ def _retried(
     states: Mapping[str, JobState],
     watcher: Watcher,
 ) -> list[RunRecord]:
-    """``followed`` with a new attempt of those that are ``broken``."""
+    """``followed`` with a new attempt of each of ``broken``."""
     if not broken:
         return followed
-    handed, interrupted = retry(cluster, broken, on_handed=lambda one: watcher.on_retry(one, states[one.run.id]))
+    results, interrupted = retry(cluster, broken, on_result=lambda one: watcher.on_retry(one, states[one.run.id]))
     if interrupted:
         raise KeyboardInterrupt
-    newest = {one.run.id: one.run for one in handed}
+    newest = {one.run.id: one.run for one in results}
     return [newest.get(run.id, run) for run in followed]
 
 
 class _Pause:
-    """How long to wait before the next poll: longer while nothing changes, and never in step with other waiters."""
+    """The pause before the next poll: longer while nothing changes, and random, so that waiters do not poll in step."""
 
     def __init__(self, pace: Pace) -> None:
         self.pace, self.seconds = pace, pace.poll
         self.before: list[str] | None = None
 
     def after(self, words: list[str] | None) -> float:
-        """The seconds after a round that saw these states, None for one that the cluster did not answer."""
+        """The seconds to wait after a round with these states; None where the cluster did not answer."""
         changed = words is not None and words != self.before
         self.before = words if words is not None else self.before
         self.seconds = self.pace.poll if changed else min(self.seconds * _GROWTH, self.pace.slowest_poll)

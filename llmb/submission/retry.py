@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submits runs that have failed once more: a new attempt of the same run, its files beside those before it."""
+"""Retries failed runs: a new attempt of the same run, in a folder of its own."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
 from llmb.errors import LlmbError
-from llmb.runs import looks, record, store
+from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import JobState
-from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
+from llmb.runs.state import RETRY_AFTER, JobState, may_be_retried
+from llmb.submission.submit import SubmitResult, start_attempt, submission_lock, submit_each
 from llmb.system.process import ProcessId
 
 NO_ARGS: Mapping[str, str | bool] = {}
@@ -23,26 +23,25 @@ def retry(
     time_limit: int | None = None,
     slurm_args: Mapping[str, str | bool] = NO_ARGS,
     keep_going: bool = True,
-    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
-) -> tuple[list[Handed], bool]:
-    """Submit the next attempt of each of these runs, all of which have ended; and whether Ctrl-C came.
+) -> tuple[list[SubmitResult], bool]:
+    """Submit the next attempt of each of these runs, all of which have ended; and whether Ctrl-C interrupted.
 
-    ``time_limit``: of the new attempts in seconds, None for that of the one before; ``slurm_args``: as ``--slurm-arg``
-    gives them, over those that a run has.
+    ``time_limit``: of the new attempts in seconds, None to keep it; ``slurm_args``: override those that a run has.
     """
-    return hand_over_all(
+    return submit_each(
         iter(runs),
         lambda run: _attempt(run, cluster, time_limit, slurm_args),
         cluster,
         keep_going=keep_going,
-        on_handed=on_handed,
+        on_result=on_result,
         on_interrupt=on_interrupt,
     )
 
 
 def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str | bool] = NO_ARGS) -> RunRecord:
-    """The run with another time limit and further options of sbatch; the limit comes over any that it was given."""
+    """The run with another time limit and further options of sbatch; the limit overrides an earlier ``time``."""
     kept = {name: value for name, value in run.launch.slurm_args.items() if time_limit is None or name != "time"}
     launch = replace(run.launch, slurm_args={**kept, **slurm_args})
     if time_limit is None:
@@ -51,27 +50,30 @@ def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str
 
 
 def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
-    """Raise LlmbError for a lost run that may turn up again: two attempts would then run at a time."""
+    """Raise LlmbError for a lost run that may reappear: two attempts would then run at once."""
     if end.is_final:
         return
     if (where := elsewhere(cluster, run)) is not None:
         raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE)
     now = time.time()
-    if not looks.may_be_retried(end, now):
-        minutes = (looks.RETRY_AFTER - (now - (end.ended or now))) / 60
+    if not may_be_retried(end, now):
+        minutes = (RETRY_AFTER - (now - (end.ended or now))) / 60
         hint = f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute"
-        raise LlmbError(f"{run.id} was lost a moment ago, and may still turn up", hint=hint)
+        raise LlmbError(f"{run.id} was lost a moment ago and may reappear", hint=hint, code="run-just-lost")
 
 
-def _attempt(run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]) -> Handed:
+def _attempt(
+    run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]
+) -> SubmitResult:
     try:
-        with owned(run):
+        with submission_lock(run):
             now = record.load(run.directory)
             end = store.seen_state(now)
             if now.attempt != run.attempt or end is None or not end.is_end:
-                raise LlmbError(f"{run.id} is being retried already", hint="llmb-run jobs list shows it")
+                message = f"{run.id} is already being retried"
+                raise LlmbError(message, hint="llmb-run jobs list shows it", code="run-being-retried")
             _check_over(cluster, now, end)
-            again = now.again(end, ProcessId.current(), time.time())
-            return begin(changed(again, time_limit, slurm_args), cluster)
+            again = now.next_attempt(end, ProcessId.current(), time.time())
+            return start_attempt(changed(again, time_limit, slurm_args), cluster)
     except LlmbError as error:
-        return Handed(run=run, error=error)
+        return SubmitResult(run=run, error=error)

@@ -1,101 +1,195 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From jobs to recorded, submitted runs; a dry run stops before the first effect and shows the same values."""
+"""Submits runs, each exactly once: the holder of a run's lock submits it, and the record says whether it was."""
 
+import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
-from llmb.clusters.base import Cluster
+from llmb.clusters.base import Cluster, UnclearError, identity_of
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError, PreflightError, UsageError, collected
-from llmb.planning.plan import Plan
-from llmb.plugins.loader import Plugins
-from llmb.runs import store
+from llmb.errors import LlmbError
+from llmb.runs import record, store
 from llmb.runs.job import Job
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
-from llmb.runs.record import RunRecord
-from llmb.runs.site import Site
-from llmb.submission import leftovers
-from llmb.submission.dispatch import Handed, begin, hand_over_all, owned
+from llmb.runs.launch import Launch
+from llmb.runs.record import RECORD, RunRecord
+from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
+from llmb.submission.prepare import Prepared, launches_of
+from llmb.system import files, locks
+from llmb.system.parallel import held_interrupts, run_bounded
 from llmb.system.process import ProcessId
 
-NO_ARGS: Mapping[str, str | bool] = {}
+LOCK = "submission"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A job with its launch, None where nothing is built yet that could launch it on this cluster type."""
+class SubmitResult:
+    """A run given to a cluster; ``error``: why it was refused, or that this is not known (UnclearError)."""
 
-    job: Job
-    launch: Launch | None
+    run: RunRecord
+    error: LlmbError | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record is on disk; on a full disk it cannot be written, and nothing is submitted."""
+        return (self.run.directory / record.RECORD).is_file()
 
 
-def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
-    """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has that plugin."""
-    own = config.workloads.of(job.workload)
-    slurm = config.slurm if config.cluster_type == "slurm" else None
-    return Site(
-        cluster_type=config.cluster_type,
-        gpu_type=config.rows_for(job.gpu_type),
-        gpus_per_node=job.gpus_per_node,
-        node_architecture=config.install.node_architecture,
-        install=config.llmb_install,
-        container=job.image is not None,
-        venv=own.venv_path,
-        venvs=own.venvs,
-        assets=own.assets,
-        mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
-        environment=job.env,
+def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
+    """The lock of a run; only its holder may submit the run. Raises LockHeldError or LlmbError."""
+    return locks.hold(run.directory, LOCK)
+
+
+def submitter_of(run: RunRecord) -> ProcessId | None:
+    """The process that is submitting the run now; None without one."""
+    return locks.holder(run.directory, LOCK)
+
+
+def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:
+    """Write the record and the script of a new attempt, and submit it. The caller holds the run's lock."""
+    try:
+        run = replace(run, cluster=_identity(cluster))
+        files.make_folder(run.place)
+        record.save(run)
+        for folder in run.directory.parents[:2]:  # the folders that contain the run's new one
+            files.sync_folder(folder)
+    except (OSError, LlmbError) as error:
+        return SubmitResult(run=run, error=error if isinstance(error, LlmbError) else _cannot_make(run, error))
+    return submit_recorded(run, cluster)
+
+
+def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
+    """Submit a run whose record is on disk. The caller holds the run's lock.
+
+    A run that is refused ends with that reason. Where the answer is unclear, ``reconcile`` settles it later.
+    """
+    try:
+        files.write_text(
+            run.script, cluster.render(run.launch, run.stamp), durable=False
+        )  # not durable: it can be rendered again
+        scheduler_id = cluster.submit(run)
+    except UnclearError as error:
+        found = _found(run, cluster)
+        if found is None:
+            return SubmitResult(run=run, error=error)
+        scheduler_id = found
+    except LlmbError as error:
+        return _refused(run, error)
+    return store_id(run, scheduler_id)
+
+
+def store_id(run: RunRecord, scheduler_id: str) -> SubmitResult:
+    """Write the scheduler's id into the record; where that fails, on a full disk, the run is found again later."""
+    sent = run.submitted(scheduler_id)
+    with contextlib.suppress(LlmbError):
+        record.save_scheduler_id(sent)
+    return SubmitResult(run=sent)
+
+
+def submit_each(
+    tasks: Iterator[T],
+    work: Callable[[T], SubmitResult],
+    cluster: Cluster,
+    *,
+    keep_going: bool,
+    on_result: Callable[[SubmitResult], None],
+    on_interrupt: Callable[[], None],
+) -> tuple[list[SubmitResult], bool]:
+    """Do ``work`` on each task, as many at a time as the cluster allows; the results, and whether Ctrl-C interrupted.
+
+    The first refusal ends it unless ``keep_going``; so does Ctrl-C. Submissions under way are finished first.
+    """
+    results: list[SubmitResult] = []
+
+    def done(one: SubmitResult) -> bool:
+        results.append(one)
+        on_result(one)
+        return one.error is None or keep_going
+
+    with held_interrupts(on_interrupt) as interrupted:
+        run_bounded(tasks, work, done, workers=cluster.pace.parallel, stop=interrupted)
+        return results, interrupted()
+
+
+def _identity(cluster: Cluster) -> str | None:
+    try:
+        return identity_of(cluster)
+    except LlmbError:  # it does not answer: the submission reports that
+        return None
+
+
+def _found(run: RunRecord, cluster: Cluster) -> str | None:
+    try:
+        return cluster.find([run]).get(run.id)
+    except LlmbError:  # the scheduler does not answer this either
+        return None
+
+
+def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
+    return LlmbError(
+        f"cannot create {run.place}: {error.strerror}",
+        hint="free space there, or fix its permissions",
+        code="run-folder",
     )
 
 
-def prepare(
-    plan: Plan,
-    plugins: Plugins,
-    config: ClusterConfig,
-    slurm_args: Mapping[str, str | bool] = NO_ARGS,
-    *,
-    has_pmix: bool = True,
-) -> tuple[list[Prepared], list[Fault]]:
-    """The launch of each job, and what stands in the way of those that have none; ``has_pmix`` as ``site_of``. Pure."""
-    workloads = plugins.workloads()
-    prepared, faults = [], []
-    for job, place in zip(plan.jobs, plan.places, strict=True):
-        try:
-            launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
-        except LlmbError as error:
-            faults.append(Fault(place=place, message=error.message, hint=error.hint))
-            continue
-        if launch is not None and slurm_args:
-            launch = replace(launch, slurm_args=slurm_args)
-        prepared.append(Prepared(job=job, launch=launch))
-    return prepared, list(dict.fromkeys(faults))
+def _refused(run: RunRecord, error: LlmbError) -> SubmitResult:
+    reason = f"{REFUSED}{error.message}"
+    end = JobState(state=FAILED, code=REFUSED_CODE, reason=reason, ended=time.time(), fix=error.hint or "")
+    with contextlib.suppress(LlmbError):  # on a full disk the record stays as NOT_SUBMITTED
+        store.save_state(run, end)
+    return SubmitResult(run=run, error=error)
 
 
-def preview(item: Prepared, cluster: Cluster | None, config: ClusterConfig) -> str | None:
-    """The script that would be sent, with placeholders for what only a submission knows."""
-    if cluster is None or item.launch is None:
-        return None
-    name = item.launch.name
-    directory = config.experiments(item.job.workload) / name / f"{name}_{PREVIEW_TIMESTAMP}"
-    stamp = Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(directory))
-    return cluster.render(item.launch, stamp)
+_YOUNG = 3600.0  # seconds in which a new directory may not have its lock yet
 
 
-def check(items: Sequence[Prepared], cluster: Cluster) -> None:
-    """Raise PreflightError with all that stands in the way of a submission."""
-    faults = cluster.preflight([item.launch for item in items if item.launch is not None])
-    if faults:
-        raise PreflightError(list(dict.fromkeys(faults)))
+def remove_leftovers(experiments: Iterable[Path]) -> None:
+    """Remove from these folders, one for each experiment, directories in which no run was recorded.
+
+    A directory whose submitter is alive stays, and so does one with files that a submission does not create.
+    """
+    for folder in experiments:
+        with contextlib.suppress(OSError, LlmbError):
+            for directory in folder.iterdir():
+                if directory.is_dir() and not (directory / RECORD).exists():
+                    _remove(directory)
+
+
+def remove_parts(run: RunRecord) -> None:
+    """Remove half-written files of a run. The caller holds the run's lock."""
+    for path in (run.directory / RECORD, run.script):
+        for part in path.parent.glob(f".{path.name}.*.part"):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _remove(directory: Path) -> None:
+    if not any(directory.glob(f"{LOCK}.lock.*")) and time.time() - directory.stat().st_mtime < _YOUNG:
+        return
+    with contextlib.suppress(LlmbError), locks.hold(directory, LOCK):
+        if all(map(_is_left_over, directory.iterdir())):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_left_over(path: Path) -> bool:
+    if path.is_dir():
+        return not any(path.iterdir())
+    return path.name.startswith(f"{LOCK}.lock.") or (path.name.startswith(".") and path.name.endswith(".part"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a submission: the runs submitted and those refused, in order, and the jobs not tried any more."""
+    """The outcome of a submission: the runs submitted and those refused, in order, and the jobs not tried."""
 
     submitted: tuple[RunRecord, ...] = ()
-    refused: tuple[Handed, ...] = ()
+    refused: tuple[SubmitResult, ...] = ()
     left: tuple[Job, ...] = ()
     interrupted: bool = False
 
@@ -107,22 +201,22 @@ def submit(
     version: str,
     *,
     keep_going: bool = False,
-    on_handed: Callable[[Handed], None] = lambda handed: None,
+    on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Record and submit the jobs, begun in order, as many at a time as the cluster takes.
+    """Record and submit the jobs, started in order, as many at a time as the cluster allows.
 
-    The record is on disk before the cluster hears of the run, so that nothing that runs is unknown. The first refusal
-    ends it but with ``keep_going``; so does Ctrl-C; what is under way is finished first. A job whose turn did not come
-    leaves nothing behind, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a
-    job that nothing launches.
+    The record is on disk before the run is submitted, so that no running job is unknown. The first refusal ends it
+    unless ``keep_going``; so does Ctrl-C; submissions under way are finished first. A job that is not tried leaves no
+    files, nor does one whose record cannot be written. Raises LlmbError, with nothing submitted, for a job that no
+    plugin launches.
     """
     launches = launches_of(items, config)
-    leftovers.clean(
+    remove_leftovers(
         {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
     )
     begun: list[RunRecord] = []
-    free: dict[str, int] = {}  # the first second that may be free for a run's directory: repeats would try all others
+    free: dict[str, int] = {}  # the next timestamp that may be free: repeats need not try the earlier ones
 
     def new() -> Iterator[RunRecord]:
         for item, launch in zip(items, launches, strict=True):
@@ -130,20 +224,20 @@ def submit(
             free[launch.name] = int(begun[-1].stamp.timestamp) + 1
             yield begun[-1]
 
-    def work(run: RunRecord) -> Handed:
+    def work(run: RunRecord) -> SubmitResult:
         try:
-            with owned(run):
-                one = begin(run, cluster)
+            with submission_lock(run):
+                one = start_attempt(run, cluster)
         except LlmbError as error:  # the lock cannot be written
-            one = Handed(run=run, error=error)
+            one = SubmitResult(run=run, error=error)
         if one.error is not None and not one.is_recorded:
             shutil.rmtree(run.directory, ignore_errors=True)
         return one
 
-    handed, interrupted = hand_over_all(
-        new(), work, cluster, keep_going=keep_going, on_handed=on_handed, on_interrupt=on_interrupt
+    results, interrupted = submit_each(
+        new(), work, cluster, keep_going=keep_going, on_result=on_result, on_interrupt=on_interrupt
     )
-    by_id = {one.run.id: one for one in handed}
+    by_id = {one.run.id: one for one in results}
     in_order = [by_id[run.id] for run in begun]
     return Outcome(
         submitted=tuple(one.run for one in in_order if one.error is None),
@@ -153,32 +247,8 @@ def submit(
     )
 
 
-def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch]:
-    """How these jobs run. Raises PreflightError with all of them that no plugin launches."""
-    faults: list[Fault] = []
-    launches = []
-    for item in items:
-        with collected(faults):
-            launches.append(launch_of(item, config))
-    if faults:
-        raise PreflightError(list(dict.fromkeys(faults)))
-    return launches
-
-
-def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
-    """How a job runs. Raises UsageError where no plugin says so."""
-    if item.launch is None:
-        how = " in a container" if item.job.image is not None else ""
-        fix = "slurm.container: none starts it from an environment of Python; " if how and config.slurm else ""
-        raise UsageError(
-            f"{item.job.experiment_name}: no plugin says how it is launched{how} on cluster type {config.cluster_type}",
-            hint=f"{fix}--dry-run shows its numbers",
-        )
-    return item.launch
-
-
 def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> RunRecord:
-    """The record of a new run, with a directory of its own; nothing is in it yet."""
+    """The record of a new run, whose directory was just created."""
     now = time.time()
     stamp = store.new_directory(config.experiments(job.workload), launch.name, max(int(now), after))
     return RunRecord(

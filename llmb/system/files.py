@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Mapping
 from functools import lru_cache
@@ -218,6 +219,24 @@ def share_folder(folder: Path) -> None:
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
             folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
+
+
+def share_tree(folder: Path) -> None:
+    """Give ``folder`` and all that other programs wrote into it the mode of its install directory.
+
+    Group and others get what the owner has, as far as the install directory's own mode allows it.
+    """
+    shared = mode_of_install(folder.parent)
+    if shared is None:
+        return
+    for place, folders, names in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in (*folders, *names))):  # noqa: PTH118  # a hot loop
+            with contextlib.suppress(OSError):
+                now = os.lstat(path).st_mode
+                owner = now >> 6 & 0o7
+                mode = now & 0o7700 | (owner << 3 | owner) & shared
+                if not stat.S_ISLNK(now) and mode != now & 0o7777:
+                    os.chmod(path, mode)  # noqa: PTH101
 
 
 def rotate(path: Path, *, limit: int) -> None:

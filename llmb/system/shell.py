@@ -82,11 +82,12 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stop: threading.Event | None = None,
+    umask: int = -1,
 ) -> int:
     """Run a program, append its output to the file ``log``, and return its exit code.
 
     With ``stop``, Ctrl-C on the terminal does not reach it; once ``stop`` is set, its process group is ended and
-    StoppedError is raised. Raises LlmbError if it cannot be started.
+    StoppedError is raised. Raises LlmbError if it cannot be started. ``umask``: its umask, ours if negative.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -99,6 +100,7 @@ def run_logged(
                 stdout=stream,
                 stderr=stream,
                 process_group=None if stop is None else 0,
+                umask=umask,
             )
         except OSError as error:
             raise _cannot_start(argv, error) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes rows as a table, Markdown, CSV or JSON: what every command with ``--format`` prints."""
+"""Writes rows as a table, Markdown, CSV or JSON, for every command with ``--format``."""
 
 from __future__ import annotations
 
@@ -13,42 +13,50 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from llmb.text.names import shorter
+from llmb.text.names import apart, shorter
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 FORMATS = ("table", "json", "csv", "md")
 ANY_WIDTH = 1 << 14
-# Characters that take one place each: Latin, and the dashes, quotes, arrows and signs of mathematics in messages.
+# Characters of width 1: Latin, and the dashes, quotes, arrows and mathematical signs in messages.
 _ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
-_NARROWEST = 12  # characters that text keeps in a line; numbers are never broken
-_WORDS = (32, 20, _NARROWEST)  # no word up to so many characters is broken, as far as the width allows
+_NARROWEST = 12  # characters: least width of text; numbers are never broken
+_WORDS = (32, 20, _NARROWEST)  # words up to this length are not broken, as far as the width allows
 GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
+_INDENT, _LEAST_BELOW = 4, 12  # characters before and in a line below a row
+_LEAST_NAME = 32  # characters of a name where nothing fits, and text is folded
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: the ``key`` of its values in a row and in CSV and JSON, the ``heading`` that people read (None: the
-    key with blanks), and how a value that is not None is shown to them; ``right`` aligns numbers."""
+    """One column of a table.
+
+    ``key``: of its values in a row, in CSV and in JSON; ``heading``: what people read, the key with blanks where None;
+    ``show``: how a value that is not None is printed for them; ``right``: aligns numbers; ``optional``: omitted in
+    narrow terminals, the rightmost optional column first.
+    """
 
     key: str
     heading: str | None = None
     show: Callable[[Any], str] = str
     right: bool = False
+    optional: bool = False
 
     def title(self) -> str:
-        """The heading that people read."""
+        """The heading for people."""
         return self.key.replace("_", " ") if self.heading is None else self.heading
 
     def cell(self, row: Row) -> str:
-        """The row's value as people read it, empty where there is none."""
+        """The row's value for people, empty where there is none."""
         value = row.get(self.key)
         return "" if value is None else escape(self.show(value))
 
@@ -56,8 +64,8 @@ class Column:
 def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: int | None = None) -> str:
     """The rows in one of FORMATS, with a newline at the end: nothing but data in JSON and CSV.
 
-    JSON and CSV hold the values themselves, table and Markdown what the columns show. A table is as wide as the
-    terminal (``width`` characters if given), else COLUMNS or as wide as it needs: text that does not fit goes on below.
+    JSON and CSV have the values themselves, table and Markdown what the columns show. A table is as wide as ``width``,
+    else the terminal, else COLUMNS, else as wide as it needs; longer text is folded.
     """
     if fmt == "json":
         return to_json([{column.key: row.get(column.key) for column in columns} for row in rows])
@@ -80,26 +88,26 @@ def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: i
 
 
 def to_json(data: Any) -> str:
-    """Plain data as JSON that any parser takes: nan and inf become null, other than ASCII is escaped."""
+    """Plain data as JSON for any parser: nan and inf become null, all but ASCII is escaped."""
     return json.dumps(_finite(data), indent=2) + "\n"
 
 
 def escape(text: str) -> str:
-    """``text`` with each character that is not printable, a terminal's escape above all, written as its code."""
+    """``text`` with an escape sequence for each character that is not printable, such as a terminal's escape."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def as_markdown(text: str) -> str:
-    """``text`` as Markdown's own words: nothing in it is HTML, and no character is that of a terminal's escape."""
+    """``text`` for Markdown, without HTML and control characters."""
     return html.escape(escape(text), quote=False)
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters (5 or more), the middle left out.
+    """``text`` in at most ``width`` characters (5 or more), without its middle.
 
-    An experiment's name first loses what tells least (``names.shorter``).
+    The name of an experiment first loses its least important parts (``names.shorter``).
     """
     for less in shorter(text):
         if len(less) <= width:
@@ -110,7 +118,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def output_width() -> int:
-    """How many characters a line on standard output may have."""
+    """The width of a line on standard output in characters."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     columns = os.environ.get("COLUMNS", "")
@@ -140,9 +148,9 @@ def _csv_value(value: Any) -> Any:
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap: int) -> str | None:
-    """The table with ``gap`` blanks between columns, as rich draws it, 50 times as fast.
+    """The table with ``gap`` blanks between columns, as rich draws it, but 50 times as fast.
 
-    None where text must be folded or is wider than its characters.
+    None where text must be folded, or has characters that are wider than 1.
     """
     titles = [column.title() for column in columns]
     cells = [[column.cell(row) for column in columns] for row in rows]
@@ -165,7 +173,7 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    # One blank of a gap is the box's own. The widths are given: rich narrows columns without regard to words.
+    # One blank of a gap is that of the box. Widths are explicit, as rich narrows columns without regard to words.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, int(gap > 1), 0, int(gap > 2)))
     for column, wide in zip(columns, widths or itertools.repeat(None, len(columns)), strict=True):
         # Text, not str: brackets in a str are rich's markup.
@@ -178,13 +186,13 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The characters of a column's longest cell, and of its longest word; a number counts as one word."""
+    """The length of a column's longest cell, and of its longest word (None for numbers)."""
 
     cell: int
     word: int | None
 
     def least(self, word: int) -> int:
-        """The width at which no word of up to ``word`` characters is broken."""
+        """The least width that breaks no word of up to ``word`` characters."""
         return self.cell if self.word is None else min(self.cell, max(_NARROWEST, min(self.word, word)))
 
 
@@ -197,7 +205,7 @@ def _extent(column: Column, rows: Sequence[Row]) -> _Extent:
 
 
 def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> list[int]:
-    """The ``least`` widths, and of the ``spare`` characters as many as each needs, the narrowest first."""
+    """The ``least`` widths, widened by ``spare`` characters where needed, the narrowest column first."""
     widths = list(least)
     for _ in range(spare):
         wanting = [place for place, extent in enumerate(extents) if widths[place] < extent.cell]
@@ -235,3 +243,86 @@ def _print(table: Table, width: int) -> str:
     Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def fit(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    width: int,
+    *,
+    name: str = "experiment",
+    below: str = "reason",
+    longest: int | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """The table of ``rows`` in ``width`` characters, and the titles of the columns that it omits.
+
+    Optional columns are omitted from the right until each row fits on one line; the text of column ``below`` may go
+    on lines of its own. Names of experiments (column ``name``) have at most ``longest`` characters, and different ones
+    stay different (``names.apart``). Where even that is too wide, names are shortened in the middle, and without space
+    for them cells are folded. Where ``longest`` is None, names stay whole, and rows may be wider than ``width``.
+    """
+    optional = [column for column in columns if column.optional]
+    for count in range(len(optional), -1, -1):
+        shown = [column for column in columns if not column.optional or column in optional[:count]]
+        named = _named(shown, rows, width, name, below, longest)
+        if named is not None and (text := _drawn(shown, named, width, below)) is not None:
+            break
+    else:
+        text = _squeezed(shown, rows, width, name, below, longest)
+    return text, tuple(column.title() for column in columns if column not in shown)
+
+
+def _squeezed(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+) -> str:
+    """The table where no choice of columns fits: names lose their middle, or the rows go beyond ``width``."""
+    if longest is None:
+        return _drawn(columns, rows, width, below, beyond=True) or render(columns, rows, "table", width=width)
+    space = min(longest, _space_for_names(columns, rows, width, name, below))
+    rows = [{**row, name: shorten(row[name], max(space, min(_LEAST_NAME, longest)))} for row in rows]
+    text = _drawn(columns, rows, width, below) if space >= _LEAST_NAME else None
+    return text or render(columns, rows, "table", width=width)
+
+
+def _named(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+) -> Sequence[Row] | None:
+    """The rows with names that fit next to the other columns, different ones still different; None without space."""
+    if longest is None:
+        return rows
+    names = apart([row[name] for row in rows], min(longest, _space_for_names(columns, rows, width, name, below)))
+    return None if names is None else [{**row, name: shown} for row, shown in zip(rows, names, strict=True)]
+
+
+def _space_for_names(columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str) -> int:
+    """The characters that the other columns leave for names."""
+    others = [column for column in columns if column.key not in (name, below)]
+    wide = [max([len(column.title()), *(len(column.cell(row)) for row in rows)]) for column in others]
+    return width - 2 - sum(wide) - GAPS[-1] * len(wide)
+
+
+def _drawn(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, below: str, *, beyond: bool = False
+) -> str | None:
+    """The table with each row on one line; where needed, the text of ``below`` on lines of its own.
+
+    None where the rows are wider than ``width``, unless they may go ``beyond``.
+    """
+    for gap in GAPS:
+        if (text := plain_table(columns, rows, width, gap)) is not None:
+            return text
+    under = next((column for column in columns if column.key == below), None)
+    head = [column for column in columns if column is not under]
+    widths = [(width, gap) for gap in GAPS] + [(ANY_WIDTH, GAPS[-1])] * beyond
+    text = next((text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None), None)
+    if text is None or under is None:
+        return text
+    title, rule, *lines = text.splitlines()
+    indent = " " * _INDENT
+    wrapper = textwrap.TextWrapper(
+        max(width - 1, _LEAST_BELOW), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    found = [title, rule]
+    for line, row in zip(lines, rows, strict=True):
+        found += [line, *wrapper.wrap(under.cell(row))]
+    return "\n".join(found) + "\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats times: ISO 8601 with the offset from UTC for programs, without it for people."""
+"""Formats times and durations: ISO 8601 with the offset from UTC for programs, shorter forms for people."""
 
 from datetime import datetime
 
@@ -15,5 +15,11 @@ def iso(seconds: float | None) -> str | None:
 
 
 def day_and_time(text: str) -> str:
-    """``2026-11-22 09:41:00`` for a text of ``iso``."""
+    """``2026-11-22 09:41:00`` for the text that ``iso`` returned."""
     return text[:19].replace("T", " ")
+
+
+def clock(seconds: float) -> str:
+    """A duration as HH:MM:SS, with more digits for 100 hours and more."""
+    whole = int(seconds)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

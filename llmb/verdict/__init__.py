@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts: whether a run compares with a published figure, by what ratio, and whether that is good enough. Pure."""
 
-from llmb.verdict.judge import judge, pool_key, why_invalid
-from llmb.verdict.reference import find_reference, same_window
+from llmb.verdict.judge import find_reference, judge, pool_key, same_window, why_invalid
 from llmb.verdict.rules import (
     BAD,
     FAIL,

@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a set of results with another set, or with what was published: a row for each configuration. Pure."""
+"""Compares results with other results or with published figures: a row for each configuration. Pure."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 from llmb.stats.measure import Window
 from llmb.text import typed
-from llmb.verdict.judge import LOADS, not_described, pool_key, why_invalid
-from llmb.verdict.pooling import noise_of_pair, pooled
-from llmb.verdict.reference import SAME, comparable
-from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times
+from llmb.verdict.judge import LOADS, SAME, comparable, not_described, pool_key, why_invalid
+from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times, noise_of_pair, pooled
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
-_SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log does not say them
+_SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log omits them
 _NOT_IN_LOGS = (*_SPLIT, "vboost")
-# What a run does beside training, in words.
+# What a run does besides training, in words.
 _DOES = {
     "saves": "saves checkpoints",
     "loads": "loads a checkpoint",
@@ -32,11 +29,11 @@ _DOES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The repeats of one configuration against what they compare with; a run that failed has a row of its own.
+    """The repeats of one configuration and their reference; a run that failed has a separate row.
 
-    ``runs``: ids, or the logs of runs without one; ``step_time_s``: of all of them together, as on the other side, so
-    that ``ratio`` is the one by the other; ``reference``: the other side's, whose ``release`` is its
-    name; ``differences``: settings that differ and still let both be compared.
+    ``runs``: ids, or the paths of logs without one; ``step_time_s``: the mean of all of them, as for the reference;
+    ``reference``: the other side, its ``release`` the name of that side; ``differences``: settings that differ although
+    both can be compared.
     """
 
     experiment: str
@@ -61,7 +58,7 @@ def is_bad(row: Comparison) -> bool:
 
 
 def summary(rows: Iterable[Comparison]) -> dict[str, int]:
-    """How many configurations have each verdict; those of runs that failed or go on count under their status."""
+    """The number of configurations with each verdict; those without one are counted by their status."""
     return dict(sorted(Counter(row.verdict or row.status for row in rows).items()))
 
 
@@ -71,42 +68,42 @@ def to_data(rows: Sequence[Comparison], against: str) -> dict[str, Any]:
 
 
 def with_published(judged: Sequence[Result]) -> list[Comparison]:
-    """The rows of results that are judged by what was published."""
+    """The rows of results that are judged against published figures."""
     rows = []
     for pool in _pools(judged):
         first = pool[0]
         rows.append(
             _row(
                 pool,
-                reference=first.reference,
-                ratio=first.pooled_ratio,
-                ratio_interval=first.ratio_interval,
-                repeats=first.repeats,
-                same_window=first.same_window,
-                verdict=first.verdict,
-                verdict_reason=first.verdict_reason or first.reason,
+                reference=first.verdict.reference,
+                ratio=first.verdict.pooled_ratio,
+                ratio_interval=first.verdict.ratio_interval,
+                repeats=first.verdict.repeats,
+                same_window=first.verdict.same_window,
+                verdict=first.verdict.word,
+                verdict_reason=first.verdict.reason or first.reason,
             )
         )
     return rows
 
 
 def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Comparison]:
-    """The rows of ``ours`` against the valid runs among ``theirs``, which are called ``name``."""
+    """The rows of ``ours`` against the valid runs among ``theirs``, which is called ``name``."""
     others = [pool for pool in _pools(theirs) if measures(pool[0])]
     without = [[result] for result in theirs if not measures(result)]
     return [_against(pool, others, without, name) for pool in _pools(ours)]
 
 
 def measures(result: Result) -> bool:
-    """Whether it has a step time that others can be compared with."""
-    loads = result.configuration is not None and result.configuration.loads
+    """Whether it has a valid step time, which others can be compared with."""
+    loads = result.identity.configuration is not None and result.identity.configuration.loads
     return (
-        result.status == SUCCESS and result.time_mean_seconds is not None and why_invalid(result) is None and not loads
+        result.status == SUCCESS and result.metrics.step_time is not None and why_invalid(result) is None and not loads
     )
 
 
 def _pools(results: Iterable[Result]) -> list[list[Result]]:
-    """The repeats of each configuration that count; any other run by itself."""
+    """The valid repeats of each configuration; any other run alone."""
     found: dict[Hashable, list[Result]] = {}
     for number, result in enumerate(results):
         found.setdefault(pool_key(result) if measures(result) else number, []).append(result)
@@ -116,44 +113,44 @@ def _pools(results: Iterable[Result]) -> list[list[Result]]:
 def _row(pool: Sequence[Result], **values: Any) -> Comparison:
     first, together = pool[0], pooled(pool)
     return Comparison(
-        experiment=first.experiment,
-        runs=tuple(result.run or result.path for result in pool),
+        experiment=first.identity.experiment,
+        runs=tuple(result.identity.name for result in pool),
         status=first.status,
-        window=first.window,
+        window=first.metrics.window,
         step_time_s=together and together.mean,
-        configuration=first.configuration,
+        configuration=first.identity.configuration,
         **values,
     )
 
 
 def _times(pool: Iterable[Result]) -> list[float]:
-    return [result.time_mean_seconds for result in pool if result.time_mean_seconds is not None]
+    return [result.metrics.step_time for result in pool if result.metrics.step_time is not None]
 
 
 def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
     first = pool[0]
-    if first.status != SUCCESS or first.time_mean_seconds is None:
+    if first.status != SUCCESS or first.metrics.step_time is None:
         return _row(pool, verdict_reason=first.reason)
     if (why := why_invalid(first)) is not None:
         return _row(pool, verdict=INVALID, verdict_reason=why)
-    if first.configuration is None:
+    if first.identity.configuration is None:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=not_described(first))
-    if first.configuration.loads:
+    if first.identity.configuration.loads:
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=LOADS)
-    found, _ = _alike(first.configuration, others)
+    found, _ = _alike(first.identity.configuration, others)
     if not found:
-        why = _why_nothing(first.configuration, others, without, name)
+        why = _why_nothing(first.identity.configuration, others, without, name)
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=why)
-    if len(nearest := _nearest(first.configuration, first.window, found)) > 1:
-        several = f"{name} has {len(nearest)} settings of it; name the runs"
+    if len(nearest := _nearest(first.identity.configuration, first.metrics.window, found)) > 1:
+        several = f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
     return _compared(pool, nearest[0], name)
 
 
 def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
-    """Those that compare with it; where there are none, what is missing."""
-    known = [pool for pool in others if pool[0].configuration is not None]
-    return comparable(configuration, known, lambda pool, field: getattr(pool[0].configuration, field))
+    """Those that can be compared with it; where there are none, what is missing."""
+    known = [pool for pool in others if pool[0].identity.configuration is not None]
+    return comparable(configuration, known, lambda pool, field: getattr(pool[0].identity.configuration, field))
 
 
 def _nearest(configuration: Configuration, window: Window | None, found: Sequence[_Pool]) -> list[_Pool]:
@@ -163,11 +160,11 @@ def _nearest(configuration: Configuration, window: Window | None, found: Sequenc
 
 
 def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> str:
-    """Why the other side has nothing that compares: what is missing, or why the runs ``without`` a figure have none."""
+    """Why the other side has nothing comparable: what is missing, or why the runs ``without`` a figure have none."""
     found, _ = _alike(configuration, without)
     if found:
-        said = [f"{result.run or result.path} {_state(result)}" for (result,) in sorted(found, key=_settled)]
-        return "; ".join([*said[:_MOST], *([f"and {len(said) - _MOST} more"] if len(said) > _MOST else [])])
+        why = [f"{result.identity.name} {_state(result)}" for (result,) in sorted(found, key=_settled)]
+        return "; ".join([*why[:_MOST], *([f"and {len(why) - _MOST} more"] if len(why) > _MOST else [])])
     _, missing = _alike(configuration, others or without)
     return f"{name} has nothing {missing}"
 
@@ -176,25 +173,25 @@ def _settled(pool: _Pool) -> bool:
     return not pool[0].is_open
 
 
-_NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "is not known"}
+_NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
 
 
 def _state(result: Result) -> str:
     reason = f" ({result.reason})" if result.reason else ""
     if result.status in (RUNNING, PENDING):
-        return f"has not ended{reason}: compare again when it has"
+        return f"has not ended{reason}: compare again later"
     if words := _NO_FIGURE.get(result.status):
-        return f"{words}{reason}: take a run that succeeded"
-    return f"does not count ({why_invalid(result) or LOADS}): take another run"
+        return f"{words}{reason}: choose a run that succeeded"
+    return f"is invalid ({why_invalid(result) or LOADS}): choose another run"
 
 
 def _distance(configuration: Configuration, window: Window | None, other: Result) -> int:
-    assert other.configuration is not None
-    return len(differences(configuration, other.configuration)) + (window != other.window)
+    assert other.identity.configuration is not None
+    return len(differences(configuration, other.identity.configuration)) + (window != other.metrics.window)
 
 
 def differences(ours: Configuration, theirs: Configuration) -> list[str]:
-    """The settings beside those of SAME that differ, as ``tp 4, not 2``; a split that is not known does not differ."""
+    """The settings, besides those of SAME, that differ: ``tp 4, not 2``. Unknown parallelism does not differ."""
     names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env"))
     found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
     variables = sorted({*ours.env, *theirs.env})
@@ -202,21 +199,21 @@ def differences(ours: Configuration, theirs: Configuration) -> list[str]:
     found = [(name, own, other) for name, own, other in found if own != other]
     unknown = {name for name, own, other in found if name in _NOT_IN_LOGS and None in (own, other)}
     if "tp" in unknown:
-        unknown.add("vp")  # of which None means none, where the rest is known
+        unknown.add("vp")  # None is no vp where the rest is known
     return [_differs(*one) for one in found if one[0] not in unknown]
 
 
 def _differs(name: str, own: Any, other: Any) -> str:
     if name in _DOES:
-        return f"{_DOES[name]}, the other does not" if own else f"the other {_DOES[name]}"
+        return f"{_DOES[name]}, the reference does not" if own else f"the reference {_DOES[name]}"
     return f"{name} {_word(own)}, not {_word(other)}"
 
 
-def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
-    """What both logs say of where they ran, and not the same."""
+def _differing_facts(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
+    """What differs in where both ran, as far as both logs say it."""
     if ours is None or theirs is None:
         return []
-    said = (
+    facts = (
         ("NCCL", ours.nccl_version, theirs.nccl_version),
         ("network", ", ".join(ours.networks), ", ".join(theirs.networks)),
         ("driver", ", ".join(ours.drivers), ", ".join(theirs.drivers)),
@@ -226,7 +223,7 @@ def _said_differently(ours: LogFacts | None, theirs: LogFacts | None) -> list[st
         ("vboost", ours.vboost, theirs.vboost),
         ("framework", ours.framework, theirs.framework),
     )
-    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in said if own and other and own != other]
+    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in facts if own and other and own != other]
 
 
 def _word(value: Any) -> str:
@@ -237,20 +234,21 @@ def _word(value: Any) -> str:
 
 def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Comparison:
     first, theirs = pool[0], other[0]
-    assert first.configuration is not None
-    assert theirs.configuration is not None
+    assert first.identity.configuration is not None
+    assert theirs.identity.configuration is not None
     reached = pooled(other)
     assert reached is not None
     noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
     judgement = judge_times(_times(pool), reached, noise)
     reference = Reference(
         release=name,
-        window="" if theirs.window is None else str(theirs.window),
+        window="" if theirs.metrics.window is None else str(theirs.metrics.window),
         step_time_s=reached.mean,
-        source=", ".join(result.run or result.path for result in other),
+        source=", ".join(result.identity.name for result in other),
     )
-    same = first.window == theirs.window
-    changed = (*differences(first.configuration, theirs.configuration), *_said_differently(first.log, theirs.log))
+    same = first.metrics.window == theirs.metrics.window
+    configurations = first.identity.configuration, theirs.identity.configuration
+    changed = (*differences(*configurations), *_differing_facts(first.log, theirs.log))
     return _row(
         pool,
         reference=reference,
@@ -265,4 +263,4 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
 
 
 def _reason(judgement: Judgement, *, same: bool) -> str:
-    return judgement.reason + ("" if same else "; the two were measured over different windows")
+    return judgement.reason + ("" if same else "; the windows of the two differ")

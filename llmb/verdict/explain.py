@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains one result: every term of its figures, what it compares with, and the rule behind its verdict. Pure."""
+"""Explains one result: every term of its figures, what it is compared with, and the verdict. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmb.results.checkpoints import in_words
 from llmb.results.columns import tflops as shown
+from llmb.results.facts import LogFacts, in_words
 from llmb.results.result import Result
 from llmb.runs.job import Job
-from llmb.verdict import conditions
-from llmb.verdict.conditions import window_in_words
+from llmb.stats.measure import LAST, Window
 from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
-from llmb.workload.published import Figure
+from llmb.workload.published import Figure, raises_vboost
 from llmb.workload.rows import Row
 
-WIDTH = 11
+NOT_PUBLISHED = "the published run does not document this; to compare two of your own runs: llmb-run compare {} OTHER"
+NCCL_FIX = "--env NCCL_DEBUG=INFO --env NCCL_DEBUG_SUBSYS=INIT,NET"
 RULES = (
-    f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE}, PASS between; "
-    f"INCONCLUSIVE where the interval of the repeats has {FAIL_BELOW} within"
+    f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE}, otherwise PASS; "
+    f"INCONCLUSIVE if the interval of the repeats contains {FAIL_BELOW}"
 )
+WIDTH = 11
+_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")
+_MOST_HOSTS = 8
+_WORTH_SAYING = 0.01  # a fraction of the step time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What is to be explained: the judged ``result`` of ``job``, and what it is explained with.
+class Subject:
+    """The judged ``result`` of ``job``, and what is needed to explain it.
 
-    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it compares with; ``row``: that of its workload's
-    table; ``digest``: of its image; ``repeats``: the results that are pooled with it, itself among them; ``cause`` and
-    ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS do not count; ``log_note``: what is
-    particular about the log's file.
+    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it is compared with; ``row``: that of its
+    workload's table; ``digest``: of its image; ``repeats``: the results that are pooled, this one included; ``cause``
+    and ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS are wrong; ``log_note``: what is unusual
+    about the log file.
     """
 
     result: Result
@@ -46,16 +50,17 @@ class Told:
     log_note: str = ""
 
 
-def explain(told: Told) -> str:
+def explain(subject: Subject) -> str:
     """The explanation as lines of text."""
-    result = told.result
-    parts = [_entry("run", f"{result.run}  {result.experiment}"), _entry("status", _status(result))]
-    parts += [_entry(name, text) for name, text in (("cause", told.cause), ("fix", told.fix)) if text]
-    if result.time_mean_seconds is not None:
-        parts += [_measured(result), _tokens(told, result.time_mean_seconds), *_flops(told, result.time_mean_seconds)]
-    parts += [*_compared(told), *_entries("steps", [*conditions.steps(result)]), *_conditions(told)]
+    result, seconds = subject.result, subject.result.metrics.step_time
+    status = f"{result.status}: {result.reason}" if result.reason else result.status
+    parts = [_entry("run", f"{result.identity.run}  {result.identity.experiment}"), _entry("status", status)]
+    parts += [_entry(name, text) for name, text in (("cause", subject.cause), ("fix", subject.fix)) if text]
+    if seconds is not None:
+        parts += [_step_time(result, seconds), _tokens(subject, seconds), *_flops(subject, seconds)]
+    parts += [*_comparison(subject), *_entries("steps", [*step_notes(result)]), *_conditions(subject)]
     parts += _entries("checkpoint", _checkpoints(result))
-    parts.append(_entry("log", result.path + told.log_note))
+    parts.append(_entry("log", result.identity.path + subject.log_note))
     return "\n".join(part for part in parts if part) + "\n"
 
 
@@ -67,42 +72,39 @@ def _entries(name: str, lines: Sequence[str]) -> list[str]:
     return [_entry("" if number else name, line) for number, line in enumerate(lines)]
 
 
-def _status(result: Result) -> str:
-    return f"{result.status}: {result.reason}" if result.reason else result.status
+def _step_time(result: Result, seconds: float) -> str:
+    metrics = result.metrics
+    window = f"{window_in_words(metrics.window)} of {metrics.steps}"
+    deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
+    return _entry("step time", f"{seconds:.6g} s: mean over {window}, {deviation}")
 
 
-def _measured(result: Result) -> str:
-    window = window_in_words(result.window)
-    deviation = f"standard deviation {result.time_std_dev_seconds:.4g} s"
-    return _entry("step time", f"{result.time_mean_seconds:.6g} s: mean over {window} of {result.steps}, {deviation}")
+def _tokens(subject: Subject, seconds: float) -> str:
+    job, rate = subject.job, subject.result.metrics.tokens_per_second or 0.0
+    term = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s"
+    return _entry("tokens/s", f"{term} = {rate:,.0f}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}")
 
 
-def _tokens(told: Told, seconds: float) -> str:
-    job, rate = told.job, told.result.tokens_per_second or 0.0
-    sum_ = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s"
-    return _entry("tokens/s", f"{sum_} = {rate:,.0f}; {rate / job.scale:,.1f} of each of {gpus_in_words(job.scale)}")
-
-
-def _flops(told: Told, seconds: float) -> list[str]:
-    job, result = told.job, told.result
+def _flops(subject: Subject, seconds: float) -> list[str]:
+    job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
     terms, formulas = flops_terms(job.model), flops_formulas(job.model)
     total = sum(terms.values())
     lines = [f"{total:.4g} for one sample, by the formula {flops_convention(job.model)}:"]
     lines += [f"  {part} {formulas[part]} = {value:.4g}" for part, value in terms.items()]
-    tflops = result.model_tflops_per_gpu or 0.0
+    tflops = metrics.model_tflops_per_gpu or 0.0
     parts = _entries("FLOPs", lines)
-    sum_ = f"batch {job.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
-    parts.append(_entry("TFLOPS", f"{sum_} = {shown(tflops)} of each GPU"))
-    if result.mfu is None:
-        return [*parts, _entry("MFU", f"not known: there is no peak for {job.gpu_type} {job.dtype}")]
-    peak = f"{told.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
-    parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * result.mfu:.2f} %"))
-    if result.mfu_reference_convention is not None and told.figure is not None:
-        parts.append(_entry("", _mfu_as_published(result.mfu_reference_convention, told.figure)))
-    if told.tflops_note:
-        parts.append(_entry("", f"the framework's own TFLOPS do not count: {told.tflops_note}"))
-    elif result.tflops_per_gpu_mean is not None:
-        parts.append(_entry("", f"the framework logs {result.tflops_per_gpu_mean:.2f} TFLOPS of each GPU"))
+    term = f"batch {job.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
+    parts.append(_entry("TFLOPS", f"{term} = {shown(tflops)} per GPU"))
+    if metrics.mfu is None:
+        return [*parts, _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}")]
+    peak = f"{subject.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
+    parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * metrics.mfu:.2f} %"))
+    if verdict.mfu_reference_convention is not None and subject.figure is not None:
+        parts.append(_entry("", _mfu_as_published(verdict.mfu_reference_convention, subject.figure)))
+    if subject.tflops_note:
+        parts.append(_entry("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
+    elif metrics.framework_tflops is not None:
+        parts.append(_entry("", f"the framework logs {metrics.framework_tflops:.2f} TFLOPS per GPU"))
     return parts
 
 
@@ -112,50 +114,167 @@ def _mfu_as_published(value: float, figure: Figure) -> str:
     return f"as release {figure.release} computes it: {100 * value:.2f} % ({flops})"
 
 
-def _compared(told: Told) -> list[str]:
-    result, figure = told.result, told.figure
+def _comparison(subject: Subject) -> list[str]:
+    verdict, figure = subject.result.verdict, subject.figure
     parts = []
     if figure is not None:
-        lines = [
-            f"{figure.step_time_s:g} s in {figure.source}, over {window_in_words(figure.window)} of {figure.steps}"
-        ]
+        window = f"{window_in_words(figure.window)} of {figure.steps}"
+        lines = [f"{figure.step_time_s:g} s over {window}, published in {figure.source}"]
         if figure.mfu is not None and figure.model_flops is not None:
             formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample"
-            lines.append(f"its printed MFU is {100 * figure.mfu:.2f} %, by {formula}")
+            lines.append(f"its printed MFU is {100 * figure.mfu:.2f} % ({formula})")
         parts += _entries("reference", lines)
-    if result.ratio is not None and result.reference is not None:
-        sum_ = f"{result.reference.step_time_s:g} s / {result.time_mean_seconds:.6g} s = {result.ratio:.4f}"
-        parts.append(_entry("ratio", f"{sum_}: measured by published throughput"))
-        parts += _entries("", _repeats(told))
-    if result.verdict is not None:
-        parts.append(_entry("verdict", f"{result.verdict}: {result.verdict_reason}"))
-    if result.ratio is not None:
+    if verdict.ratio is not None and verdict.reference is not None:
+        term = f"{verdict.reference.step_time_s:g} s / {subject.result.metrics.step_time:.6g} s = {verdict.ratio:.4f}"
+        parts.append(_entry("ratio", f"{term}: measured relative to published throughput"))
+        parts += _entries("", _repeats(subject))
+    if verdict.word is not None:
+        parts.append(_entry("verdict", f"{verdict.word}: {verdict.reason}"))
+    if verdict.ratio is not None:
         parts.append(_entry("", RULES))
     return parts
 
 
-def _repeats(told: Told) -> list[str]:
-    if len(told.repeats) < 2:
+def _repeats(subject: Subject) -> list[str]:
+    if len(subject.repeats) < 2:
         return []
-    shown = ", ".join(f"{other.run} {other.ratio:.4f}" for other in told.repeats if other.ratio is not None)
-    return [f"pooled with its repeats: {shown}"]
+    ratios = [(other.identity.run, other.verdict.ratio) for other in subject.repeats if other.verdict.ratio is not None]
+    return ["pooled with its repeats: " + ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)]
 
 
-def _conditions(told: Told) -> list[str]:
-    """What is not as published, and what is known of this run alone."""
-    result, job, figure = told.result, told.job, told.figure
-    place = [*conditions.place(result.log, job.image, told.digest)]
+def _conditions(subject: Subject) -> list[str]:
+    """What differs from the published run, and where this run ran."""
+    result, job, figure = subject.result, subject.job, subject.figure
+    ran_on = [*where_it_ran(result.log, job.image, subject.digest)]
     if figure is None:
-        return _entries("ran on", place)
-    differs = [*conditions.differences(result, job, figure, peak_tflops=told.peak_tflops, row=told.row)]
-    place += [conditions.NOT_PUBLISHED.format(result.run), *conditions.not_told(result.log, job.scale)]
-    return [_entry("the same", conditions.alike(result)), *_entries("differs", differs), *_entries("ran on", place)]
+        return _entries("ran on", ran_on)
+    peak, row = subject.peak_tflops, subject.row
+    return [
+        _entry("the same", settings_in_common(result)),
+        *_entries("differs", [*differences_from_published(result, job, figure, peak_tflops=peak, row=row)]),
+        *_entries(
+            "ran on",
+            [*ran_on, NOT_PUBLISHED.format(result.identity.run), *missing_in_log(result.log, job.scale)],
+        ),
+    ]
 
 
 def _checkpoints(result: Result) -> list[str]:
-    """What was saved and loaded, where it is, and what is missing of it."""
+    """What was saved and loaded, its folder, and what is missing."""
     found = result.checkpoints
     if found is None:
         return []
     folders = [part.folder for part in (found.loaded, found.saved) if part is not None and part.folder is not None]
     return [*in_words(found), *folders, *found.problems]
+
+
+def window_in_words(window: Window | None) -> str:
+    """``iterations 11-44``."""
+    if window is None:
+        return "no iteration"
+    if window == LAST:
+        return "the last iteration"
+    return f"iteration {window.first}" if window.first == window.last else f"iterations {window.first}-{window.last}"
+
+
+def differences_from_published(
+    result: Result, job: Job, figure: Figure, *, peak_tflops: float | None = None, row: Row | None = None
+) -> Iterator[str]:
+    """What differs between a run and the published figure that it is compared with.
+
+    ``peak_tflops``: of one GPU at the job's dtype; ``row``: of the workload's table, which the published runs used.
+    """
+    if result.verdict.same_window is False:
+        here, there = window_in_words(result.metrics.window), window_in_words(figure.window)
+        yield f"window: {here} here, {there} of {figure.steps} in the published run"
+    own = flops_convention(job.model)
+    if figure.flops_convention is not None and figure.flops_convention != own:
+        mfu = _mfu_by_their_formula(result, figure)
+        yield f"FLOPs formula: {own} here, {figure.flops_convention} in the published run, {mfu}"
+    if figure.peak_tflops is not None and figure.peak_tflops != peak_tflops:
+        yield f"peak for the MFU: {figure.peak_tflops:g} TFLOPS in the published run"
+    for name in _SPLIT if row is not None else ():
+        here, there = (getattr(one, name) or "none" for one in (job, row))
+        if here != there:
+            yield f"{name}: {here} here, {there} in the workload's table"
+    if job.switches.fp8 == "current":
+        yield "fp8 scaling: current here, delayed in the published runs"
+    if job.switches.tokenizer == "hub":
+        yield "tokenizer: the model's own here, NeMo's null tokenizer in the published runs"
+    if (vboost := _vboost(result, job, figure)) is not None:
+        yield vboost
+    if job.env:
+        yield "variables set here: " + ", ".join(sorted(job.env))
+
+
+def _mfu_by_their_formula(result: Result, figure: Figure) -> str:
+    own = result.verdict.mfu_reference_convention
+    if own is None or figure.mfu is None:
+        return "so the two MFU cannot be compared"
+    return f"which gives an MFU of {100 * own:.2f} % here and {100 * figure.mfu:.2f} % there"
+
+
+def _vboost(result: Result, job: Job, figure: Figure) -> str | None:
+    """How vboost differs from the published runs, where it does."""
+    there = raises_vboost(figure.release)
+    log = result.log.vboost if result.log is not None else None
+    if job.vboost and there and log is not None and ":" in log:  # some nodes refused it
+        return f"vboost: {log} here, on in the published runs"
+    if job.vboost in (None, there):
+        return None
+    return f"vboost: {'on' if job.vboost else 'off'} here, {'on' if there else 'off'} in the published runs"
+
+
+def settings_in_common(result: Result) -> str:
+    """The settings that a result has in common with its reference."""
+    window = ", window" if result.verdict.same_window else ""
+    return f"size, dtype, GPU type, number of GPUs, global batch, sequence length, layers{window}"
+
+
+def where_it_ran(log: LogFacts | None, image: str | None = None, digest: str | None = None) -> Iterator[str]:
+    """Image, network, GPUs and nodes of a run, as far as its record, its log and the installer know them."""
+    if image is not None:
+        yield f"image {image} ({digest or 'unknown digest'})"
+    if log is None:
+        return
+    hosts = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
+    facts = (
+        f"step lines of {log.framework}" if log.framework else "",
+        f"network {', '.join(log.networks)}" if log.networks else "",
+        f"NCCL {log.nccl_version}" if log.nccl_version else "",
+        f"{', '.join(log.gpu_models)}" if log.gpu_models else "",
+        f"driver {', '.join(log.drivers)}" if log.drivers else "",
+        f"SM clock up to {log.max_sm_clock_mhz:g} MHz" if log.max_sm_clock_mhz else "",
+        f"power limit {log.power_limit_w:g} W" if log.power_limit_w else "",
+        f"vboost {log.vboost}" if log.vboost else "",
+        f"{log.nodes} node{'s' if log.nodes > 1 else ''}{f' ({hosts})' if hosts else ''}" if log.nodes else "",
+    )
+    if any(facts):
+        yield ", ".join(text for text in facts if text)
+
+
+def missing_in_log(log: LogFacts | None, scale: int) -> Iterator[str]:
+    """What the speed of several GPUs depends on and the log omits, with the options that log it."""
+    found = log or LogFacts()
+    missing = [name for name, known in (("NCCL version", found.nccl_version), ("network", found.networks)) if not known]
+    if scale > 1 and missing:
+        yield f"missing in the log: {' and '.join(missing)}; to log them, submit with {NCCL_FIX}"
+
+
+def step_notes(result: Result) -> Iterator[str]:
+    """What is unusual about the steps of the window."""
+    own, verdict = result.metrics.statistics, result.verdict
+    if own is None:
+        return
+    if own.outliers:
+        verb = "is" if len(own.outliers) == 1 else "are"
+        which = f"iteration{'s' if len(own.outliers) > 1 else ''} {', '.join(map(str, own.outliers))}"
+        yield f"{len(own.outliers)} of {own.count} {verb} far from the median of {own.median:.4g} s: {which}"
+    if abs(own.drift) > _WORTH_SAYING:
+        word = "slower" if own.drift > 0 else "faster"
+        yield f"steps get {100 * abs(own.drift):.1f} % {word} from the first to the last"
+    if verdict.reference is None or verdict.ratio is None or own.median <= 0:
+        return
+    by_median = verdict.reference.step_time_s / own.median
+    if abs(by_median - verdict.ratio) > _WORTH_SAYING:
+        yield f"by their median, the ratio would be {by_median:.4f}"

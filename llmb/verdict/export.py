@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads results that `results --format json` wrote, here or on another cluster, and keeps accepted ones: baselines."""
+"""Results as files: exported JSON, baselines, and JUnit XML for continuous integration."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree
 
 from llmb.errors import UsageError
-from llmb.results.configuration import Configuration
+from llmb.results.columns import report
 from llmb.results.facts import LogFacts
-from llmb.results.report import report
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result, from_json
 from llmb.stats.measure import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
+from llmb.text.tables import escape
 from llmb.text.times import iso
-from llmb.verdict.rules import INVALID
+from llmb.verdict.rules import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
-_OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states that earlier releases called Failed
+_OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states whose status was Failed in earlier releases
 _FOLDER = Path(".llmb") / "baselines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exported:
-    """What a comparison needs of an exported result; further keys, of a newer llmb, are passed over."""
+    """What a comparison needs of an exported result; other keys, of a newer llmb, are ignored."""
 
     experiment: str
     status: Literal["Success", "Failed", "Cancelled", "Running", "Pending", "Unknown"]
@@ -50,16 +51,17 @@ class _Exported:
         """As a result."""
         values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
         status = _OLD.get(self.state or "", FAILED) if self.status == FAILED else self.status
-        return Result(**{**values, "status": status, "window": None if self.window is None else Window(*self.window)})
+        window = None if self.window is None else Window(*self.window)
+        return from_json({**values, "status": status, "window": window})
 
 
 def read_export(path: Path) -> list[Result]:
-    """The results in a JSON file. Raises UsageError or InputFaults when it holds none, LlmbError when it is damaged."""
+    """The results in a JSON file. Raises UsageError or InputFaults when it has none, LlmbError when it is damaged."""
     data = files.read_json(path)
     rows = data.get("results") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         hint = "write one: llmb-run results --format json > results.json"
-        raise UsageError(f"{path} holds no results", hint=hint)
+        raise UsageError(f"{path} has no results", hint=hint, code="results-missing", value=str(path))
     document = yamlfile.Document(name=str(path), data={"results": [_known(row) for row in rows]})
     return [typed.read(_Exported, document, ("results", number)).result() for number in range(len(rows))]
 
@@ -90,41 +92,49 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def why_left_out(result: Result) -> str | None:
-    """Why a judged result cannot be kept to compare others with; None where it can."""
-    if result.status != SUCCESS or result.time_mean_seconds is None:
+def why_rejected(result: Result) -> str | None:
+    """Why a judged result cannot be part of a baseline; None where it can."""
+    if result.status != SUCCESS or result.metrics.step_time is None:
         words = {
             FAILED: "failed",
             CANCELLED: "was cancelled",
             RUNNING: "has not ended",
-            PENDING: "waits",
-            UNKNOWN: "is not known",
+            PENDING: "is waiting",
+            UNKNOWN: "has an unknown result",
         }
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
-    if result.verdict == INVALID:
-        return f"INVALID: {result.verdict_reason}"
-    loads = result.configuration is not None and result.configuration.loads
-    return result.verdict_reason if loads else None
+    if result.verdict.word == INVALID:
+        return f"INVALID: {result.verdict.reason}"
+    loads = result.identity.configuration is not None and result.identity.configuration.loads
+    return result.verdict.reason if loads else None
 
 
 def accept_baseline(install: Path, name: str, results: Sequence[Result], now: float, *, replace: bool) -> Path:
-    """Keep ``results`` as the baseline ``name``, accepted at ``now``. Raises UsageError for a name that is taken."""
+    """Write ``results`` as the baseline ``name``, accepted at ``now``. Raises UsageError where it exists already."""
     path = _path(install, name)
     text = files.to_json({"schema_version": 1, "baseline": name, "accepted": int(now), **report(results)})
     if replace:
         files.write_text(path, text)
     elif not files.create_text(path, text):
-        raise UsageError(f"there is a baseline '{name}' already", hint="--replace puts the new one in its place")
+        raise UsageError(
+            f"baseline '{name}' exists already",
+            hint="--replace overwrites it",
+            code="baseline-exists",
+            key="NAME",
+            value=name,
+        )
     return path
 
 
 def read_baseline(install: Path, name: str) -> list[Result]:
-    """The results of the baseline ``name``. Raises UsageError with the nearest one when there is none."""
+    """The results of the baseline ``name``. Raises UsageError with the nearest name when there is none."""
     path = _path(install, name)
     if not path.is_file():
         known = baselines(install)
         hint = suggest(name, known) if known else "accept one: llmb-run baseline accept NAME"
-        raise UsageError(f"there is no baseline '{name}'", hint=hint)
+        raise UsageError(
+            f"baseline '{name}' does not exist", hint=hint, code="baseline-unknown", key="NAME", value=name
+        )
     return read_export(path)
 
 
@@ -144,5 +154,64 @@ def baseline_facts(install: Path, name: str) -> dict[str, Any]:
 
 def _path(install: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
-        raise UsageError(f"'{name}' is not a name for a baseline", hint="use letters, digits, -, _ and .")
+        hint = "use letters, digits, -, _ and ."
+        raise UsageError(f"'{name}' is no valid baseline name", hint=hint, code="name-invalid", key="NAME", value=name)
     return install / _FOLDER / f"{name}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JunitCase:
+    """One test case, and why it did not pass."""
+
+    group: str
+    name: str
+    outcome: Literal["passed", "failure", "error", "skipped"] = "passed"
+    message: str = ""
+
+
+def junit_cases(results: Iterable[Result]) -> list[JunitCase]:
+    """A case for each run: a failure where it failed, was cancelled or its verdict is bad, an error where its result is
+    unknown, skipped where there is no verdict yet."""
+    return [_case(result) for result in results]
+
+
+def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
+    """The outcome of a verdict: failure when it is bad, skipped when it is undecided or nothing was compared."""
+    if verdict in BAD:
+        return "failure"
+    return "skipped" if verdict in (INCONCLUSIVE, NO_REFERENCE) else "passed"
+
+
+def _case(result: Result) -> JunitCase:
+    identity, verdict = result.identity, result.verdict
+    group = identity.configuration.workload if identity.configuration else "log"
+    name = f"{identity.experiment} [{identity.run}]" if identity.run else identity.experiment
+    if result.is_open:
+        return JunitCase(group=group, name=name, outcome="skipped", message=result.reason or "it has not ended")
+    if result.status != SUCCESS:
+        outcome: Literal["failure", "error"] = "failure" if result.status in (FAILED, CANCELLED) else "error"
+        return JunitCase(group=group, name=name, outcome=outcome, message=result.reason or result.status)
+    message = f"{verdict.word}: {verdict.reason}" if verdict.word else ""
+    return JunitCase(group=group, name=name, outcome=outcome_of(verdict.word), message=message)
+
+
+def to_junit(found: Iterable[JunitCase]) -> str:
+    """The cases as one test suite. Control characters, which XML does not allow, are written as escapes."""
+    found = list(found)
+    count = {outcome: sum(case.outcome == outcome for case in found) for outcome in ("failure", "error", "skipped")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="llmb",
+        tests=str(len(found)),
+        failures=str(count["failure"]),
+        errors=str(count["error"]),
+        skipped=str(count["skipped"]),
+    )
+    for case in found:
+        element = ElementTree.SubElement(suite, "testcase", classname=escape(case.group), name=escape(case.name))
+        if case.outcome != "passed":
+            ElementTree.SubElement(element, case.outcome, message=escape(case.message))
+        elif case.message:
+            ElementTree.SubElement(element, "system-out").text = escape(case.message)
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -1,11 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a verdict: from the step times of one configuration's repeats to one word and the sentence behind it."""
+"""The rules of a verdict: from the step times of repeats to a word and the sentence behind it. Pure.
 
-from collections.abc import Sequence
+Every figure of several runs is computed here. Their step time is the arithmetic mean over the runs, as that of a run is
+over its steps: each run does the same work, so this is the total time divided by all steps, and tokens divided by it
+are the throughput of all runs together (the harmonic mean of the single throughputs).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from llmb.stats.interval import MOST_REPEATS, Spread, repeats_to_settle, spread
-from llmb.verdict.pooling import throughput_ratio
+from llmb.results.result import Result
+from llmb.stats.interval import MOST_REPEATS, Spread, relative_width, repeats_to_settle, spread
+
+_Z95 = 1.959964
+_MOST_WIDTH = 100.0
+
+
+class Ratio(NamedTuple):
+    """A ratio of throughputs, and its 95 % interval (None where neither side has repeats)."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+def pooled(results: Iterable[Result]) -> Spread | None:
+    """The step time in seconds of all results that have one; None where none has."""
+    times = [result.metrics.step_time for result in results if result.metrics.step_time is not None]
+    return spread(times) if times else None
+
+
+def published(step_time: float) -> Spread:
+    """A published step time in seconds: one figure, whose spread is unknown."""
+    return Spread(step_time, 0.0, 1)
+
+
+def noise_of_pair(ours: Result, theirs: Result) -> float:
+    """The factor by which noise may change the ratio of two single runs, from the spread of their steps (95 %).
+
+    Uses the deviation of single steps, not of their mean: steps of one run resemble each other more than two runs do.
+    """
+    widths = [
+        _Z95 * (one.metrics.step_time_deviation or 0.0) / one.metrics.step_time
+        for one in (ours, theirs)
+        if one.metrics.step_time
+    ]
+    return math.exp(min(round(math.hypot(*widths), 9), _MOST_WIDTH))
+
+
+def throughput_ratio(ours: Spread, theirs: Spread) -> Ratio:
+    """The throughput at the step times ``ours`` relative to that at ``theirs``.
+
+    The interval is that of the ratio's logarithm (Student's t for each mean, both widths combined as the root of their
+    summed squares): it never reaches 0, and exchanging the sides gives exactly its inverse.
+    """
+    value = round(theirs.mean / ours.mean, 9)  # so that the last bit of a sum cannot change a verdict
+    if ours.n < 2 and theirs.n < 2:
+        return Ratio(value, None)
+    factor = math.exp(round(math.hypot(relative_width(ours), relative_width(theirs)), 9))
+    return Ratio(value, (value / factor, value * factor))
+
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
 FAIL, INVALID, NO_REFERENCE = "FAIL", "INVALID", "NO_REFERENCE"
@@ -16,9 +71,9 @@ FAIL_BELOW, WARN_BELOW, SUSPICIOUS_ABOVE = 0.95, 0.98, 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict on ``repeats`` runs: their ``ratio`` of throughputs, its 95 % interval (None for one run), and why.
+    """A verdict on ``repeats`` runs, its reason, the ``ratio`` of throughputs and its 95 % interval (None for one run).
 
-    ``step_time``: of the repeats together, in seconds.
+    ``step_time``: the mean of the repeats, in seconds.
     """
 
     verdict: str
@@ -30,28 +85,28 @@ class Judgement:
 
 
 def judge_times(times: Sequence[float], reference: Spread, noise: float | None = None) -> Judgement:
-    """The verdict on the step times of one run or more, in seconds, by those of the ``reference``.
+    """The verdict on the step times of one run or more, in seconds, relative to the ``reference``.
 
-    ``noise``: of one run by one run, the part of the ratio that the spread of their own steps explains, as a factor
-    (1.05 for 5 %); None where the other side is not a run.
+    ``noise``: the part of the ratio of two single runs that the spread of their steps explains, as a factor (1.05 for
+    5 %); None otherwise.
     """
     found = spread(times)
     ratio, interval = throughput_ratio(found, reference)
     if noise is not None:
         within = (ratio / noise, ratio * noise)
-        verdict = _word_of_pair(ratio, within)
-        reason = _shown(ratio, None, found.n) + (
+        verdict = _verdict_on_pair(ratio, within)
+        reason = _ratio_text(ratio, None, found.n) + (
             _why_pair(within) if verdict == INCONCLUSIVE else _why(verdict, found, reference)
         )
     else:
-        verdict = _word(ratio, interval)
-        reason = f"{_shown(ratio, interval, found.n)}{_why(verdict, found, reference)}"
+        verdict = _verdict(ratio, interval)
+        reason = f"{_ratio_text(ratio, interval, found.n)}{_why(verdict, found, reference)}"
     return Judgement(
         verdict=verdict, reason=reason, step_time=found.mean, ratio=ratio, interval=interval, repeats=found.n
     )
 
 
-def _word(ratio: float, interval: tuple[float, float] | None) -> str:
+def _verdict(ratio: float, interval: tuple[float, float] | None) -> str:
     if interval is not None and interval[0] < FAIL_BELOW < interval[1]:
         return INCONCLUSIVE
     if ratio < FAIL_BELOW:
@@ -61,19 +116,19 @@ def _word(ratio: float, interval: tuple[float, float] | None) -> str:
     return SUSPICIOUS if ratio > SUSPICIOUS_ABOVE else PASS
 
 
-def _word_of_pair(ratio: float, within: tuple[float, float]) -> str:
-    """The word on one run by one run, whose ratio is ``within`` these by the noise of both.
+def _verdict_on_pair(ratio: float, within: tuple[float, float]) -> str:
+    """The verdict on two single runs, whose ratio is ``within`` these limits given the noise of both.
 
-    What is not larger than the noise is no difference, neither to the worse nor to the better.
+    A difference that noise explains is no difference, for better or worse.
     """
-    word = _word(ratio, within)
+    word = _verdict(ratio, within)
     return INCONCLUSIVE if word != PASS and within[0] <= 1 <= within[1] else word
 
 
 def _why_pair(within: tuple[float, float]) -> str:
     return (
         f": the spread of both runs' own steps explains {within[0]:.3f} to {within[1]:.3f}; "
-        "repeats on both sides would settle it"
+        "repeats on both sides would decide"
     )
 
 
@@ -84,7 +139,7 @@ def _settling(found: Spread, reference: Spread) -> str:
     return f"more than {MOST_REPEATS} repeats" if more is None else f"{more} more repeat{'s' if more > 1 else ''}"
 
 
-def _shown(ratio: float, interval: tuple[float, float] | None, count: int) -> str:
+def _ratio_text(ratio: float, interval: tuple[float, float] | None, count: int) -> str:
     if interval is None:
         return f"{ratio:.3f} (n=1)"
     return f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, n={count})"
@@ -92,9 +147,9 @@ def _shown(ratio: float, interval: tuple[float, float] | None, count: int) -> st
 
 def _why(verdict: str, found: Spread, reference: Spread) -> str:
     if verdict == INCONCLUSIVE:
-        return f" is on both sides of {FAIL_BELOW}; {_settling(found, reference)} would settle it"
+        return f" is on both sides of {FAIL_BELOW}; {_settling(found, reference)} would decide"
     return {
         FAIL: f" is below {FAIL_BELOW}",
         WARN: f" is below {WARN_BELOW}",
-        SUSPICIOUS: f" is above {SUSPICIOUS_ABOVE}: better than can be expected",
+        SUSPICIOUS: f" is above {SUSPICIOUS_ABOVE}, which is implausible: check what differs",
     }.get(verdict, f" is {WARN_BELOW} or more")

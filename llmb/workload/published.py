@@ -63,7 +63,8 @@ class _WindowText:
         try:
             return cls(parse_window(str(value)))
         except UsageError as error:
-            raise typed.KeyFaultError(error.message, hint=error.hint) from error
+            hint = "write the first and the last iteration, 11-44, or: last"
+            raise typed.KeyFaultError(f"'{value}' is not a window", hint=hint) from error
 
 
 def _by_scale(values: dict[str, float]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a root of Debian 13 with Slurm 24.11 and Python 3.13, once for a machine, and prints its folder.
+"""Creates a root of Debian 13 with Slurm 24.11 and Python 3.13, once on a machine, and prints its folder.
 
-It lies in $LLMB_TEST_DEBIAN_CACHE (default ~/.cache/llmb/debian13) under the digest of its package list. It is made
-beside its place and then renamed, so that an interrupted one is never used.
+It is in $LLMB_TEST_DEBIAN_CACHE (default ~/.cache/llmb/debian13), named by the digest of its package list. It is built
+under another name and then renamed, so that an incomplete one is never used.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ import psutil
 
 SUITE = "trixie"
 PACKAGES = Path(__file__).with_name("packages.txt")
-PRIVATE = ("unshare", "--mount", "--propagation", "private")  # what debootstrap mounts is seen by nobody else
+PRIVATE = ("unshare", "--mount", "--propagation", "private")  # no other process sees what debootstrap mounts
 MOUNT_POINTS = ("llmb", "venv", "wheels")
-MISSING = 77  # the exit code of a test that cannot run here, as automake has it
+MISSING = 77  # the exit code of automake for a test that cannot run here
 
 
 def main() -> int:
-    """Print the root; MISSING where this machine cannot have one, 1 when it could not be made."""
+    """Print the root. Returns MISSING if this machine cannot have one, 1 if creating it failed."""
     if reason := why_not():
         print(f"missing for the tests on Slurm 24.11 and Python 3.13: {reason}", file=sys.stderr)
         return MISSING
@@ -42,19 +42,19 @@ def main() -> int:
 
 
 def why_not() -> str | None:
-    """Why no root can be made or entered here; None where it can."""
+    """Why no root can be created or entered here, or None."""
     if os.geteuid():
         return "root: only root may mount and chroot"
     for program in ("debootstrap", "unshare", "apt-get"):
         if shutil.which(program) is None:
             return f"{program}: apt-get install {'util-linux' if program == 'unshare' else program}"
     if subprocess.run([*PRIVATE, "--pid", "--fork", "true"], capture_output=True, check=False).returncode:
-        return "namespaces: this machine does not let root make any (unshare --mount --pid)"
+        return "namespaces: root cannot create any here (unshare --mount --pid)"
     return None
 
 
 def cache() -> Path:
-    """The folder that the roots lie in."""
+    """The folder of the roots."""
     own = os.environ.get("LLMB_TEST_DEBIAN_CACHE")
     if own:
         return Path(own).resolve()
@@ -68,7 +68,7 @@ def packages() -> list[str]:
 
 
 def find_mirror() -> str | None:
-    """The archive of Debian that this machine's apt uses; the first of all archives where apt has no lists yet."""
+    """The Debian archive of this machine's apt; the first archive if apt has no lists yet."""
     for more in (["Origin: Debian", "Label: Debian"], []):
         argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main", *more]
         if found := subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split():
@@ -77,7 +77,7 @@ def find_mirror() -> str | None:
 
 
 def make(root: Path, mirror: str) -> bool:
-    """Build the root beside its place and put it there; whether that went well."""
+    """Build the root under another name and rename it. Returns whether that succeeded."""
     print(f"making {root}: 500 MB, one to four minutes", file=sys.stderr)
     part, start = root.with_name(f"{root.name}.{os.getpid()}.part"), time.monotonic()
     part.mkdir(parents=True)
@@ -90,9 +90,9 @@ def make(root: Path, mirror: str) -> bool:
         print(f"error: debootstrap ended with {done.returncode}; {log} ends with", file=sys.stderr)
         print("\n".join(log.read_text(encoding="utf-8").splitlines()[-10:]), file=sys.stderr)
         return False
-    furnish(part)
+    prepare(part)
     log.unlink()
-    if root.is_dir():  # another has made it meanwhile
+    if root.is_dir():  # another process was faster
         shutil.rmtree(part)
     else:
         part.rename(root)
@@ -100,8 +100,8 @@ def make(root: Path, mirror: str) -> bool:
     return True
 
 
-def furnish(root: Path) -> None:
-    """Make the places that `enter` mounts on, and remove what only installing takes."""
+def prepare(root: Path) -> None:
+    """Create the mount points of `enter`, and remove what only installing needs."""
     for name in MOUNT_POINTS:
         (root / name).mkdir()
     (root / "etc/hosts").touch()
@@ -110,7 +110,7 @@ def furnish(root: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what makers that are gone have left in ``folder``: half a root, and the log that says why."""
+    """Remove leftovers of ended processes from ``folder``: incomplete roots and their logs."""
     for part in folder.glob("*.*"):
         named = re.fullmatch(r"[0-9a-f]+\.(\d+)\.(part|log)", part.name)
         if named is None or psutil.pid_exists(int(named[1])):

@@ -17,7 +17,7 @@ import pytest
 
 from llmb.builtin import builtin_plugins
 from llmb.clusters.runai import phases
-from llmb.clusters.runai.rest import Client, _asked_pause
+from llmb.clusters.runai.rest import Client
 from llmb.clusters.runai.token import Credentials
 from llmb.clusters.runai.workloads import Api
 from llmb.clusters.slurm import partitions, rows
@@ -27,21 +27,22 @@ from llmb.errors import LlmbError
 from llmb.planning.joblist import read_job_list
 from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.results.beside import profiled_beside
+from llmb.results.find import profiled_beside
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import secrets
+from llmb.system.http import retry_after
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
 from llmb.text import yamlfile
 from llmb.verdict.export import read_export
 from llmb_installer.answers.read import read_answers
 from llmb_installer.detect import scheduler
-from llmb_installer.registry import docker_config, manifests, netrc
-from llmb_installer.registry.challenge import read_challenges
+from llmb_installer.registry import manifests
+from llmb_installer.registry.access import read_challenges
+from llmb_installer.registry.credentials import read_docker_config, read_netrc
 from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.retry import retry_after
 from llmb_installer.venv import pipconf
+from llmb_testing.job import SMALLEST_JOB
 
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "5000"))
 WORKLOADS = load_plugins(builtin_plugins()).workloads()
@@ -226,7 +227,7 @@ def _pip(path: Path) -> object:
 
 
 def _docker(path: Path) -> object:
-    return docker_config.look_up(path, "nvcr.io", {})
+    return read_docker_config(path, "nvcr.io", {})
 
 
 def _profiled(path: Path) -> object:
@@ -315,7 +316,7 @@ READERS = [
     Reader(name="exported results", sample=EXPORT, read=_file("x.json", read_export)),
     Reader(name="pip.conf", sample=PIP, read=_file("pip.conf", _pip)),
     Reader(name="docker's config.json", sample=DOCKER, read=_file("config.json", _docker)),
-    Reader(name="netrc", sample=NETRC, read=_file("netrc", lambda p: netrc.look_up(p, ["nvcr.io"], {}))),
+    Reader(name="netrc", sample=NETRC, read=_file("netrc", lambda p: read_netrc(p, ["nvcr.io"], {}))),
     Reader(name="secrets", sample=SECRETS, read=_file(".config/llmb/secrets", lambda _: secrets.names())),
     Reader(name="sinfo", sample=SINFO, read=_text(partitions.read)),
     Reader(name="nodes", sample=NODES, read=_text(lambda text: list(scheduler.read_nodes(text)))),
@@ -332,9 +333,7 @@ READERS = [
 
 def _pauses(text: str) -> object:
     number = "120" if len(text) % 2 else text
-    headers = [("Retry-After", part.encode("ascii", "replace").decode()) for part in (text, number)]
-    pauses = [_asked_pause(httpx.Response(429, headers=[(name, value.replace("\n", " "))])) for name, value in headers]
-    return pauses, retry_after(text), retry_after(number)
+    return retry_after(text), retry_after(number)
 
 
 def damaged(sample: Any, chance: random.Random) -> bytes:

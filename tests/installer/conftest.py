@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small wheels in place of torch and transformers, an index that can be made to wait, and the real command."""
+"""Fixtures: small wheels instead of torch and transformers, an index that can pause, and the real command."""
 
 import base64
 import hashlib
@@ -20,14 +20,14 @@ import pytest
 import yaml
 
 from llmb.workload.needs import Need, Needs
-from llmb_installer.testing.hub import SmallHub
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.hub import SmallHub
+from llmb_testing.plugin_writer import write_plugin
 
 WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",), "small": ("1", "2"), "other": ("1",)}
 
 
 def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
-    """A wheel of one module that knows its version."""
+    """Write a wheel with one module that has its version."""
     folder.mkdir(parents=True, exist_ok=True)
     path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
@@ -51,7 +51,7 @@ def _hash(text: str) -> str:
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Children hear a lost connection, also where the tests themselves were started by nohup."""
+    """Restores SIGHUP for child processes, in case nohup started the tests."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -59,13 +59,13 @@ def heard() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_wheel() -> Callable[..., Path]:
-    """``write_wheel``, for tests that need other wheels."""
+    """``write_wheel``, for tests with other wheels."""
     return write_wheel
 
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for pip's find-links."""
+    """A folder of wheels, for pip's find-links."""
     folder = tmp_path_factory.mktemp("wheels")
     for name, versions in WHEELS.items():
         for version in versions:
@@ -75,7 +75,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def environ(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which pip knows the wheels and nothing else, by pip's own variables."""
+    """An environment in which pip finds only the wheels, by pip's variables."""
     home = tmp_path_factory.mktemp("home")
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
@@ -103,7 +103,7 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def run_install(command: str, environ: dict[str, str]) -> Install:
-    """Run llmb-install without a terminal; keywords are further variables."""
+    """Runs llmb-install without a terminal; keywords are variables."""
 
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -121,7 +121,7 @@ def run_install(command: str, environ: dict[str, str]) -> Install:
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Callable[..., Path]:
-    """Write an answers file for a machine without a GPU, environments by pip; keywords are further keys, as YAML."""
+    """Writes an answers file for a machine without a GPU and for pip; keywords are more keys, as YAML."""
 
     def write(**keys: str) -> Path:
         path = tmp_path / "answers.yaml"
@@ -139,7 +139,7 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Gate:
-    """Links to wheels over HTTP; a request for the one called ``held`` waits until ``open`` is set."""
+    """Serves wheels over HTTP. A request for the one named ``held`` waits until ``open`` is set."""
 
     def __init__(self, folder: Path, held: str) -> None:
         self.asked, self.open = threading.Event(), threading.Event()
@@ -160,7 +160,7 @@ class Gate:
                     self.close_connection = True
 
             def log_message(self, *arguments: Any) -> None:
-                """Nothing: pip has a log of its own."""
+                """Log nothing: pip has its log."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/"
@@ -180,7 +180,7 @@ def gate(wheels: Path) -> Iterator[Gate]:
 
 
 class Site:
-    """An install directory for workloads that need what the test says, made by the real command with uv."""
+    """An install directory for workloads whose needs the test chooses, installed by the real command with uv."""
 
     def __init__(self, folder: Path, command: str, environ: dict[str, str]) -> None:
         self.folder, self.install, self.command = folder, folder / "install", command
@@ -189,12 +189,12 @@ class Site:
         self.settings: dict[str, Any] = {"venv_type": "uv"}
 
     def workload(self, key: str, *wanted: Need) -> None:
-        """Have a plugin whose workload ``key`` needs these; all of them are in the answers."""
+        """Add a plugin with the workload ``key`` and these needs; the answers name all workloads."""
         write_plugin(self.folder / "plugins", key, Needs(needs=wanted))
         self.keys = [*dict.fromkeys([*self.keys, key])]
 
     def answers(self, **settings: Any) -> Path:
-        """The answers file, written anew."""
+        """Write the answers file."""
         path = self.folder / "answers.yaml"
         data = {
             "cluster_type": "local",
@@ -208,11 +208,11 @@ class Site:
         return path
 
     def argv(self, *arguments: str | Path) -> list[str]:
-        """The command line with these arguments; without, the whole installation."""
+        """The command line with these arguments; the default is the whole installation."""
         return [self.command, *map(str, arguments or ("--config", self.answers(), "--yes"))]
 
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run the command to its end."""
+        """Run the command."""
         return subprocess.run(
             self.argv(*arguments),
             env={**self.environ, **variables},
@@ -227,8 +227,15 @@ class Site:
         """The record of the install directory."""
         return json.loads((self.install / ".llmb" / "install.json").read_text())
 
+    def faults(self, *options: str) -> list[tuple[str, str, str]]:
+        """Step, code and key of each fault that verify finds."""
+        done = self.run("verify", *options, "--format", "json", "--install", self.install)
+        faults = json.loads(done.stdout)["faults"]
+        assert done.returncode == (1 if faults else 0), done.stderr
+        return [(fault["step"], fault["code"], fault["key"]) for fault in faults]
+
     def leftovers(self) -> list[str]:
-        """What a whole installation must not leave: half-written files, builds and locks that are in nobody's use."""
+        """What a complete installation must not leave: partial files, unused builds and locks."""
         used = {path.readlink().name for path in (self.install / "venvs").glob("*") if path.is_symlink()}
         builds = [path for path in (self.install / "venvs").glob(".*") if path.name not in used]
         return sorted(map(str, [*self.install.rglob("*.part"), *self.install.rglob(".*.part"), *builds]))
@@ -236,12 +243,12 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, command: str, environ: dict[str, str]) -> Site:
-    """An install directory of the test's own, nothing there yet."""
+    """An empty install directory."""
     return Site(tmp_path, command, environ)
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[SmallHub]:
-    """A model hub on loopback, empty."""
+    """An empty model hub on loopback."""
     with SmallHub(tmp_path / "hub") as made:
         yield made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the main job share: an install directory of its own with the suite's torch, and its queue."""
+"""Fixtures of the main job: an install directory with the torch of the test suite, and its queue."""
 
 import contextlib
 import json
@@ -16,29 +16,29 @@ import yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """This machine as a user has it: an install directory, the state folder of its queue, and the command."""
+    """An install directory, the state folder of its queue, and the command."""
 
     install: Path
     state: Path
     run: Callable[..., Any]
 
     def llmb(self, *arguments: object) -> Any:
-        """Run llmb-run on this install; keywords of subprocess are its result."""
+        """Run llmb-run on this install directory."""
         return self.run(*arguments, "--install", self.install, LLMB_STATE_DIR=str(self.state))
 
     def jobs(self) -> list[dict[str, Any]]:
-        """What `jobs list` says, oldest first."""
+        """The rows of `jobs list`, oldest first."""
         done = self.llmb("jobs", "list", "--format", "json")
         assert done.returncode == 0, done.stderr
         rows: list[dict[str, Any]] = json.loads(done.stdout)
         return rows
 
     def job(self, number: int) -> dict[str, Any]:
-        """One row of ``jobs``."""
+        """One row of `jobs list`."""
         return self.jobs()[number]
 
     def journal(self, number: int) -> dict[str, Any]:
-        """The scheduler.json of a run, by its place in the order of submission."""
+        """The scheduler.json of a run, by its number in order of submission."""
         wanted = self.job(number)["id"]
         records = self.install.glob("workloads/*/experiments/*/*/llmb-run.json")
         record = next(path for path in records if json.loads(path.read_text())["id"] == wanted)
@@ -46,31 +46,31 @@ class Machine:
         return data
 
     def ranks(self) -> list[int]:
-        """The process ids of the ranks that are at work here."""
+        """Process ids of the running ranks."""
         paths = self.install.glob("workloads/*/experiments/*/*/scheduler.json")
         journals = [json.loads(path.read_text()) for path in paths]
         return [rank["pid"] for journal in journals if journal["end"] is None for rank in journal["ranks"]]
 
     def trains(self) -> bool:
-        """Whether a step of training is in a log."""
+        """Whether a log has a training step."""
         logs = self.install.glob("workloads/*/experiments/*/*/*/log-*.out")
         return any("train_step_timing" in path.read_text() for path in logs)
 
     def wait_for(self, what: Callable[[], Any], seconds: float = 300.0) -> Any:
-        """Ask until ``what`` gives something true; fails the test when it does not in time."""
+        """Wait until ``what`` returns a true value, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             try:
                 if found := what():
                     return found
             except (FileNotFoundError, IndexError, KeyError, StopIteration):
-                pass  # not there yet
+                pass  # not written yet
             time.sleep(0.1)
-        pytest.fail(f"it did not come within {seconds:g} s; jobs: {self.jobs()}")
+        pytest.fail(f"not within {seconds:g} s; jobs: {self.jobs()}")
 
 
 def end_supervisor(state: Path) -> None:
-    """End the supervisor of one queue and what it runs, by their process ids."""
+    """Kill the supervisor of one queue and its descendants."""
     for path in state.glob("supervisor.lock.*"):
         try:
             pid = json.loads(path.read_text())["pid"]
@@ -78,16 +78,16 @@ def end_supervisor(state: Path) -> None:
         except (ValueError, KeyError, psutil.NoSuchProcess, FileNotFoundError):
             continue
         for process in tree:
-            with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself
+            with contextlib.suppress(psutil.NoSuchProcess):  # already ended
                 process.kill()
 
 
 @pytest.fixture
 def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]) -> Iterator[Callable[[str], Machine]]:
-    """Makes install directories on this machine that share one queue and the suite's environment of Python."""
+    """Creates install directories that share one queue and the Python environment of the test suite."""
     state = tmp_path / "state"
     config = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())
-    # Threads that wait for one another by turning round and round are slow beyond measure where CPUs are shared.
+    # Threads that busy-wait for each other are extremely slow where CPUs are shared.
     config["environment"] = {**(config.get("environment") or {}), "OMP_NUM_THREADS": "1"}
 
     def make(name: str) -> Machine:
@@ -103,5 +103,5 @@ def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]
 
 @pytest.fixture
 def machine(machine_at: Callable[[str], Machine]) -> Machine:
-    """One install directory on this machine."""
+    """One install directory."""
     return machine_at("install")

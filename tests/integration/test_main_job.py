@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job with nothing replaced: a job list, the supervisor, torch training, the logs, the table of results."""
+"""The main job with all real parts: a job list, the supervisor, torch training, the logs, the results."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ SHORT = ("single", "-w", "llama3.1", "-s", "tiny", "--dtype", "fp32", "--scale")
 
 
 def test_a_job_list_becomes_a_table_of_results(machine: Any, tmp_path: Path) -> None:
-    """Three workloads on one and two ranks train, learn, and are measured; every format says the same."""
+    """Three workloads train on one and two ranks, learn and are measured. All formats agree."""
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(LIST)
     done = machine.llmb("submit-all", jobs, "--wait", "--format", "json")
@@ -54,36 +54,36 @@ def test_a_job_list_becomes_a_table_of_results(machine: Any, tmp_path: Path) -> 
 
 
 def _check_figures(result: dict[str, Any]) -> None:
-    """The figures of one result follow from its step time."""
+    """Check that the figures of a result follow from its step time."""
     gbs, gpus = (int(re.search(rf"_{name}(\d+)", result["experiment"])[1]) for name in ("gbs", "gpus"))  # type: ignore[index]
     assert result["tokens_per_second"] == pytest.approx(64 * gbs / result["time_mean_seconds"])
     assert result["tokens_per_second_per_gpu"] == pytest.approx(result["tokens_per_second"] / gpus)
     flops = result["model_flops"] * gbs / result["time_mean_seconds"] / gpus / 1e12
     assert result["model_tflops_per_gpu"] == pytest.approx(flops)
-    assert result["mfu"] is None  # the peak of a CPU is not known
+    assert result["mfu"] is None  # unknown for CPUs
 
 
-def test_a_killed_rank_fails_its_run_alone(machine: Any) -> None:
-    """kill -9 of a running rank: Failed with the reason, and the next job runs."""
+def test_a_killed_rank_fails_only_its_run(machine: Any, wording: Callable[..., None]) -> None:
+    """kill -9 of a running rank: its run fails with that reason, and the next job runs."""
     assert machine.llmb(*SHORT, 2, "--set", "max_steps=5000").returncode == 0
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
     runs = [row["id"] for row in machine.jobs()]
     machine.wait_for(machine.trains)
     _, victim = machine.ranks()
     os.kill(victim, signal.SIGKILL)
-    done = machine.llmb("jobs", "wait", *runs)  # by name: without, one that has ended by then is not waited for
+    done = machine.llmb("jobs", "wait", *runs)  # by id: without ids, `jobs wait` skips ended runs
     assert done.returncode == 3, done.stderr
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
     assert [result["status"] for result in results] == ["Failed", "Success"]
-    assert "rank 1 was killed by signal 9 (SIGKILL)" in results[0]["reason"], results[0]
+    wording("results", results[0]["reason"].partition(";")[0])
 
 
-def test_a_killed_supervisor_is_replaced_and_knows_what_ran(machine: Any) -> None:
-    """The run under way goes on, the next command finds it, and the queue goes on behind it."""
+def test_a_killed_supervisor_is_replaced_and_knows_the_running_job(machine: Any) -> None:
+    """The run continues, the next command finds it, and the queue continues after it."""
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=60").returncode == 0
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
     (rank,) = machine.wait_for(machine.ranks)
-    os.kill(rank, signal.SIGSTOP)  # so that the run is under way however slow this is
+    os.kill(rank, signal.SIGSTOP)  # the run cannot end before the next lines
     holder = max(machine.state.glob("supervisor.lock.*"), key=lambda path: int(path.suffix[1:]))
     os.kill(json.loads(holder.read_text())["pid"], signal.SIGKILL)
     assert [row["state"] for row in machine.jobs()] == ["RUNNING", "PENDING"]
@@ -95,29 +95,29 @@ def test_a_killed_supervisor_is_replaced_and_knows_what_ran(machine: Any) -> Non
 
 
 def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
-    """In a real terminal: the live display shows steps, Ctrl-C says what goes on, and the run does."""
+    """In a real terminal: the live display shows steps, Ctrl-C stops only the command, and the run continues."""
     program = str(Path(sys.executable).with_name("llmb-run"))
     words = [*map(str, SHORT), "1", "--set", "max_steps=5000", "--install", str(machine.install), "--wait"]
     environment = {**os.environ, "LLMB_STATE_DIR": str(machine.state), "TERM": "xterm"}
     terminal = pexpect.spawn(program, words, env=environment, dimensions=(30, 160), timeout=300, encoding="utf-8")
     terminal.expect(r"\d+/5000")
     terminal.sendintr()
-    terminal.expect("stopped waiting; the jobs go on")
+    terminal.expect("stopped waiting")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 130
     assert machine.job(0)["state"] == "RUNNING"
     assert machine.llmb("jobs", "cancel", "--all").returncode == 0
-    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 when it had ended before it looked
+    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 if it had already ended
 
 
-def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
-    """Both are CANCELLED, and results call them Cancelled with who did it."""
+def test_cancel_ends_running_and_pending_jobs(machine: Any) -> None:
+    """Both are CANCELLED, and Cancelled in results with the reason."""
     for _ in range(2):
         assert machine.llmb(*SHORT, 1, "--set", "max_steps=5000").returncode == 0
     machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
     assert machine.llmb("jobs", "cancel", "--all").returncode == 0
-    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 when both had ended before it looked
+    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 if both had already ended
     rows = machine.jobs()
     assert [row["state"] for row in rows] == ["CANCELLED", "CANCELLED"], rows
     results = json.loads(machine.llmb("results", "--format", "json").stdout)["results"]
@@ -125,7 +125,7 @@ def test_cancel_ends_what_runs_and_what_waits(machine: Any) -> None:
 
 
 def test_two_install_directories_share_the_machine(machine_at: Callable[[str], Any]) -> None:
-    """Each sees its own runs; the jobs of both come one after another."""
+    """Each has its own runs. The jobs of both run one after another."""
     one, other = machine_at("one"), machine_at("other")
     assert one.llmb(*SHORT, 1, "--set", "max_steps=30").returncode == 0
     assert other.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
@@ -136,7 +136,7 @@ def test_two_install_directories_share_the_machine(machine_at: Callable[[str], A
 
 
 def test_a_faulty_list_submits_nothing(machine: Any, tmp_path: Path) -> None:
-    """Five different faults, five located errors, exit code 2."""
+    """Five different faults give five errors with their lines, and exit code 2."""
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(
         "('bf16', [1], 1)\n"
@@ -151,12 +151,12 @@ def test_a_faulty_list_submits_nothing(machine: Any, tmp_path: Path) -> None:
 
 
 def test_logs_show_and_follow(machine: Any) -> None:
-    """`jobs logs -f` prints the whole log to its end; `jobs show` names the files."""
+    """`jobs logs -f` prints the log until its end."""
     assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
     name = machine.job(0)["id"][:4]
     followed = machine.llmb("jobs", "logs", name, "-f")
     assert followed.returncode == 0
     assert "iteration 4/4" in followed.stdout
     assert "max_steps=5` reached" in followed.stdout
-    shown = machine.llmb("jobs", "show", name)
-    assert "state: COMPLETED" in shown.stdout
+    shown = machine.llmb("jobs", "show", name, "--format", "json")
+    assert json.loads(shown.stdout)["state"] == "COMPLETED"

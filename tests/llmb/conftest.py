@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An install directory made by hand: records and logs as submissions would leave them, no cluster behind it."""
+"""Fixtures: an install directory written by hand, with records and logs as submissions leave them."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig, load_config
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program
@@ -18,10 +18,11 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
 from llmb.system.process import ProcessId
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 
 def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
-    """A log of ``count`` steps of ``seconds`` each, the first ten three times as long; the window is even."""
+    """A log of ``count`` steps of ``seconds`` each; the first ten take three times as long."""
     return "".join(
         f"0: Training epoch 0, iteration {i}/{last} | reduced_train_loss: {loss} | "
         f"train_step_timing in s: {3 * seconds if i < 10 else seconds:.6g} | TFLOPS_per_GPU: 571.8\n"
@@ -31,7 +32,7 @@ def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMade:
-    """An install of cluster type local for H100s, whose scheduler nobody asks: every run has ended."""
+    """An install directory of cluster type local for H100s. All runs have ended, so no scheduler is needed."""
 
     folder: Path
     config: ClusterConfig
@@ -49,12 +50,21 @@ class HandMade:
         gpu_type: str | None = None,
         **env: str,
     ) -> Job:
-        """The job that a submission would plan."""
+        """The job that a submission plans."""
         request = JobRequest(
-            workload=workload, dtypes=(dtype,), scales=(scale,), strong_scaling=strong, profile=profile, env=env
+            workload=workload,
+            dtypes=(dtype,),
+            scales=(scale,),
+            switches=Switches(strong_scaling=strong or None),
+            profile=profile,
+            env=env,
         )
         plan = make_plan(
-            [request], self.workloads, self.config, extra=Extra(params=params or {}, force=True), gpu_type=gpu_type
+            [request],
+            self.workloads,
+            self.config,
+            overrides=JobOverrides(params=params or {}, force=True),
+            gpu_type=gpu_type,
         )
         assert not plan.faults, plan.faults
         return plan.jobs[0]
@@ -62,7 +72,7 @@ class HandMade:
     def run(
         self, run_id: str, job: Job, log: str | None, state: JobState | str = COMPLETED, *, seconds: float = 900.0
     ) -> RunRecord:
-        """A run of ``job`` on disk, its ``log`` and its end."""
+        """Write a run of ``job``, its ``log`` and its end."""
         launch = Launch(
             name=job.experiment_name,
             nodes=job.nodes,
@@ -98,11 +108,11 @@ class HandMade:
         scale: int = 16,
         **how: Any,
     ) -> RunRecord:
-        """A run that ended well, ``seconds`` for each step of its window."""
+        """Write a successful run with steps of ``seconds`` in its window."""
         return self.run(run_id, self.job(workload, dtype, scale, **how), steps(seconds))
 
     def switched(self, run_id: str, log: str, **switches: Any) -> RunRecord:
-        """A run of 15b on 64 GPUs with these switches."""
+        """Write a run of 15b on 64 GPUs with these switches."""
         job = self.job("nemotron4_15b", "bf16", 64)
         own = replace(job, switches=replace(job.switches, **switches))
         if "load_checkpoint" in switches:
@@ -112,12 +122,12 @@ class HandMade:
 
 Make = Callable[..., HandMade]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
-MANY = 4096  # GPUs of the one machine, which nobody has: the records are made by hand
+MANY = 4096  # GPUs of the machine: the records are written by hand
 
 
 @pytest.fixture
 def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -> Make:
-    """Makes such an install; keywords are keys of its configuration."""
+    """Creates such an install directory; keywords are keys of its configuration."""
 
     def make(**keys: Any) -> HandMade:
         given = {"h100": {}, **keys.pop("gpu_types", {})}
@@ -131,13 +141,13 @@ def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -
 
 @pytest.fixture
 def install(make_install: Make) -> HandMade:
-    """An install of a cluster with H100s, and some H200s that are like them."""
+    """An install directory with H100s, and H200s that are like them."""
     return make_install(gpu_types={"h200": {"like": "h100"}})
 
 
 @pytest.fixture
 def run(install: HandMade, llmb_here: Command) -> Command:
-    """Runs llmb-run on the install, within this process."""
+    """Runs llmb-run on the install directory, within this process."""
 
     def on_install(*words: object) -> subprocess.CompletedProcess[str]:
         return llmb_here(*words, "--install", install.folder)

@@ -72,7 +72,7 @@ def test_one_word_for_each_state_in_every_format(run: Command, every: dict[str, 
     assert all(status in shown for status in ("Cancelled", "Running", "Pending", "Unknown"))
     export = tmp_path / "results.json"
     export.write_text(done.stdout)
-    assert {result.run: result.status for result in read_export(export)} == expected
+    assert {result.identity.run: result.status for result in read_export(export)} == expected
     page = run("report", "-o", str(tmp_path / "r.md"))
     assert page.returncode == 3, page.stderr
     text = (tmp_path / "r.md").read_text()

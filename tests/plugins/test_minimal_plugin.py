@@ -9,7 +9,7 @@ from pathlib import Path
 import pluggy
 
 from llmb import hookspecs
-from llmb.planning.recompute import disagreements
+from llmb.planning.listing import disagreements
 from llmb.plugins.scaffold import scaffold
 from llmb.workload.published import read_published
 from llmb.workload.spec import Workload, read_workload

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how the workloads have their logs read."""
+"""Tests of how logs of the workloads are read."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 import llmb_nemotronh
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.runs.record import RunRecord
 
 

@@ -99,7 +99,7 @@ def table(
     return found
 
 
-# Columns: GPUs, layers, TP, PP, CP, VP, MBS, GBS, DP, GA. What a release misprints stands in the table's comment.
+# Columns: GPUs, layers, TP, PP, CP, VP, MBS, GBS, DP, GA. Misprints of a release are in the table's comment.
 
 # Release 25.04; 25.07 prints 16 to 512, there with DP 8 in every line.
 NEMOTRON4_15B_H100 = """
@@ -402,16 +402,19 @@ def test_list_shows_every_row(workload: str, llmb_here: Command) -> None:
     )
 
 
-@pytest.mark.parametrize(("gpu", "scale", "nodes_of"), [("h100", 20, 8), ("gb200", 130, 4)])
-def test_no_row_takes_part_of_a_node(gpu: str, scale: int, nodes_of: int, cluster: Cluster, llmb_here: Command) -> None:
+@pytest.mark.parametrize(("gpu", "scale"), [("h100", 20), ("gb200", 130)])
+def test_no_row_uses_part_of_a_node(
+    gpu: str, scale: int, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     done = llmb_here("single", "-w", "nemotron4", "--scale", scale, "--install", cluster("slurm", gpu), "-d", "--force")
     assert done.returncode == 2
-    assert f"{scale} GPUs do not fill whole nodes of {nodes_of}" in done.stderr
+    wording("single", done.stderr)
 
 
 @pytest.mark.parametrize("scale", [16, 96, 256])
-def test_the_proxy_is_for_its_three_scales(scale: int, cluster: Cluster, llmb_here: Command) -> None:
+def test_the_proxy_is_for_its_three_scales(
+    scale: int, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     done = llmb_here("single", "-w", "llama31_405b-proxy", "--scale", scale, "--install", cluster(), "-d")
     assert done.returncode == 2
-    assert f"pretrain_llama3.1 405b-proxy on h100 has no scale {scale}" in done.stderr
-    assert "tested are 32, 64, 128" in done.stderr
+    wording("single", done.stderr)

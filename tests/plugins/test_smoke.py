@@ -8,7 +8,7 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.planning.plan import make_plan
 from llmb.planning.select import Selection, discover
-from llmb.results.configuration import of_job
+from llmb.results.result import configuration_of
 from llmb.runs.job import Job, JobRequest
 from llmb.stats.measure import default_window
 from llmb.verdict import find_reference
@@ -104,7 +104,7 @@ def test_nothing_published_is_comparable(workloads: Workloads, key: str) -> None
     figures = read_published(workloads[key])
     assert figures
     for job in planned(workloads, key, "h100"):
-        figure, reason = find_reference(of_job(job), figures)
+        figure, reason = find_reference(configuration_of(job), figures)
         assert figure is None
         assert reason.startswith("nothing is published for size smoke, only for size ")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which jobs raise vboost: as the release did that a job is compared with, and what is asked for over that."""
+"""Tests of which jobs set vboost: the release that a job is compared with decides, and options override it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def planned(gpu: str = "h100", kind: str = "slurm", **request: Any) -> Plan:
     return plan
 
 
-def test_by_default_as_the_newest_release_with_a_figure_for_it() -> None:
+def test_the_default_is_that_of_the_newest_release_with_a_figure() -> None:
     for workload in PLUGINS.workloads().values():
         figures = read_published(workload)
         newest = {
@@ -45,42 +46,44 @@ def test_by_default_as_the_newest_release_with_a_figure_for_it() -> None:
                 dtypes=(dtype,),
                 scales=(scale,),
                 params={"gbs": (gbs,)},
-                strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048,
+                switches=Switches(strong_scaling=(size, gbs, gpu) == ("340b", 512, "gb200") and scale != 2048),
             ).jobs
             assert job.vboost is RAISED[release], (workload.key, size, dtype, scale, gpu)
 
 
-def test_rows_without_a_figure_are_as_the_newest_release() -> None:
+def test_rows_without_a_figure_follow_the_newest_release() -> None:
     assert planned("b200").jobs[0].vboost is True
     assert planned("b200", workload="nemotronh_56b", scales=(32,)).jobs[0].vboost is True
-    # Of A100 there is release 24.11 alone.
+    # For A100 there is only release 24.11.
     assert planned("a100", workload="nemotron4_340b", dtypes=("bf16",), scales=(128,)).jobs[0].vboost is False
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_what_is_asked_for_comes_over_that(wanted: bool) -> None:
+def test_an_option_overrides_the_default(wanted: bool) -> None:
     plan = planned(switches=Switches(vboost=wanted))
     assert (plan.jobs[0].vboost, plan.warnings) == (wanted, ())
     (tiny,) = planned(workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,), switches=Switches(vboost=wanted)).jobs
     assert tiny.vboost is wanted
 
 
-def test_a_size_without_nemo_leaves_it_alone() -> None:
+def test_a_size_without_nemo_does_not_set_it() -> None:
     assert planned(workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,)).jobs[0].vboost is None
 
 
 @pytest.mark.parametrize("kind", ["local", "runai"])
-def test_elsewhere_it_does_nothing_and_who_asks_for_it_is_told(kind: str) -> None:
+def test_on_other_cluster_types_a_requested_vboost_is_a_warning(kind: str, wording: Callable[..., None]) -> None:
     plan = planned(kind=kind)
     assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
     plan = planned(kind=kind, switches=Switches(vboost=False))
     assert (plan.jobs[0].vboost, plan.warnings) == (None, ())
     plan = planned(kind=kind, switches=Switches(vboost=True))
     assert plan.jobs[0].vboost is None
-    assert plan.warnings == ("pretrain_nemotron4 15b: vboost is left as it is: only a job on Slurm can set it",)
+    (warning,) = plan.warnings
+    wording("single", warning)
 
 
-def test_on_cpus_there_is_nothing_to_raise() -> None:
+def test_on_cpus_a_requested_vboost_is_a_warning(wording: Callable[..., None]) -> None:
     plan = planned("cpu", workload="nemotron4_tiny", dtypes=("bf16",), scales=(1,), switches=Switches(vboost=True))
     assert plan.jobs[0].vboost is None
-    assert plan.warnings == ("pretrain_nemotron4 tiny: vboost is left as it is: there is no GPU",)
+    (warning,) = plan.warnings
+    wording("single", warning)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests against the real NeMo share: every row and some variants as llmb plans them, built in one process."""
+"""Fixtures of the tests with the real NeMo: every row and some variants, planned by llmb and built in one process."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from llmb.builtin import builtin_plugins
 from llmb.clusters.slurm.sbatch_script import Setting, render
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import prepare
+from llmb.submission.prepare import prepare
 from llmb.workload.switches import Switches
 
-# `make test-nemo` sets it; without it nothing here is collected, so that `make test` stays quick.
+# `make test-nemo` sets it. Without it nothing here is collected, so that `make test` stays fast.
 NEMO_PYTHON = os.environ.get("LLMB_TEST_NEMO_PYTHON")
 collect_ignore_glob = [] if NEMO_PYTHON else ["test_*.py"]
 
@@ -38,7 +38,7 @@ GPU_TYPES = ("a100", "h100", "b200", "gb200")
 PUBLISHED = ("15b", "340b", "8b", "70b", "405b", "405b-proxy", "56b")  # sizes that NVIDIA measured
 CHECKPOINT = "/lustre/checkpoints/default--None=0.0000-epoch=0-consumed_samples=12800.0"
 
-# Beside the rows: what a switch or an override changes. The GPU type, then the request.
+# In addition to the rows: requests with switches and overrides, with their GPU types.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "profile": ("h100", {"workload": "nemotron4_340b", "scales": (256,), "profile": True}),
     "profiled ranks": (
@@ -85,7 +85,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
-# Models that no row has, as --set may ask for them: Megatron must make what the plan takes.
+# Models that no row has but --set can request: Megatron must construct what the plan accepts.
 CHANGED: tuple[dict[str, Any], ...] = (
     {"workload": "llama3.1_70b", "scales": (64,), "params": {"pp": (1,), "vp": (1,)}},
     {"workload": "llama3.1_405b", "scales": (512,), "params": {"pp": (16,), "vp": (4,)}},
@@ -95,7 +95,7 @@ CHANGED: tuple[dict[str, Any], ...] = (
     {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(fp8="current")},
 )
 
-# What the program refuses when it meets NeMo: keys of a sound recipe of Llama 3.1 8b, replaced.
+# Changes of a valid recipe of Llama 3.1 8b that the program refuses with NeMo.
 REFUSED: dict[str, dict[str, Any]] = {
     "no such recipe": {"recipe": "llama31_9b"},
     "no such plugin": {"precision": {"plugin": "bf16_with_fp8_mixd"}},
@@ -117,14 +117,14 @@ class Case:
 
     @property
     def label(self) -> str:
-        """What differences.yaml calls the row: workload, size, GPU type, dtype, GPUs, and the release it follows."""
+        """The name of the row in differences.yaml: workload, size, GPU type, dtype, GPUs, release."""
         job, release = self.job, self.recipe["release"] or "2.3.1"
         words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, job.scale, release)
         return " ".join(map(str, words)) + (" strong" if job.switches.strong_scaling else "")
 
     @property
     def model_name(self) -> str:
-        """The same for rows whose ranks make the same model under the same settings: the label without its scale."""
+        """The label without the scale: equal for rows with the same model and settings."""
         job, release = self.job, self.recipe["release"] or "2.3.1"
         words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, f"layers{job.num_layers}")
         ways = (f"tp{job.tp}", f"pp{job.pp}", f"cp{job.cp}", f"vp{job.vp or 1}")
@@ -140,14 +140,14 @@ class Case:
 
     @property
     def set_in_rank(self) -> dict[str, str]:
-        """The variables that each rank sets itself before the program; what to, a rank alone knows."""
+        """Names of the variables that each rank sets before it starts the program; the values differ by rank."""
         ranks = self.script.partition("\nsrun ")[2]
         lines = re.findall(r"(?:^\s*|')export (\w+=.*)$|^for llmb_pair in (.*); do$", ranks, re.MULTILINE)
         return dict.fromkeys(re.findall(r"(?<!\S)(\w+)=", " ".join(map(" ".join, lines))), "in the rank")
 
     @property
     def row(self) -> dict[str, Any]:
-        """What nvidia.py makes the launcher's command line of."""
+        """The values from which nvidia.py makes the command line of the launcher."""
         job = self.job
         sizes = {name: getattr(job, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "nodes", "dtype")}
         return {
@@ -169,7 +169,7 @@ def nemo_python() -> Path:
 
 @pytest.fixture(scope="session")
 def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a script of this folder, or the program, by NeMo's Python; what it prints comes back together."""
+    """Runs a script of this folder, or the program, with NeMo's Python. Both output streams are in ``stdout``."""
 
     def run(
         *arguments: object, cwd: Path, stderr: int = subprocess.STDOUT, **variables: str
@@ -191,7 +191,7 @@ def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def run_two() -> Callable[..., list[tuple[int, str]]]:
-    """Runs a script in two processes that know of each other, as a cluster starts them: exit codes and outputs."""
+    """Runs a script as two ranks, as a cluster does, and returns exit codes and outputs."""
 
     def run(*arguments: object, cwd: Path, **variables: str) -> list[tuple[int, str]]:
         argv = [str(NEMO_PYTHON), *map(str, arguments)]
@@ -223,7 +223,7 @@ def run_two() -> Callable[..., list[tuple[int, str]]]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """No hub, no network, and one thread: the machine has other work."""
+    """The environment: no hub, no network, one thread."""
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(PROGRAMS),
@@ -237,7 +237,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @cache
 def cases() -> Mapping[str, Case]:
-    """Every row of the three workloads that NeMo runs, and the variants by their names."""
+    """Every row that NeMo runs, and the variants, by name."""
     found = {f"{case.gpu} {case.job.experiment_name}": case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu))}
     for name, (gpu, variant) in VARIANTS.items():
         request = {"dtypes": ("fp8",), **variant}
@@ -247,7 +247,7 @@ def cases() -> Mapping[str, Case]:
 
 
 def published() -> Mapping[str, Case]:
-    """The rows that can be compared with NVIDIA's, by their labels."""
+    """The rows that can be compared with NVIDIA's, by label."""
     return {
         case.label: case for name, case in cases().items() if name not in VARIANTS and case.job.model_size in PUBLISHED
     }
@@ -255,7 +255,7 @@ def published() -> Mapping[str, Case]:
 
 @cache
 def models() -> Mapping[str, Case]:
-    """A case for each model that ranks make: those of the published rows, of the size smoke, and some by --set."""
+    """A case for each model: of the published rows, of the size smoke, and some by --set."""
     own = [case for name, case in cases().items() if name not in VARIANTS]
     own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
     own += planned("h100", [JobRequest(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True)
@@ -286,7 +286,7 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig(mpi=mpi))
-    plan = make_plan(requests, plugins.workloads(), config, extra=Extra(force=force))
+    plan = make_plan(requests, plugins.workloads(), config, overrides=JobOverrides(force=force))
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults
     assert not faults
@@ -304,7 +304,7 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
 def built(
     run_nemo: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What NeMo's objects hold: `found` by case, and `untouched` by the name of NeMo's recipe."""
+    """The values of NeMo's objects: `found` by case, and `untouched` by the name of NeMo's recipe."""
     folder = tmp_path_factory.mktemp("driver")
     sound = cases()["hub llama"].recipe
     recipes = {
@@ -318,12 +318,12 @@ def built(
     (folder / "recipes.json").write_text(json.dumps(recipes), encoding="utf-8")
     done = run_nemo(HERE / "driver.py", "recipes.json", "found.json", cwd=folder)
     assert done.returncode == 0, done.stdout[-4000:]
-    told: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
-    return told
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return found
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let each test that takes a `row` run once for each."""
+    """Run each test with the argument `row` once per row, and with `model` once per model."""
     if "row" in metafunc.fixturenames:
         metafunc.parametrize("row", [name for name in cases() if name not in VARIANTS])
     if "model" in metafunc.fixturenames:
@@ -332,13 +332,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def cases_by_label() -> Mapping[str, Case]:
-    """The rows by what differences.yaml calls them."""
+    """The rows, by their names in differences.yaml."""
     return published()
 
 
 @pytest.fixture(scope="session")
 def cases_by_model() -> Mapping[str, Case]:
-    """A case for each model that ranks make."""
+    """A case for each model."""
     return models()
 
 
@@ -350,12 +350,12 @@ def case(row: str) -> Case:
 
 @pytest.fixture
 def found(row: str, built: dict[str, Any]) -> dict[str, Any]:
-    """What NeMo's objects of the row hold."""
+    """The values of NeMo's objects of the row."""
     one: dict[str, Any] = built["found"][row]
     return one
 
 
 @pytest.fixture
 def variant(built: dict[str, Any]) -> Callable[[str], tuple[Job, dict[str, Any]]]:
-    """Finds a variant by its name: its job, and what NeMo's objects hold."""
+    """Finds a variant by name: its job, and the values of NeMo's objects."""
     return lambda name: (cases()[name].job, built["found"][name])

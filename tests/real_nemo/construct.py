@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python construct.py CONFIGURATIONS.json BUILT.json: Megatron core makes whole models; counts their parameters.
+"""python construct.py CONFIGURATIONS.json BUILT.json: constructs whole models with Megatron core, counts parameters.
 
 Run by the NeMo environment's Python. Each configuration is a recipe.json and the environment that its script exports.
 Every pipeline stage is made as its first rank, at full width and depth, on the meta device, with torch's fake process
@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import stand_ins
+import mocks
 
-stand_ins.install()
+mocks.install()
 
 import fiddle  # noqa: E402
 import megatron.core.parallel_state as parallel_state  # noqa: E402
@@ -32,14 +32,13 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
 from llmb_workloads.nemo_pretrain.build import build  # noqa: E402
-from llmb_workloads.nemo_pretrain.read import parse_recipe  # noqa: E402
-from llmb_workloads.nemo_pretrain.recipe import Recipe  # noqa: E402
+from llmb_workloads.nemo_pretrain.recipe import Recipe, parse_recipe  # noqa: E402
 
 META = torch.device("meta")
 
 
 class OnMeta(TorchFunctionMode):  # type: ignore[misc]
-    """Lets tensors that are asked for on a GPU have a shape and no memory."""
+    """Creates tensors for GPUs on the meta device: with a shape, without memory."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call ``function`` with the meta device for its device."""
@@ -50,7 +49,7 @@ class OnMeta(TorchFunctionMode):  # type: ignore[misc]
 
 
 def replace_gpu() -> None:
-    """Let torch.cuda say what construction asks it, and Megatron draw no random numbers."""
+    """Mock what construction needs of torch.cuda, and draw no random numbers."""
     torch.cuda.current_device = lambda: META
     torch.cuda.get_device_capability = lambda *_: (9, 0)
     torch.cuda.Stream = torch.cuda.current_stream = torch.cuda.graph_pool_handle = lambda *_, **__: None
@@ -62,7 +61,7 @@ def replace_gpu() -> None:
 
 @contextlib.contextmanager
 def rank_of(recipe: Recipe, stage: int, environment: Mapping[str, str]) -> Iterator[int]:
-    """This process as the first rank of a pipeline stage, under ``environment`` alone; yields the rank."""
+    """Make this process the first rank of a pipeline stage, with only ``environment``; yields the rank."""
     world, before = recipe.nodes * recipe.gpus_per_node, dict(os.environ)
     rank = stage * world // recipe.parallelism.pp
     os.environ.clear()
@@ -72,7 +71,7 @@ def rank_of(recipe: Recipe, stage: int, environment: Mapping[str, str]) -> Itera
         with OnMeta(), META:
             yield rank
     finally:
-        # Each would have its own process: what these keep would be the next one's.
+        # Each rank has its own process on a cluster: the next one must not see these caches.
         random_states._CUDA_RNG_STATE_TRACKER, random_states._CUDA_RNG_STATE_TRACKER_INITIALIZED = None, False
         parallel_state.destroy_model_parallel()
         torch.distributed.destroy_process_group()
@@ -100,7 +99,7 @@ def construct(recipe: Recipe, stage: int, environment: Mapping[str, str]) -> Meg
 
 
 def counted(recipe: Recipe, stages: list[MegatronParallel]) -> dict[str, Any]:
-    """What the stages hold over all tensor parallel ranks: parameters, rows of the embedding, layers by class."""
+    """Totals of the stages over all tensor parallel ranks: parameters, rows of the embedding, layers by class."""
     kinds: Counter[str] = Counter()
     total = rows = 0
     for stage in stages:
@@ -117,7 +116,7 @@ def counted(recipe: Recipe, stages: list[MegatronParallel]) -> dict[str, Any]:
 
 
 def outcome(raw: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What was counted, or the message of what stopped the construction."""
+    """The totals, or the error that stopped the construction."""
     try:
         recipe = parse_recipe(raw)
         stages = [construct(recipe, stage, environment) for stage in range(recipe.parallelism.pp)]
@@ -127,7 +126,7 @@ def outcome(raw: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str,
 
 
 def main(configurations: Path, answer: Path) -> None:
-    """Make every model of the file."""
+    """Construct every model of the file."""
     replace_gpu()
     wanted = json.loads(configurations.read_text(encoding="utf-8"))
     found = {key: outcome(one["recipe"], one["environment"]) for key, one in wanted.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python driver.py RECIPES.json FOUND.json: builds recipes by the program, and tells what NeMo's objects then hold.
+"""python driver.py RECIPES.json FOUND.json: builds recipes with the program and writes the values of NeMo's objects.
 
 Run by the NeMo environment's Python, once for all: the import takes longer than every recipe. Nothing of ours reads the
 objects: the configuration is built to the end as NeMo-Run would, and the values are taken from the instances.
@@ -18,11 +18,11 @@ import nemo.collections.llm.gpt.model.ssm as ssm
 import nemo.collections.llm.recipes.tp_overlap_configs.userbuffers as userbuffers
 import tokenizers
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.read import parse_recipe
+from llmb_workloads.nemo_pretrain.recipe import parse_recipe
 
-# Modules of this folder, where Python looks first because the script is there.
+# Modules of this folder, which is first on sys.path.
 leaves, nvidia = importlib.import_module("leaves"), importlib.import_module("nvidia")
 
 SHAPE = (
@@ -47,17 +47,17 @@ SHAPE = (
 
 
 def untouched(name: str) -> dict[str, Any]:
-    """What NeMo's own recipe says of its model."""
+    """The model of NeMo's unchanged recipe."""
     recipe = importlib.import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(performance_mode=True)
     return shape(recipe.model.config)
 
 
 def instances(raw: object) -> dict[str, Any]:
-    """The arguments that NeMo's pretrain would be called with, all of them built; the CPU stands in for the GPUs."""
+    """The arguments of NeMo's pretrain, built, with the CPU instead of GPUs."""
     partial = copy.deepcopy(build(parse_recipe(raw)))
     partial.trainer.accelerator = "cpu"
     asked, aware = hub(partial.data.tokenizer), partial.optim.config.use_precision_aware_optimizer
-    # These ask for Transformer Engine at once.
+    # These need Transformer Engine at once.
     partial.model.config.apply_rope_fusion = partial.optim.config.use_precision_aware_optimizer = False
     call = fiddle.build(partial)
     function = f"{call.func.__module__}.{call.func.__qualname__}"
@@ -65,7 +65,7 @@ def instances(raw: object) -> dict[str, Any]:
 
 
 def hub(config: Any) -> dict[str, Any] | None:
-    """What is asked of the model hub, in whose place comes a small tokenizer of this folder; None without a hub."""
+    """The repository on the model hub, replaced by a small tokenizer of this folder; None without a hub."""
     if config.library != "huggingface":
         return None
     asked = {"asked": config.model_name, "library": config.library, "use_fast": config.use_fast}
@@ -74,7 +74,7 @@ def hub(config: Any) -> dict[str, Any] | None:
 
 
 def make_small_tokenizer(folder: Path) -> None:
-    """A tokenizer of four words, as transformers finds one in a folder."""
+    """Write a tokenizer of four words in the format of transformers."""
     words = {"<unk>": 0, "one": 1, "two": 2, "three": 3}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     folder.mkdir()
@@ -84,7 +84,7 @@ def make_small_tokenizer(folder: Path) -> None:
 
 
 def found(raw: object) -> dict[str, Any]:
-    """What the instances of one recipe hold, as plain data."""
+    """The values of the instances of one recipe, as plain data."""
     call = instances(raw)
     trainer, data, model = call["trainer"], call["data"], call["model"]
     own = {type(callback).__name__: callback for callback in trainer.callbacks}
@@ -125,7 +125,7 @@ def found(raw: object) -> dict[str, Any]:
 
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:
-    """Every leaf of the program's configuration and of NVIDIA's, and what NVIDIA's job would export."""
+    """Every leaf of the program's and of NVIDIA's configuration, and the variables that NVIDIA's job exports."""
     theirs = nvidia.configured(row)
     return {
         "ours": leaves.leaves(build(parse_recipe(row["recipe"]))),
@@ -135,7 +135,7 @@ def compared(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(raw: object) -> str:
-    """What the program says to a recipe that this NeMo cannot run; empty when it says nothing."""
+    """The program's error for a recipe that this NeMo cannot run, or an empty string."""
     try:
         build(parse_recipe(raw))
     except RefusedError as error:
@@ -144,7 +144,7 @@ def refusal(raw: object) -> str:
 
 
 def shape(config: Any) -> dict[str, Any]:
-    """The model configuration's fields that the tests ask for; None for those that this kind of model lacks."""
+    """Fields of the model configuration for the tests; None for those that this kind of model lacks."""
     return {name: plain(getattr(config, name, None)) for name in SHAPE}
 
 
@@ -155,15 +155,15 @@ def tokenizer(model: Any, data: Any) -> dict[str, Any]:
 
 
 def overlap(callback: Any) -> dict[str, Any]:
-    """What the callback was told; user buffers by the names of NeMo's configurations that are equal."""
-    told = callback.user_comm_overlap_cfg
-    buffers = told.tp_comm_overlap_cfg
+    """The callback's settings; user buffers as the names of NeMo's equal configurations."""
+    settings = callback.user_comm_overlap_cfg
+    buffers = settings.tp_comm_overlap_cfg
     names = [name for name, value in vars(userbuffers).items() if name.startswith("userbuffers") and value == buffers]
-    return {**plain(told), "tp_comm_overlap_cfg": names if buffers is not None else None}
+    return {**plain(settings), "tp_comm_overlap_cfg": names if buffers is not None else None}
 
 
 def step_flops(callback: Any) -> float | None:
-    """FLOPs of a step by NeMo's formula; None where it has none of this name."""
+    """FLOPs of a step by NeMo's formula; None if it has none of this name."""
     try:
         total, _ = callback.eval_model_flops()
     except KeyError:
@@ -195,25 +195,25 @@ def checkpoint(callback: Any) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """JSON's kinds of value."""
+    """The value in types of JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def main(recipes: Path, answer: Path) -> None:
-    """Build every recipe of the file, and every NeMo recipe that they name as it is."""
+    """Build every recipe of the file, and unchanged every NeMo recipe that they name."""
     ssm.default_mamba_stack_spec = None  # mamba-ssm needs CUDA: only layers would ask for it
     make_small_tokenizer(Path("small_tokenizer"))
     wanted = json.loads(recipes.read_text(encoding="utf-8"))
     names = sorted({raw["model_recipe"] or raw["recipe"] for raw in wanted["found"].values()})
-    told = {
+    built = {
         "untouched": {name: untouched(name) for name in names},
         "found": {key: found(raw) for key, raw in wanted["found"].items()},
         "refused": {key: refusal(raw) for key, raw in wanted["refused"].items()},
         "compared": {key: compared(row) for key, row in wanted["compared"].items()},
     }
-    answer.write_text(json.dumps(told), encoding="utf-8")
+    answer.write_text(json.dumps(built), encoding="utf-8")
 
 
 if __name__ == "__main__":

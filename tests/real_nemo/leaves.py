@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NeMo configuration as leaves: one value for each path of names, so that two of them can be compared."""
+"""A NeMo configuration as leaves, a value for each path of names, so that two configurations can be compared."""
 
 import enum
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from llmb_workloads.nemo_pretrain.show import plain
+from llmb_workloads.nemo_pretrain.library import plain
 
 TARGET = "_target_"
-TWICE = ("model_config", "data_config")  # FLOPsMeasurementCallback holds model and data once more
+TWICE = ("model_config", "data_config")  # FLOPsMeasurementCallback has model and data again
 
 
 def leaves(partial: Any) -> dict[str, Any]:
-    """The leaves of a recipe; callbacks go by their class, since their order differs, a tokenizer is one leaf."""
+    """The leaves of a recipe. Callbacks are named by class, because their order differs; a tokenizer is one leaf."""
     shown = plain(partial)
     trainer = shown["trainer"]
     callbacks = {callback[TARGET].rpartition(".")[2]: callback for callback in trainer["callbacks"]}
@@ -40,14 +40,14 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _call(value: dict[str, Any]) -> str:
-    """A configured call in a line, with the arguments that matter for a vocabulary."""
-    told = ("library", "model_name", "vocab_size", "pretrained_model_name")
-    arguments = ", ".join(f"{name}={value[name]!r}" for name in told if value.get(name) is not None)
+    """A configured call as text, with the arguments that affect the vocabulary."""
+    shown = ("library", "model_name", "vocab_size", "pretrained_model_name")
+    arguments = ", ".join(f"{name}={value[name]!r}" for name in shown if value.get(name) is not None)
     return f"{value[TARGET].rpartition('.')[2]}({arguments})"
 
 
 def _word(value: Any) -> Any:
-    """``value``, an enumeration's member by its name alone: a script may say the name where we have the member."""
+    """``value``, or the name of an enumeration's member, because scripts may use either."""
     if isinstance(value, enum.Enum):
         return value.name
     member = re.fullmatch(r"AttnBackend\.(\w+)", value) if isinstance(value, str) else None

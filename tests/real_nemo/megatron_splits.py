@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python megatron_splits.py CASES.json FOUND.json: what Megatron core says to each case. No GPU.
+"""python megatron_splits.py CASES.json FOUND.json: Megatron core's error for each case. No GPU.
 
 Run by the NeMo environment's Python. A case has the fields of TransformerConfig, and those of Mamba layers.
 """
@@ -16,7 +16,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 
 
 def refusal(case: dict[str, Any]) -> str:
-    """What Megatron's configuration, or its count of a stage's layers, refuses; empty where nothing."""
+    """The error of Megatron's configuration or of its count of layers of a stage, or an empty string."""
     parallel_state.set_pipeline_model_parallel_rank(0)
     parallel_state.set_pipeline_model_parallel_world_size(case["pipeline_model_parallel_size"])
     vp = case["virtual_pipeline_model_parallel_size"]

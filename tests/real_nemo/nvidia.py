@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVIDIA's own launch scripts configure for a row: the recipe, and the variables and options of its Slurm job.
+"""What NVIDIA's launch scripts configure for a row: the recipe, and variables and options of its Slurm job.
 
 The scripts are in NeMo's wheel, package scripts.performance. Each runs as its launcher would run it, up to the moment
 when it gives NeMo-Run its experiment, which is only kept. Nothing is executed or submitted.
@@ -38,7 +38,7 @@ NEMOTRON_H: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A recipe (a nemo_run.Partial that nothing has run), and its executor with what the plugins have set."""
+    """A recipe (a nemo_run.Partial), and its executor with the settings of the plugins."""
 
     recipe: Any
     executor: Any
@@ -46,7 +46,7 @@ class Configured:
 
 @dataclass
 class Kept:
-    """In the place of NeMo-Run's experiment: keeps what is added, and runs nothing."""
+    """Replaces NeMo-Run's experiment: records what is added, and runs nothing."""
 
     added: list[dict[str, Any]] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Kept:
         return None
 
     def add(self, recipe: Any, **given: Any) -> None:
-        """Keep the recipe with its executor and plugins."""
+        """Record the recipe with its executor and plugins."""
         self.added.append({"recipe": recipe, **given})
 
     def dryrun(self) -> None:
@@ -65,7 +65,7 @@ class Kept:
 
 
 def configured(row: dict[str, Any]) -> Configured:
-    """NVIDIA's configuration of ``row``, which has the names that the command line below is made of."""
+    """NVIDIA's configuration of ``row``, which has the values for the command line below."""
     if row["size"] == "56b":
         return _nemotron_h(row)
     kept = Kept()
@@ -76,7 +76,7 @@ def configured(row: dict[str, Any]) -> Configured:
 
 
 def _arguments(row: dict[str, Any]) -> list[str]:
-    """The launcher's command line. Its CSV files, which are not in the wheel, turn graphs on for these rows alone."""
+    """The launcher's command line. Its CSV files, which are not in the wheel, enable graphs only for these rows."""
     graphs = row["size"] in ("15b", "340b") and row["gpu"] in BLACKWELL
     sizes = {
         "-tp": row["tp"],
@@ -101,7 +101,7 @@ def _arguments(row: dict[str, Any]) -> list[str]:
 
 
 def _nemotron_h(row: dict[str, Any]) -> Configured:
-    """As its script goes: the scripts' common functions, and what its own commit sets beside them."""
+    """Nemotron-H's configuration: the scripts' common functions, and the settings of its commit."""
     utils, own = importlib.import_module("scripts.performance.utils"), NEMOTRON_H[row["release"]]
     module = importlib.import_module("nemo.collections.llm.recipes.nemotronh_56b")
     recipe = module.pretrain_recipe(performance_mode=True)
@@ -129,7 +129,7 @@ def _nemotron_h(row: dict[str, Any]) -> Configured:
 
 
 def executed(executor: Any) -> dict[str, str]:
-    """The variables that the job's script would export, and how many local ranks share a NUMA node."""
+    """The variables that the job script exports, and how many local ranks share a NUMA node."""
     binding = next(words for words in executor.srun_args if words.startswith("numactl"))
     return {**executor.env_vars, "numactl": binding.partition("/")[2].partition(")")[0]}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python on_cpu.py RECIPE.json [--narrow] [--defer]: the program, with stand-ins for what only a GPU has.
+"""python on_cpu.py RECIPE.json [--narrow] [--defer]: the program, with mocks of what only GPUs have.
 
 Run by the NeMo environment's Python. NeMo's trainer, loops, callbacks, progress printer and checkpoints are its own, as
 are Megatron's layers: linear ones add their weight gradients to the gradient buffer, with a stand-in for Apex's kernel.
@@ -15,9 +15,9 @@ import os
 import sys
 from typing import Any
 
-import stand_ins
+import mocks
 
-stand_ins.install([stand_ins.FUSED_GRADIENT])
+mocks.install([mocks.FUSED_GRADIENT])
 
 import lightning.pytorch as pl  # noqa: E402
 import megatron.core.dist_checkpointing.strategies.filesystem_async as filesystem  # noqa: E402
@@ -49,19 +49,19 @@ NARROW_VOCABULARY = 1024
 
 
 class Held(pl.Callback):  # type: ignore[misc]
-    """Says after each step what of the output layer's gradients is still to come."""
+    """Prints after each step which gradients of the output layer are still deferred."""
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Print the gradients that are held, and the weight gradients that were computed."""
+        """Print the number of deferred gradients and of computed weight gradients."""
         for module in trainer.strategy.megatron_parallel.modules():
             if isinstance(module, GPTModel):
                 held, weight = len(module.grad_output_buffer or ()), module.output_layer.weight
-                computed = stand_ins.CALLS[tuple(weight.shape)]
+                computed = mocks.CALLS[tuple(weight.shape)]
                 print(f"on_cpu: gradients of the output layer held: {held}, computed: {computed}", flush=True)
 
 
 class OnCpu(TorchFunctionMode):  # type: ignore[misc]
-    """Lets tensors that are asked for on a GPU be made where there is none."""
+    """Creates tensors for GPUs on the CPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call ``function`` with the CPU for its device."""
@@ -72,7 +72,7 @@ class OnCpu(TorchFunctionMode):  # type: ignore[misc]
 
 
 def replace_gpu() -> None:
-    """Let torch.cuda and Megatron's random states be those of a CPU."""
+    """Replace torch.cuda and Megatron's random states with those of the CPU."""
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.get_device_capability = lambda *_: (9, 0)
     torch.cuda.synchronize = lambda *_: None
@@ -84,7 +84,7 @@ def replace_gpu() -> None:
 
 
 class Inner(ColumnParallelLinear):  # type: ignore[misc]
-    """A layer inside the model, which like Transformer Engine's knows nothing of the output layer's deferral."""
+    """A layer inside the model, which like Transformer Engine's does not support the deferral of the output layer."""
 
     def __init__(self, *sizes: Any, config: Any, **others: Any) -> None:
         config = copy.copy(config)
@@ -93,7 +93,7 @@ class Inner(ColumnParallelLinear):  # type: ignore[misc]
 
 
 def layers(config: Any) -> Any:
-    """Megatron's layers of torch's own operations."""
+    """Megatron's layers made of torch operations."""
     found = local_layer_spec(config)
     found.submodules.self_attention.submodules.linear_qkv = Inner
     found.submodules.mlp.submodules.linear_fc1 = Inner
@@ -101,7 +101,7 @@ def layers(config: Any) -> Any:
 
 
 def spoil_gradient(step: int) -> None:
-    """Let one weight's gradient be no number at ``step``; the weights are then left as they are, and so is the loss."""
+    """Make one weight's gradient NaN at ``step``; weights and loss then do not change."""
     measure, update = ChainedOptimizer.get_grad_norm, ChainedOptimizer.step_with_ready_grads
     steps = []
 
@@ -116,7 +116,7 @@ def spoil_gradient(step: int) -> None:
 
 
 def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
-    """The program's configuration, less what takes a GPU or Transformer Engine."""
+    """The program's configuration without what needs a GPU or Transformer Engine."""
     partial = build(recipe)
     model, trainer, optimizer = partial.model.config, partial.trainer, partial.optim.config
     model.transformer_layer_spec, model.forward_step_fn = layers, masked_step
@@ -124,7 +124,7 @@ def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
         setattr(model, name, False)
     trainer.accelerator, trainer.plugins, trainer.precision = "cpu", None, 32
     trainer.strategy.process_group_backend = "gloo"
-    trainer.strategy.sequence_parallel = False  # torch's own norms do not split the sequence
+    trainer.strategy.sequence_parallel = False  # torch's norms do not split the sequence
     trainer.strategy.ddp.use_distributed_optimizer = optimizer.use_distributed_optimizer = False
     optimizer.use_precision_aware_optimizer = False
     optimizer.clip_grad, optimizer.bf16 = 0.0, False
@@ -141,13 +141,13 @@ def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
 
 
 def masked_step(model: Any, batch: dict[str, Any]) -> Any:
-    """A step with the causal mask, which Transformer Engine would have made."""
+    """A step with the causal mask, which Transformer Engine would create."""
     length = batch["tokens"].shape[1]
     return gpt_forward_step(model, {**batch, "attention_mask": torch.ones(1, 1, length, length).tril() < 0.5})
 
 
 def main(words: list[str]) -> int:
-    """Run the program on what is no option of this script; its exit code."""
+    """Run the program with the arguments that are not options of this script, and return its exit code."""
     replace_gpu()
     if spoilt := os.environ.get("LLMB_TEST_SPOILT_STEP"):
         spoil_gradient(int(spoilt))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron core makes each configuration's whole model, as its ranks would, under the environment of its script."""
+"""Tests that Megatron core constructs each configuration's whole model, in the environment of its script."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SIZES = {"15b", "340b", "8b", "70b", "405b", "405b-proxy", "56b", "smoke"}
 CLASSES = {"M": "MambaLayer", "-": "MLPLayer", "*": "TransformerLayer"}  # of Megatron core, by a pattern's letter
 LAYERS_56B = {"MambaLayer": 54, "MLPLayer": 54, "TransformerLayer": 10}
 
-# Configurations as they must not be. First a sound one; then the keys of its recipe.json and the variables of its
-# script that are replaced; then what Megatron core or NeMo says to it.
+# Broken configurations: a valid one, the changed keys of its recipe.json, the changed variables of its script, and
+# the error of Megatron core or NeMo.
 H56B = "nemotronh 56b h100 fp8 layers118 tp8 pp1 cp1 vp1 25.05"
 N340B = "nemotron4 340b h100 bf16 layers96 tp8 pp8 cp1 vp12 25.05"
 SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
@@ -73,7 +73,7 @@ SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
 
 
 def wanted(case: Any, changes: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """A case as the driver reads it, with the keys of its recipe.json and the variables of its script replaced."""
+    """A case in the driver's format, with changed keys of its recipe.json and variables of its script."""
     recipe = {key: case.recipe[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
     exported = {name: value for name, value in case.exported.items() if name != "numactl"}
     return {"recipe": case.recipe | recipe, "environment": {**exported, **variables}}
@@ -85,7 +85,7 @@ def constructed(
     tmp_path_factory: pytest.TempPathFactory,
     cases_by_model: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the driver says of each model, sound or spoilt."""
+    """The driver's answer for each model, valid or broken."""
     folder = tmp_path_factory.mktemp("construct")
     sound = {name: wanted(case, {}, {}) for name, case in cases_by_model.items()}
     spoilt = {
@@ -98,14 +98,14 @@ def constructed(
     return found
 
 
-def test_every_size_is_among_them(cases_by_model: Mapping[str, Any]) -> None:
+def test_every_size_is_constructed(cases_by_model: Mapping[str, Any]) -> None:
     assert {case.job.model_size for case in cases_by_model.values()} == SIZES
     # Megatron compares them with the model's attention: they must be those of the script.
     assert {case.exported["NVTE_FLASH_ATTN"] for case in cases_by_model.values()} == {"1"}
     assert {case.exported["NVTE_FUSED_ATTN"] for case in cases_by_model.values()} == {"0", "1"}
 
 
-def test_megatron_makes_the_model_as_it_is_planned(
+def test_megatron_constructs_the_planned_model(
     constructed: dict[str, Any], cases_by_model: Mapping[str, Any], model: str
 ) -> None:
     job: Job = cases_by_model[model].job
@@ -117,7 +117,7 @@ def test_megatron_makes_the_model_as_it_is_planned(
     assert found["vocabulary"] % unit == 0
     assert 0 <= found["vocabulary"] - job.model.vocab <= unit
     assert found["parameters"] == parameters(replace(job.model, vocab=found["vocabulary"]))
-    pattern = job.model.pattern or "*" * job.num_layers  # Megatron has one class for attention with an MLP behind it
+    pattern = job.model.pattern or "*" * job.num_layers  # Megatron has one class for attention followed by an MLP
     assert found["layers"] == {CLASSES[letter]: pattern.count(letter) for letter in sorted(set(pattern))}
 
 
@@ -125,12 +125,12 @@ def test_the_hybrid_has_its_published_layers(constructed: dict[str, Any], cases_
     hybrids = [
         name for name, case in cases_by_model.items() if (case.job.model_size, case.job.num_layers) == ("56b", 118)
     ]
-    assert len(hybrids) == 4  # one of them with FP8 by current scaling
+    assert len(hybrids) == 4  # one of them with FP8 current scaling
     for name in hybrids:
         assert constructed[name]["layers"] == LAYERS_56B
 
 
-def test_8b_has_no_padding_beyond_llamas_own_vocabulary(
+def test_8b_has_no_padding_beyond_the_vocabulary_of_llama(
     constructed: dict[str, Any], cases_by_model: Mapping[str, Any]
 ) -> None:
     found = {constructed[name]["vocabulary"] for name, case in cases_by_model.items() if case.job.model_size == "8b"}
@@ -138,5 +138,5 @@ def test_8b_has_no_padding_beyond_llamas_own_vocabulary(
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_megatrons_own_checks_are_awake(constructed: dict[str, Any], name: str) -> None:
+def test_megatrons_checks_find_broken_models(constructed: dict[str, Any], name: str) -> None:
     assert SPOILT[name][-1] in constructed[name]["error"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Megatron core refuses to split the plan refuses before, and takes what Megatron takes."""
+"""Tests that the plan accepts exactly the splits that Megatron core accepts."""
 
 import json
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.planning.configure import find_row
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 
 HERE = Path(__file__).parent
-# Of each: the workload, the scale and what --set would change; how many GPUs there are decides nothing of a split.
+# The workload, the scale and the --set values of each; the number of GPUs does not affect a split.
 CASES: dict[str, tuple[str, int, dict[str, int]]] = {
     "as published, 15b": ("nemotron4_15b", 64, {}),
     "as published, 340b": ("nemotron4_340b", 512, {}),
@@ -61,7 +61,7 @@ def case(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def refusals(run_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What Megatron says to each case."""
+    """Megatron's error for each case."""
     folder = tmp_path_factory.mktemp("splits")
     (folder / "cases.json").write_text(json.dumps({name: case(name) for name in CASES}), encoding="utf-8")
     done = run_nemo(HERE / "megatron_splits.py", "cases.json", "found.json", cwd=folder)
@@ -77,8 +77,8 @@ def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> Non
         workload=workload, dtypes=("fp8",), scales=(scale,), params={key: (value,) for key, value in params.items()}
     )
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig())
-    # Any GPU count is taken, so that what is refused is the split alone.
-    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, extra=Extra(force=True))
+    # Any GPU count is accepted, so that only the split can be refused.
+    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, overrides=JobOverrides(force=True))
     assert bool(refusals[name]) is bool(plan.faults), refusals[name]
     assert bool(plan.jobs) is (name in TAKEN)
     for fault in plan.faults:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting of every row against NVIDIA's own scripts: equal, or one of the listed differences."""
+"""Compares every setting of every row with NVIDIA's scripts: equal, or one of the listed differences."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -36,12 +36,12 @@ class Listed:
 
 
 def listed() -> tuple[Difference, ...]:
-    """The list, as people keep it."""
+    """The list of differences."""
     return typed.read(Listed, yamlfile.load(LIST)).differences
 
 
 def faults(rows: Rows, differences: tuple[Difference, ...]) -> list[str]:
-    """Differences that are not listed, and what is listed without being one; none where all is as the list has it."""
+    """Differences that are not listed, and listed ones that do not exist."""
     open_ = {
         (label, name): (ours.get(name, ABSENT), theirs.get(name, ABSENT))
         for label, (ours, theirs) in rows.items()
@@ -65,7 +65,7 @@ def faults(rows: Rows, differences: tuple[Difference, ...]) -> list[str]:
 
 
 def _is_meant(name: str, pair: tuple[Any, Any], pattern: str, wanted: list[Any]) -> bool:
-    """Whether a setting with our value and NVIDIA's is what an entry lists."""
+    """Whether an entry lists a setting with our value and NVIDIA's."""
     return fnmatchcase(name, pattern) and all(
         value == one or (one == "*" and value != ABSENT) for value, one in zip(pair, wanted, strict=True)
     )
@@ -73,13 +73,13 @@ def _is_meant(name: str, pair: tuple[Any, Any], pattern: str, wanted: list[Any])
 
 @pytest.fixture(scope="module")
 def rows(built: dict[str, Any], cases_by_label: Mapping[str, Any]) -> Rows:
-    """All rows: the leaves of the configuration, and below `environment` what the job's script exports."""
+    """All rows: the leaves of the configuration, and below `environment` the variables of the job script."""
     return {
         label: (
-            {**told["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
-            {**told["theirs"], **_below(told["executor"])},
+            {**row["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
+            {**row["theirs"], **_below(row["executor"])},
         )
-        for label, told in built["compared"].items()
+        for label, row in built["compared"].items()
     }
 
 
@@ -90,7 +90,7 @@ def _below(variables: Mapping[str, str]) -> dict[str, str]:
 def test_every_row_is_compared(rows: Rows) -> None:
     own = ("nemotronh ", "llama3.1 405b-proxy ", "nemotron4 340b a100 ")
     assert len(rows) == 150
-    # NVIDIA's wheel has scripts of these; the proxy and A100 are held against that of the same model.
+    # NVIDIA's wheel has scripts of these; the proxy and A100 are compared with the script of the same model.
     assert len([label for label in rows if not label.startswith(own)]) == 122
     for ours, theirs in rows.values():
         assert min(len(ours), len(theirs)) > 400
@@ -98,8 +98,9 @@ def test_every_row_is_compared(rows: Rows) -> None:
 
 
 def test_what_differs_from_nvidias_scripts_is_listed(rows: Rows) -> None:
-    if told := faults(rows, listed()):
-        pytest.fail("\n".join([*told[:40], f"{len(told)} in all; a difference that is meant belongs on {LIST}"]), False)
+    if reported := faults(rows, listed()):
+        total = f"{len(reported)} in total; add each intended difference to {LIST}"
+        pytest.fail("\n".join([*reported[:40], total]), False)
 
 
 def _without_one(differences: tuple[Difference, ...]) -> Iterator[tuple[Difference, ...]]:
@@ -109,11 +110,11 @@ def _without_one(differences: tuple[Difference, ...]) -> Iterator[tuple[Differen
             yield (*differences[:number], replace(one, settings=left), *differences[number + 1 :])
 
 
-def test_a_difference_that_is_taken_off_the_list_is_told(rows: Rows) -> None:
+def test_a_difference_that_is_removed_from_the_list_is_reported(rows: Rows) -> None:
     for left in _without_one(listed()):
-        told = faults(rows, left)
-        assert told
-        assert all("NVIDIA's" in line for line in told)
+        reported = faults(rows, left)
+        assert reported
+        assert all("NVIDIA's" in line for line in reported)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +126,13 @@ def test_a_difference_that_is_taken_off_the_list_is_told(rows: Rows) -> None:
         ("nemotronh 56b h100 fp8 32 25.05", "environment.NVTE_FUSED_ATTN", lambda _: "1"),
     ],
 )
-def test_a_setting_that_is_spoilt_is_told(rows: Rows, label: str, name: str, change: Callable[[Any], Any]) -> None:
+def test_a_wrong_setting_is_reported(rows: Rows, label: str, name: str, change: Callable[[Any], Any]) -> None:
     ours, theirs = rows[label]
-    told = faults({**rows, label: ({**ours, name: change(ours[name])}, theirs)}, listed())
-    assert any(line.startswith(f"{label}: {name} ") for line in told)
+    reported = faults({**rows, label: ({**ours, name: change(ours[name])}, theirs)}, listed())
+    assert any(line.startswith(f"{label}: {name} ") for line in reported)
 
 
-def test_an_entry_that_no_row_needs_is_told(rows: Rows) -> None:
+def test_an_entry_that_no_row_needs_is_reported(rows: Rows) -> None:
     one = Difference(rows=("nemotron4 *",), settings={"model.config.num_layers": [32, 33]}, reason="", source="")
     gone = replace(one, rows=("nemotron5 *",))
     assert len(faults(rows, (*listed(), one))) == len([label for label in rows if label.startswith("nemotron4 ")])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every row of the workloads, as planned and as NeMo's own objects hold it after the program has built them."""
+"""Compares every row as planned with NeMo's objects that the program built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # NeMo's null tokenizer adds an end-of-document token; Llama's own vocabulary has one, NVIDIA's scripts read that.
 VOCABULARY = {"pretrain_nemotron4": 256000 + 1, "pretrain_nemotronh": 131072 + 1, "pretrain_llama3.1": 128256}
-# What release 25.04 did not have yet: Transformer Engine's cross entropy, the precision-aware optimizer.
+# Not in release 25.04: Transformer Engine's cross entropy, the precision-aware optimizer.
 BEFORE = "25.04"
 NEMO_RECIPE = {
     "15b": "nemotron4_15b",
@@ -46,18 +46,18 @@ def test_the_function_that_would_be_called_is_nemos_pretrain(found: dict[str, An
 
 def test_parallelism(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
-    told = found["parallelism"]
+    settings = found["parallelism"]
     assert (
-        told["tensor_model_parallel_size"],
-        told["pipeline_model_parallel_size"],
-        told["context_parallel_size"],
-        told["virtual_pipeline_model_parallel_size"],
-        told["expert_model_parallel_size"],
+        settings["tensor_model_parallel_size"],
+        settings["pipeline_model_parallel_size"],
+        settings["context_parallel_size"],
+        settings["virtual_pipeline_model_parallel_size"],
+        settings["expert_model_parallel_size"],
     ) == (job.tp, job.pp, job.cp, None if job.vp == 1 else job.vp, 1)
-    assert told["sequence_parallel"] is (job.tp > 1)
+    assert settings["sequence_parallel"] is (job.tp > 1)
     counts_both_ends = job.model_size in ("405b", "405b-proxy")
-    assert told["account_for_embedding_in_pipeline_split"] is counts_both_ends
-    assert told["account_for_loss_in_pipeline_split"] is counts_both_ends
+    assert settings["account_for_embedding_in_pipeline_split"] is counts_both_ends
+    assert settings["account_for_loss_in_pipeline_split"] is counts_both_ends
     replicas = found["trainer"]["nodes"] * found["trainer"]["devices"] // (job.tp * job.pp * job.cp)
     assert (replicas, job.gbs // (job.mbs * replicas)) == (job.dp, job.ga)
 
@@ -100,7 +100,7 @@ def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], b
         "hybrid_override_pattern": job.model.pattern,
     }
     own = built["untouched"][NEMO_RECIPE[job.model_size]]
-    # The program sets the shape, so that it comes out as planned proves little; NeMo's own recipe must have it too.
+    # The program sets the shape, so NeMo's unchanged recipe must have it too.
     assert {name: own[name] for name in planned} == planned
     assert {name: found["model"][name] for name in planned} == planned
     assert own["num_layers"] == job.num_layers or job.model_size == "405b-proxy"
@@ -126,16 +126,16 @@ def test_tokenizer(case: Any, found: dict[str, Any]) -> None:
 
 
 def test_precision(case: Any, found: dict[str, Any]) -> None:
-    told, optimizer = found["precision"], found["optimizer"]
-    assert (told["bf16"], told["params_dtype"]) == (True, "torch.bfloat16")
+    settings, optimizer = found["precision"], found["optimizer"]
+    assert (settings["bf16"], settings["params_dtype"]) == (True, "torch.bfloat16")
     if case.job.dtype == "bf16":
-        assert told["fp8"] is None
+        assert settings["fp8"] is None
         assert optimizer["use_precision_aware_optimizer"] is (case.recipe["release"] != BEFORE)
     else:
         # Per-tensor, delayed scaling.
-        assert (told["fp8"], told["fp8_recipe"], told["fp8_param_gather"]) == ("hybrid", "delayed", True)
+        assert (settings["fp8"], settings["fp8_recipe"], settings["fp8_param_gather"]) == ("hybrid", "delayed", True)
         assert optimizer["use_precision_aware_optimizer"] is False
-    assert told["grad_reduce_in_fp32"] is False
+    assert settings["grad_reduce_in_fp32"] is False
     assert (optimizer["optimizer"], optimizer["use_distributed_optimizer"]) == ("adam", True)
 
 
@@ -157,16 +157,16 @@ def test_callbacks(case: Any, found: dict[str, Any]) -> None:
 
 def test_communication_overlap(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
-    told, name = found["overlap"], BUFFERS.get((job.model_size, case.gpu))
-    assert told["tp_comm_overlap"] is (job.model_size != "8b")
+    settings, name = found["overlap"], BUFFERS.get((job.model_size, case.gpu))
+    assert settings["tp_comm_overlap"] is (job.model_size != "8b")
     # Megatron computes deferred gradients while a pipeline drains, and never where there is none.
     limit = DEFERRED.get(job.model_size) if job.pp > 1 else None
-    assert (told["defer_embedding_wgrad_compute"], told["wgrad_deferral_limit"]) == (limit and True, limit)
-    assert told["overlap_param_gather_with_optimizer_step"] is (job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1)
+    assert (settings["defer_embedding_wgrad_compute"], settings["wgrad_deferral_limit"]) == (limit and True, limit)
+    assert settings["overlap_param_gather_with_optimizer_step"] is (job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1)
     if name is None:
-        assert told["tp_comm_overlap_cfg"] is None
+        assert settings["tp_comm_overlap_cfg"] is None
     else:
-        assert name.format(job.dtype) in told["tp_comm_overlap_cfg"]
+        assert name.format(job.dtype) in settings["tp_comm_overlap_cfg"]
 
 
 def test_attention(case: Any, found: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def test_flops(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["flops"]["same_objects"] is True
     if job.model_size == "56b":
-        # NeMo 2.3 takes the hybrid for a dense transformer: its figure is wrong, and llmb says so.
+        # NeMo 2.3 treats the hybrid as a dense transformer: its figure is wrong, and llmb reports that.
         assert found["step_flops"] != pytest.approx(model_flops(job.model) * job.gbs, rel=0.1)
     else:
         assert found["step_flops"] == pytest.approx(model_flops(job.model) * job.gbs, rel=1e-3)

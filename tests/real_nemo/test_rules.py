@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows that NVIDIA's wheel has no script of: Nemotron-H, A100 and the proxy of the 405b, held to other rows' rules.
+"""Rows without a script in NVIDIA's wheel (Nemotron-H, A100, the 405b proxy), compared with the rules of others.
 
 They are compared with the nearest script as well (test_parity.py); here is what must follow for them alone.
 """
@@ -25,7 +25,7 @@ SIZES = {
 @pytest.fixture(scope="module")
 def ours(built: dict[str, Any]) -> Mapping[str, Leaves]:
     """Our leaves of every row."""
-    return {label: told["ours"] for label, told in built["compared"].items()}
+    return {label: settings["ours"] for label, settings in built["compared"].items()}
 
 
 def differing(one: Leaves, other: Leaves) -> set[str]:
@@ -57,7 +57,7 @@ def test_the_proxy_is_the_405b_with_fewer_layers(
 
 
 HYBRID = {
-    # What each release's script and recipe set; the variables come over the common ones.
+    # What each release's script and recipe set; the variables override the common ones.
     "h100": ("25.05", "flash", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
     "b200": ("25.07", "auto", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
     "gb200": (
@@ -80,7 +80,7 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
     assert len(labels) == (7 if gpu == "h100" else 5)
     for label in labels:
         assert label.endswith(f" {release}")
-        told = ours[label]
+        settings = ours[label]
         expected = {
             "model.config.attention_backend": backend,
             "model.config.cross_entropy_fusion_impl": "te",
@@ -94,14 +94,14 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
             f"{OVERLAP}.tp_comm_overlap_cfg": None,
             f"{OVERLAP}.wgrad_deferral_limit": None,
         }
-        assert {name: told[name] for name in expected} == expected
+        assert {name: settings[name] for name in expected} == expected
         exported = cases_by_label[label].exported
         own = ("NVTE_FLASH", "NVTE_FUSED", "NVTE_UNFUSED", "NVTE_NORM", "CUDA_", "NCCL_NET", "NCCL_P2P")
         assert {name: value for name, value in exported.items() if name.startswith(own)} == variables
 
 
 def test_what_releases_up_to_25_07_do_not_set(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
-    """NaN checks stay on; neither expandable segments nor C2C, which are of later releases."""
-    assert {told["trainer.strategy.ddp.check_for_nan_in_grad"] for told in ours.values()} == {True}
+    """NaN checks are on. Expandable segments and C2C belong to later releases."""
+    assert {settings["trainer.strategy.ddp.check_for_nan_in_grad"] for settings in ours.values()} == {True}
     later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C"}
     assert not later & {name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)}

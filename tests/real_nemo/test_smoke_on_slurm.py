@@ -2,10 +2,10 @@
 """The size smoke on a real Slurm, from llmb-run to results, trained by the real NeMo on two CPU ranks.
 
 Real: the commands, the batch script, srun and the ranks it starts with their environment, the staged program, NeMo's
-recipe and trainer, Megatron's model split over two tensor parallel ranks, the log and how it is read. Stand-ins: the
-GPUs (Slurm is told of them, on_cpu.py computes on CPUs, in FP32), Transformer Engine's layers (Megatron's own instead),
-and the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units in place of 4096. In place of pyxis,
-srun has a plugin that knows its options and starts no container: an image's Python is a script on PATH.
+recipe and trainer, Megatron's model split over two tensor parallel ranks, the log and how it is read. Mocked: the
+GPUs (pretended in Slurm; on_cpu.py computes on CPUs, in FP32), Transformer Engine's layers (Megatron's instead), and
+the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units instead of 4096. Instead of pyxis, srun
+has a plugin that knows its options and starts no container: an image's Python is a script on PATH.
 """
 
 import json
@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 HERE = Path(__file__).parent
 SMOKE = ("single", "-w", "llama3.1", "-s", "smoke", "--dtype", "bf16", "--scale", "2")
-# In place of the environment's Python: the program as it is, with stand-ins for what only a GPU has.
+# Replaces the environment's Python: runs the program with mocks of what only GPUs have.
 PYTHON = """\
 #!/bin/bash
 [[ $1 == -m && $2 == llmb_workloads.nemo_pretrain ]] || exec {python} "$@"
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 @pytest.fixture
 def kit() -> Iterator[SlurmKit]:
-    """One node that says it has eight GPUs."""
+    """One node with eight pretended GPUs."""
     if missing := missing_packages(accounting=False):
         pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
     with SlurmKit(Shape(nodes=1, accounting=False)) as kit:
@@ -49,7 +49,7 @@ def kit() -> Iterator[SlurmKit]:
 
 @pytest.fixture
 def install(tmp_path: Path, nemo_python: Path) -> Path:
-    """An install directory whose environment of NeMo is the tests' own, on CPUs."""
+    """An install directory whose NeMo environment is that of the tests, on CPUs."""
     folder = tmp_path / "install"
     (folder / "venv/bin").mkdir(parents=True)
     python = folder / "venv/bin/python"
@@ -107,14 +107,14 @@ exec {python} {on_cpu} "$@" --narrow
 
 @pytest.fixture
 def containers(kit: SlurmKit, tmp_path: Path, nemo_python: Path, torch_install: Path) -> Path:
-    """An install directory for pyxis with two images, each a superblock alone, and their Python in ``path``."""
+    """An install directory for pyxis with two images, each only a superblock, and their Python in ``path``."""
     compiler = shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no pyxis stand-in here: apt-get install --no-install-recommends gcc libc6-dev")
-    plugin = tmp_path / "pyxis_stand_in.so"
+        pytest.skip("no pyxis mock here: apt-get install --no-install-recommends gcc libc6-dev")
+    plugin = tmp_path / "pyxis_mock.so"
     version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
     number = f"-DVERSION=0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
-    source = HERE.parent / "slurm/pyxis_stand_in.c"
+    source = HERE.parent / "slurm/pyxis_mock.c"
     subprocess.run([compiler, "-shared", "-fPIC", number, "-o", plugin, source], check=True)
     (kit.folder / "etc/plugstack.conf").write_text(f"required {plugin}\n")
     installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))["workloads"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NeMo's own trainer runs a very small llama on a CPU, through the program; its log is read as a run's would be."""
+"""Trains a very small llama with NeMo's trainer on a CPU, through the program, and reads its log."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results.facts import invalid_because
 from llmb.stats.measure import Window
-from llmb.testing.ports import hold_port, number_of
+from llmb_testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
 PADDED_VOCABULARY = 1152  # 1024 and the end of document, padded to a multiple of 128
@@ -27,7 +27,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
-    """A recipe.json of 221 thousand parameters; keywords replace its keys."""
+    """A recipe.json for 221 thousand parameters; keywords replace its keys."""
     model = {
         "num_layers": 2,
         "hidden_size": 64,
@@ -83,7 +83,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 
 def train(run_nemo: Run, folder: Path, *options: str, **changes: Any) -> tuple[str, Samples]:
-    """Run the program on the CPU; its log, as text and as read."""
+    """Run the program on the CPU, and return its log as text and as samples."""
     folder.mkdir(exist_ok=True)
     (folder / "recipe.json").write_text(json.dumps(recipe(**changes)), encoding="utf-8")
     done = run_nemo(HERE / "on_cpu.py", "recipe.json", *options, cwd=folder)
@@ -94,7 +94,7 @@ def train(run_nemo: Run, folder: Path, *options: str, **changes: Any) -> tuple[s
 
 @pytest.fixture(scope="module")
 def saved(run_nemo: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Samples]:
-    """A run that saves after its last step: its folder, its log, what was read."""
+    """A run that saves after its last step: its folder, its log, its samples."""
     folder = tmp_path_factory.mktemp("saved")
     return (folder, *train(run_nemo, folder, checkpoint={"save_at_step": STEPS}))
 
@@ -126,7 +126,7 @@ def test_a_gradient_that_is_no_number_makes_the_run_invalid(run_nemo: Run, tmp_p
     (tmp_path / "log.out").write_text(done.stdout, encoding="utf-8")
     samples = read_log(tmp_path / "log.out")
     assert [math.isnan(step.grad_norm or 0) for step in samples.steps] == [False, True, False]
-    # The losses do not show it, and the window is the last step alone.
+    # The losses do not show it, and the window is only the last step.
     assert invalid_because(samples, Window(2, 2)) == ("the gradient norm is not a number",)
 
 
@@ -177,7 +177,7 @@ def test_no_gradient_of_the_output_layer_is_held_after_a_step(saved: tuple[Path,
 
 
 def test_without_a_pipeline_deferred_gradients_stay(run_nemo: Run, tmp_path: Path) -> None:
-    # Against this control the test before it proves something: Megatron defers, and nothing empties its lists.
+    # The control for the test before: Megatron defers, and nothing empties its lists.
     text, _ = train(run_nemo, tmp_path / "deferred", "--defer", max_steps=2)
     assert output_gradients(text) == [(4, 0), (8, 0)]
 
@@ -194,7 +194,7 @@ def test_two_processes_share_a_batch(
     (tmp_path / "log.out").write_text(log, encoding="utf-8")
     samples = read_log(tmp_path / "log.out")
     assert samples.environment.world_size == 2
-    # The same samples as one process takes, so the same losses; and only the first process tells of them.
+    # The same samples as one process takes, so the same losses; and only the first process logs them.
     assert [step.loss for step in samples.steps] == pytest.approx([s.loss for s in saved[2].steps], rel=1e-3)
     assert "Training epoch" not in other_log
 
@@ -204,9 +204,9 @@ def test_print_writes_the_configuration_and_nothing_else(run_nemo: Run, tmp_path
     argv = ("-m", "llmb_workloads.nemo_pretrain", "recipe.json", "--print")
     done = run_nemo(*argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
     assert done.returncode == 0
-    told = json.loads(done.stdout)
-    assert (told["recipe"], told["versions"]["nemo_toolkit"]) == ("llama3_8b", "2.3.1")
-    configuration = told["configuration"]
+    answer = json.loads(done.stdout)
+    assert (answer["recipe"], answer["versions"]["nemo_toolkit"]) == ("llama3_8b", "2.3.1")
+    configuration = answer["configuration"]
     assert configuration["_target_"] == "nemo.collections.llm.api.pretrain"
     assert configuration["model"]["config"]["hidden_size"] == 64
     assert configuration["trainer"]["strategy"]["tensor_model_parallel_size"] == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What switches and overrides change in NeMo's own objects: profile, checkpoints, tokenizer, sizes."""
+"""Tests how switches and overrides change NeMo's objects: profile, checkpoints, tokenizer, sizes."""
 
 from __future__ import annotations
 
@@ -73,15 +73,16 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
 def test_the_hubs_tokenizer_is_read_by_its_name(variant: Variant, name: str, repository: str) -> None:
     _, found = variant(name)
     assert found["hub"] == {"asked": repository, "library": "huggingface", "use_fast": True}
-    # The driver had a small tokenizer of its own in that repository's place.
+    # The driver replaced that repository with a small tokenizer.
     assert found["tokenizer"] == {"kind": "AutoTokenizer", "vocabulary": 4, "shared": True}
 
 
 def test_fp8_with_current_scaling(variant: Variant) -> None:
     _, found = variant("current scaling")
-    told = found["precision"]
-    assert (told["fp8"], told["fp8_recipe"], told["first_last_layers_bf16"]) == ("hybrid", "tensorwise", True)
-    assert told["grad_reduce_in_fp32"] is False
+    settings = found["precision"]
+    assert (settings["fp8"], settings["fp8_recipe"]) == ("hybrid", "tensorwise")
+    assert settings["first_last_layers_bf16"] is True
+    assert settings["grad_reduce_in_fp32"] is False
 
 
 def test_a_trace_runs_five_steps(variant: Variant) -> None:
@@ -91,11 +92,11 @@ def test_a_trace_runs_five_steps(variant: Variant) -> None:
 
 def test_overrides_reach_nemo(variant: Variant) -> None:
     job, found = variant("overrides")
-    told = found["parallelism"]
-    assert told["tensor_model_parallel_size"] == 4
-    assert told["pipeline_model_parallel_size"] == 2
-    assert told["context_parallel_size"] == 2
-    assert told["virtual_pipeline_model_parallel_size"] == 4
+    settings = found["parallelism"]
+    assert settings["tensor_model_parallel_size"] == 4
+    assert settings["pipeline_model_parallel_size"] == 2
+    assert settings["context_parallel_size"] == 2
+    assert settings["virtual_pipeline_model_parallel_size"] == 4
     # NeMo's recipe of this size has no pipeline, and so no type for what passes through one.
     assert found["precision"]["pipeline_dtype"] == "torch.bfloat16"
     assert (found["data"]["mbs"], found["data"]["gbs"], found["data"]["samples"]) == (1, 64, 7 * 64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the environment of the tests against the real NeMo, once for a machine, and prints its interpreter.
+"""Creates the environment of the tests with the real NeMo, once on a machine, and prints its interpreter.
 
 It lies in $LLMB_TEST_NEMO_CACHE (default ~/.cache/llmb/nemo) under the digest of the locked requirements. It is made
 beside its place and then renamed, so that one which was interrupted is never taken for whole.
@@ -19,7 +19,7 @@ import psutil
 
 LOCK = Path(__file__).with_name("requirements.lock")
 PYTHON = "3.11"  # the lock is for this one
-# What building some of them takes is not locked, and shall be as old as they are.
+# Build requirements are not locked, and must be as old as the packages.
 DATES = ("--exclude-newer", "2025-06-15", "--exclude-newer-package", "torch=2026-12-31")
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 UV = Path(sys.executable).with_name("uv")
@@ -42,13 +42,13 @@ def main() -> int:
 
 
 def cache() -> Path:
-    """The folder that the environments lie in."""
+    """The folder of the environments."""
     own = os.environ.get("LLMB_TEST_NEMO_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmb" / "nemo"
 
 
 def make(place: Path) -> None:
-    """Build the environment beside ``place`` and put it there; another may have done so meanwhile."""
+    """Build the environment next to ``place`` and rename it, unless another process was faster."""
     print(f"making {place}: 2.4 GB, some minutes where nothing is in uv's cache", file=sys.stderr)
     part, start = place.with_name(f"{place.name}.{os.getpid()}.part"), time.monotonic()
     run("venv", "--quiet", "--relocatable", "--python", PYTHON, part)
@@ -61,24 +61,24 @@ def make(place: Path) -> None:
 
 
 def sweep(place: Path) -> None:
-    """Remove what makers that are gone have left beside ``place``."""
+    """Remove leftovers of ended processes next to ``place``."""
     for part in place.parent.glob("*.part"):
         pid = re.fullmatch(r"[0-9a-f]+\.(\d+)\.part", part.name)
         if pid is not None and not psutil.pid_exists(int(pid[1])):
-            shutil.rmtree(part, ignore_errors=True)  # its uv may still be writing: then the next start
+            shutil.rmtree(part, ignore_errors=True)  # its uv may still write: the next start removes it
 
 
 def sources() -> list[str]:
-    """Where uv finds torch without CUDA: where pip would look for files, else PyTorch's own index."""
+    """Where uv finds torch without CUDA: pip's find-links, otherwise PyTorch's index."""
     links = find_links()
     if links:
         return [word for link in links for word in ("--find-links", link)]
-    # Only torch is to come from there, and its hash says so.
+    # Only torch comes from there: its hash is locked.
     return ["--extra-index-url", TORCH_INDEX, "--index-strategy", "unsafe-best-match"]
 
 
 def find_links() -> list[str]:
-    """The ``find-links`` of pip's configuration, each once."""
+    """The ``find-links`` of pip's configuration, without duplicates."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout

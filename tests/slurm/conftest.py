@@ -25,11 +25,11 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, JobState
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.job import SMALLEST_JOB
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
-LIMIT = 1200  # seconds that a job may take: no test may meet it on a machine that does other things too
+LIMIT = 1200  # seconds, the time limit of jobs: too long for any test to reach, even on a busy machine
 
 
 def _need(*, accounting: bool) -> None:
@@ -51,19 +51,19 @@ def shared_kit() -> Iterator[SlurmKit]:
 
 @pytest.fixture(scope="session")
 def shared_bare_kit() -> Iterator[SlurmKit]:
-    """Two nodes without accounting, whose controller soon forgets a job and is not waited for long."""
+    """Two nodes without accounting; the controller forgets jobs soon, and commands do not wait for it long."""
     yield from _kit(Shape(nodes=2, accounting=False, min_job_age=2, message_timeout=5))
 
 
 @pytest.fixture
 def kit(shared_kit: SlurmKit) -> SlurmKit:
-    """The cluster with accounting, empty and whole."""
+    """The cluster with accounting, idle and complete."""
     return _fresh(shared_kit)
 
 
 @pytest.fixture
 def bare_kit(shared_bare_kit: SlurmKit) -> SlurmKit:
-    """The cluster without accounting, empty and whole."""
+    """The cluster without accounting, idle and complete."""
     return _fresh(shared_bare_kit)
 
 
@@ -71,13 +71,13 @@ def _fresh(kit: SlurmKit) -> SlurmKit:
     kit.resume("slurmctld")
     kit.resume("slurmdbd")
     kit.start()
-    kit.run("scancel", "--full", f"--user={kit.place.user}")
+    kit.run("scancel", "--full", f"--user={kit.location.user}")
     wait_until(kit.is_empty, lambda: f"an empty queue: {kit.run('squeue')}")
     return kit
 
 
 def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str, seconds: float = PATIENCE) -> Any:
-    """Wait for something that must come true, however slow the machine; what it came to."""
+    """Wait until ``condition`` is true, however slow the machine, and return its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str, seco
 
 @dataclass
 class Site:
-    """An install directory for a cluster: through llmb-run, or through the cluster's own methods."""
+    """An install directory for a cluster. Tests use llmb-run or the methods of the cluster type."""
 
     kit: SlurmKit
     install: Path
@@ -104,7 +104,7 @@ class Site:
         return self.command(*arguments, "--install", self.install, **{**self.kit.environ, **variables})
 
     def cluster(self, *, ask_seconds: float = 60.0, environ: dict[str, str] | None = None) -> SlurmCluster:
-        """The cluster as llmb-run would make it, and as patient as one that follows runs on a busy machine."""
+        """The cluster as llmb-run creates it for following runs, with long timeouts."""
         client = Client(
             environ={**os.environ, **self.kit.environ, **(environ or {})},
             passed=self.config.pass_environment,
@@ -134,7 +134,7 @@ class Site:
         return replace(made, **changes)
 
     def record(self, launch: Launch) -> RunRecord:
-        """A run as it is just before its submission."""
+        """A recorded run that is not submitted yet."""
         now = time.time()
         stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
         run = RunRecord(
@@ -163,7 +163,7 @@ class Site:
         return self.cluster().poll([run])[run.id]
 
     def reaches(self, run: RunRecord, *states: str, cluster: SlurmCluster | None = None) -> JobState:
-        """The first of ``states`` that the run comes to."""
+        """Wait until the run is in one of ``states`` (default: ended)."""
         asked = cluster or self.cluster()
         wanted = (lambda state: state.state in states) if states else (lambda state: state.is_end)
 
@@ -175,27 +175,27 @@ class Site:
         return found
 
     def ends(self, run: RunRecord, word: str = COMPLETED, *, cluster: SlurmCluster | None = None) -> JobState:
-        """The run's end, which must be ``word``."""
+        """Wait for the run's end, which must be ``word``."""
         end = self.reaches(run, cluster=cluster)
         assert end.state == word, f"{end}; {self.all_of(run)}"
         return end
 
     def all_of(self, run: RunRecord) -> str:
-        """All that is known of a run, for a test that fails."""
+        """Everything about a run, for messages of failing tests."""
         logs = {path.name: path.read_text() for path in (run.log, run.batch_log) if path.exists()}
         return f"{run.id}: {self.poll(run)}; {logs}; {self.kit.run('squeue', '--states=all')}"
 
     def arrives(self, run: RunRecord, cluster: SlurmCluster) -> str:
-        """The id of a run that was sent to a controller that did not answer then, waited for."""
+        """Wait for the job id of a run that was submitted while the controller did not answer."""
         found: dict[str, str] = wait_until(lambda: cluster.find([run]), lambda: f"the arrival of {self.all_of(run)}")
         return found[run.id]
 
     def waits_for(self, run: RunRecord, *reasons: str, cluster: SlurmCluster) -> None:
-        """Wait until the run says that it waits for one of ``reasons``."""
+        """Wait until the run's reason is one of ``reasons``."""
         wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, lambda: f"{reasons} of {self.all_of(run)}")
 
     def one_waits_for(self, runs: list[RunRecord], reason: str) -> None:
-        """Wait until one of ``runs`` says that it waits for ``reason``: which one is Slurm's choice."""
+        """Wait until one of ``runs`` has the reason ``reason``; Slurm chooses which."""
         cluster = self.cluster()
         wait_until(
             lambda: any(state.reason == reason for state in cluster.poll(runs).values()),
@@ -203,11 +203,11 @@ class Site:
         )
 
     def begins(self, run: RunRecord) -> None:
-        """Wait until the run's script has begun: RUNNING comes before it."""
+        """Wait until the run's script has started, which is after RUNNING."""
         wait_until((run.place / "scheduler_id").exists, lambda: f"the script of {self.all_of(run)}")
 
     def says(self, run: RunRecord, text: str) -> None:
-        """Wait until ``text`` is in the run's logs: Slurm may tell of an end before they do."""
+        """Wait until ``text`` is in the run's logs, which may be later than its end in Slurm."""
         logs = (run.log, run.batch_log)
         wait_until(
             lambda: any(text in log.read_text() for log in logs if log.exists()),
@@ -215,12 +215,12 @@ class Site:
         )
 
     def forgets_its_id(self, run: RunRecord) -> None:
-        """Remove the first file that the run's script writes, once the script is past reading it again."""
+        """Remove the file with the job id that the run's script wrote, when the script no longer needs it."""
         wait_until(run.log.exists, lambda: f"the ranks of {self.all_of(run)}")
         (run.place / "scheduler_id").unlink()
 
     def is_accounted(self, run: RunRecord) -> None:
-        """Wait until accounting, which is seconds late, has the run's end."""
+        """Wait until accounting has the run's end, which takes seconds."""
         argv = (
             "sacct",
             "--noheader",
@@ -237,18 +237,18 @@ class Site:
         wait_until(ended, lambda: f"accounting to have {self.all_of(run)}")
 
     def is_not_in_the_queue(self, run: RunRecord) -> None:
-        """Wait until the run neither waits nor runs."""
+        """Wait until the run is not in the queue."""
         known = ("squeue", "--noheader", "--format=%i")
         wait_until(
-            lambda: run.scheduler_id not in self.kit.run(*known).split(), lambda: f"the going of {self.all_of(run)}"
+            lambda: run.scheduler_id not in self.kit.run(*known).split(), lambda: f"the end of {self.all_of(run)}"
         )
 
     def comes_to_rest(self, seconds: float = PATIENCE) -> None:
-        """Wait until nothing runs or is being cleaned up after."""
+        """Wait until no job is pending, running or completing."""
         wait_until(self.kit.is_empty, lambda: f"an empty queue: {self.kit.run('squeue')}", seconds)
 
     def text(self, run: RunRecord, name: str) -> str:
-        """What a rank wrote into the file ``name`` of its working folder, waited for."""
+        """Wait for the file ``name`` in the working folder of the ranks, and return its text."""
         path = run.work / name
         wait_until(lambda: path.exists() and path.stat().st_size, lambda: f"{path} of {self.all_of(run)}")
         return path.read_text(encoding="utf-8")
@@ -257,7 +257,7 @@ class Site:
 def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any) -> Site:
     (folder / "venv/bin").mkdir(parents=True)
     (folder / "venv/bin/python").symlink_to(sys.executable)
-    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n")  # nothing is lacking there
+    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
     slurm = {"container": "none", "gpu": {"partition": "gpu", "gres": 8}, **keys.pop("slurm", {})}
     names = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
     venv = keys.pop("venv", str(folder / "venv"))
@@ -277,7 +277,7 @@ def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any)
 
 @pytest.fixture
 def site_at(tmp_path: Path, llmb_run: Callable[..., Any]) -> Callable[..., Site]:
-    """Makes install directories for a cluster; keywords are further keys of the configuration."""
+    """Creates install directories for a cluster; keywords are more keys of the configuration."""
 
     def make(kit: SlurmKit, name: str = "install", **keys: Any) -> Site:
         return _make(kit, tmp_path / name, llmb_run, **keys)
@@ -298,8 +298,8 @@ def bare_site(bare_kit: SlurmKit, site_at: Callable[..., Site]) -> Site:
 
 
 @pytest.fixture
-def python_stand_in(site: Site) -> Callable[[str], None]:
-    """Puts a bash script in place of the environment's Python, so that llmb-run's own jobs run it."""
+def fake_python(site: Site) -> Callable[[str], None]:
+    """Replaces the environment's Python with a bash script, which the jobs of llmb-run then run."""
 
     def put(text: str) -> None:
         path = site.install / "venv/bin/python"

@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("LLMB_TEST_KILLS", "3"))
 JOBS = 40
 RESTARTS = int(os.environ.get("LLMB_TEST_RESTARTS", "1"))
 RESTARTED_JOBS = int(os.environ.get("LLMB_TEST_RESTARTED_JOBS", "30"))
-# Held, so that the queue keeps every job that ever came.
+# Held, so that the queue keeps every job that was submitted.
 ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", "1", "--slurm-arg", "hold")
 
 
@@ -50,8 +50,8 @@ def runs_of(site: Site) -> list[RunRecord]:
     return runs
 
 
-def is_there_once(site: Site, seen: Callable[..., None]) -> None:
-    """Each record has one job, the one that it names, and there is no other job."""
+def exists_once(site: Site, seen: Callable[..., None]) -> None:
+    """Each record has exactly one job, the one it names, and there are no other jobs."""
     queued = Counter(site.kit.run("squeue", "--noheader", "--states=pending", "--format=%j %i").splitlines())
     recorded = Counter(f"{run.launch.name}.{run.stamp.id} {run.scheduler_id}" for run in runs_of(site))
     seen(lost=(recorded - queued).total(), doubled=(queued - recorded).total())
@@ -61,23 +61,23 @@ def is_there_once(site: Site, seen: Callable[..., None]) -> None:
 @pytest.mark.slow
 @pytest.mark.fault("slurm-kills")
 @pytest.mark.parametrize("moment", range(KILLS))
-def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
+def test_killed_at_any_moment_each_job_exists_once_and_none_is_lost(
     moment: int, start: Start, bare_site: Site, seen: Callable[..., None]
 ) -> None:
     stop_at = random.Random(moment).randint(1, JOBS)
     process = start(*ONE, "--repeats", JOBS)
     wait_for(lambda: begun(bare_site) >= stop_at, process)
     process.kill()
-    said, _ = process.communicate()
-    seen(tracebacks=said.count("Traceback"))
+    output, _ = process.communicate()
+    seen(tracebacks=output.count("Traceback"))
     done = bare_site.llmb("jobs", "reconcile")
     seen(tracebacks=done.stderr.count("Traceback"), wrong_ends=done.returncode != 0)
     assert done.returncode == 0, done.stderr
-    is_there_once(bare_site, seen)
+    exists_once(bare_site, seen)
     done = bare_site.llmb(*ONE, "--repeats", JOBS, "--resume")
     seen(tracebacks=done.stderr.count("Traceback"), wrong_ends=done.returncode != 0)
     assert done.returncode == 0, done.stderr
-    is_there_once(bare_site, seen)
+    exists_once(bare_site, seen)
     assert sorted(run.job.repeat for run in runs_of(bare_site)) == [*range(1, JOBS + 1)]
 
 
@@ -91,10 +91,10 @@ def test_a_controller_restarted_meanwhile_has_each_job_once(
     wait_for(lambda: begun(bare_site) >= (moment + 1) * RESTARTED_JOBS // (RESTARTS + 2), process)
     bare_site.kit.stop_controller()
     bare_site.kit.start_controller()
-    said, _ = process.communicate(timeout=300)
-    seen(tracebacks=said.count("Traceback"), wrong_ends=process.returncode not in (0, 1))
-    assert process.returncode in (0, 1), said
+    output, _ = process.communicate(timeout=300)
+    seen(tracebacks=output.count("Traceback"), wrong_ends=process.returncode not in (0, 1))
+    assert process.returncode in (0, 1), output
     done = bare_site.llmb(*ONE, "--repeats", RESTARTED_JOBS, "--resume")
-    assert done.returncode == 0, said + done.stderr
-    is_there_once(bare_site, seen)
+    assert done.returncode == 0, output + done.stderr
+    exists_once(bare_site, seen)
     assert sorted(run.job.repeat for run in runs_of(bare_site)) == [*range(1, RESTARTED_JOBS + 1)]

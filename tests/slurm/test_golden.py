@@ -17,7 +17,7 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import site_of
+from llmb.submission.prepare import site_of
 from llmb.workload.switches import Switches
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -37,7 +37,7 @@ SWITCHED = Switches(
     profile_ranks="0-7,64",
     mounts=("/datasets:/datasets:ro",),
     image="nvcr.io/nvidia/nemo:25.09",
-    time_limit=3600,
+    time_limit="01:00:00",
 )
 # What each script is of: how ranks start, and the request.
 CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {

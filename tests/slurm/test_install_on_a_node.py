@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that an environment is made on a node of a real Slurm, by srun and by sbatch, where the answers say so."""
+"""Tests of environments that llmb-install builds on a node of a real Slurm, by srun or sbatch."""
 
 import json
 import os
@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from llmb.system.shell import StoppedError
-from llmb.testing.slurm import SlurmKit
 from llmb.workload.needs import Needs, Venv
 from llmb_installer.execution.runner import Sbatch
-from llmb_installer.testing.plugins import write_plugin
+from llmb_testing.plugin_writer import write_plugin
+from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def wheel(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def install(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
-    """Runs llmb-install for a workload with one environment, with further answers."""
+    """Runs llmb-install for a workload with one environment; keywords are more answers."""
     write_plugin(tmp_path / "plugins", "pretrain_a", Needs(needs=(Venv(name="small", requirements=("small==1",)),)))
     program = str(Path(sys.executable).with_name("llmb-install"))
     environ = {**os.environ, **kit.environ, "PYTHONPATH": str(tmp_path / "plugins")}
@@ -83,19 +83,19 @@ def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
     assert facts["where"] == "srun --partition=gpu"
     assert facts["packages"]["small"] == "1"
     python = tmp_path / "install" / "venvs" / "small" / "bin" / "python"
-    said = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
-    assert said.stdout == b"1\n"
+    done = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
+    assert done.stdout == b"1\n"
 
 
 @pytest.mark.parametrize("method", ["srun", "sbatch"])
-def test_a_partition_that_is_not_there(install: Any, method: str) -> None:
+def test_an_unknown_partition(install: Any, method: str, wording: Callable[..., None]) -> None:
     done = install(method=method, slurm={"container": "none", "partition": "nowhere"})
     assert done.returncode == 2, done.stderr
-    assert "slurm.partition: Slurm has no partition 'nowhere'\nhint: one of gpu, short, closed" in done.stderr
+    wording("llmb-install", done.stderr)
 
 
 def test_a_node_by_sbatch(kit: SlurmKit, tmp_path: Path) -> None:
-    """What a program prints comes back, into the log or as an answer, with its exit code."""
+    """The output of a program goes to the log or is returned, with its exit code."""
     runner = Sbatch(options=("--partition=gpu",), folder=tmp_path / "jobs")
     environ, stop = {**os.environ, **kit.environ}, threading.Event()
     argv = ["bash", "-c", "echo here; echo $SLURM_JOB_PARTITION; exit 3"]

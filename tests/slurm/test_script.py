@@ -85,7 +85,7 @@ def test_ranks_know_their_places(site: Site) -> None:
     assert [tuple(int(one[name]) for name in names) for one in seen] == [
         (rank, rank, rank // 3, rank % 3, rank % 3, rank % 3 // 2, 6) for rank in range(6)
     ]
-    assert {one["MASTER_ADDR"] for one in seen} == {site.kit.place.host}
+    assert {one["MASTER_ADDR"] for one in seen} == {site.kit.location.host}
     assert {int(one["MASTER_PORT"]) for one in seen} == {20000 + int(run.scheduler_id) % 10000}
     assert {len(one["CUDA_VISIBLE_DEVICES"].split(",")) for one in seen} == {8}
     assert all(int(one["OMP_NUM_THREADS"]) >= 1 for one in seen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vboost on a real Slurm: once on each node before the training, with stand-ins for sudo and nvidia-smi."""
+"""Tests of vboost on a real Slurm: set once on each node before the training, with fake sudo and nvidia-smi."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import vboost
+from llmb.clusters.slurm import sbatch_script
 
 Site = Any  # the class is in conftest.py
 
 TRAIN = "print('trained')"
-# Each call is one line of a file. Without a rule for the user sudo refuses, as `sudo -n` does.
+# Writes each call to a file, a line each.
 SUDO = """\
 #!/bin/bash
 echo "$SLURMD_NODENAME $*" >> {calls}
@@ -25,12 +25,12 @@ REFUSES = "echo 'a line before'; echo 'sudo: a password is required' >&2; exit 1
 
 @pytest.fixture
 def calls(tmp_path: Path) -> Path:
-    """Where the stand-in writes its calls."""
+    """The file to which the fake sudo writes its calls."""
     return tmp_path / "calls"
 
 
 def put(folder: Path, calls: Path, body: str = "") -> str:
-    """Put the stand-ins into a folder; PATH with it before all others."""
+    """Write the fake programs to a folder, and return a PATH that begins with it."""
     folder.mkdir()
     for name, text in (("sudo", SUDO.format(calls=calls, body=body)), ("nvidia-smi", NVIDIA_SMI)):
         (folder / name).write_text(text)
@@ -39,7 +39,7 @@ def put(folder: Path, calls: Path, body: str = "") -> str:
 
 
 def trained(site: Site, path: str, nodes: int) -> list[str]:
-    """The log of a run that raises vboost first, and then succeeds."""
+    """The log of a run that sets vboost and then succeeds."""
     cluster = site.cluster(environ={"PATH": path})
     run = site.submit(TRAIN, cluster=cluster, nodes=nodes, vboost=True)
     site.ends(run)
@@ -54,7 +54,7 @@ def test_it_is_set_once_on_each_node_before_the_training(site: Site, tmp_path: P
     assert sorted(calls.read_text().splitlines()) == [f"n{number} {asked}" for number in (1, 2, 3, 4)]
 
 
-def test_a_node_that_refuses_is_named_and_the_training_goes_on(site: Site, tmp_path: Path, calls: Path) -> None:
+def test_a_node_that_refuses_is_named_and_the_training_continues(site: Site, tmp_path: Path, calls: Path) -> None:
     path = put(tmp_path / "bin", calls, f"[[ $SLURMD_NODENAME != n2 ]] || {{ {REFUSES}; }}")
     log = trained(site, path, 3)
     assert log == ["llmb vboost: set on 2 of 3 nodes: n2: sudo: a password is required", *["trained"] * 3]
@@ -86,18 +86,18 @@ def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
     assert log[1:] == ["trained"]
 
 
-def test_one_that_does_not_answer_is_not_waited_for(
+def test_a_node_that_does_not_answer_is_not_waited_for(
     site: Site, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vboost, "SECONDS", 3)
+    monkeypatch.setattr(sbatch_script, "VBOOST_SECONDS", 3)
     path = put(tmp_path / "bin", calls, "[[ $SLURMD_NODENAME == n1 ]] || exec sleep 900")
     log = trained(site, path, 2)
     assert log == ["llmb vboost: set on 1 of 2 nodes: no answer within 3 s", "trained", "trained"]
 
 
-def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, python_stand_in: Any) -> None:
+def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, fake_python: Any) -> None:
     line = "Training epoch 0, iteration $i/1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5"
-    python_stand_in(f'[[ $RANK == 0 ]] || exit 0; for i in 0 1; do echo "{line}"; done')
+    fake_python(f'[[ $RANK == 0 ]] || exit 0; for i in 0 1; do echo "{line}"; done')
     words = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 2, "--set", "max_steps=2")
     path = put(tmp_path / "bin", calls, REFUSES)
     done = site.llmb(*words, "--vboost", "--wait", "--format", "json", PATH=path)
@@ -105,9 +105,9 @@ def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, py
     (result,) = json.loads(done.stdout)["results"]
     assert result["configuration"]["vboost"] is True
     assert result["log"]["vboost"].startswith("set on 0 of 2 nodes: n")
-    said = site.llmb("explain", result["run"]).stdout
-    assert "vboost set on 0 of 2 nodes: n" in said
-    assert "sudo: a password is required" in said
+    explained = site.llmb("explain", result["run"]).stdout
+    assert "0 of 2 nodes" in explained
+    assert "sudo: a password is required" in explained
     calls.unlink()
     done = site.llmb(*words, "--wait", "--format", "json", PATH=path)
     assert json.loads(done.stdout)["results"][0]["log"]["vboost"] is None

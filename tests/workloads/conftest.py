@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the training program share: tiny recipes, and a torch interpreter to run them."""
+"""Fixtures of the training program: tiny recipes, and a Python with torch."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb.testing.ports import hold_port, number_of
+from llmb_testing.ports import hold_port, number_of
 
 PROGRAM = ("-m", "llmb_workloads.torch_pretrain")
 MAMBA = {"heads": 8, "head_dim": 32, "expand": 2, "chunk": 32, "state": 32, "groups": 2}
@@ -52,14 +52,14 @@ def raw_recipe() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def torch_python(torch_install: Path) -> str:
-    """The interpreter of a venv with torch and transformers; the tests themselves have neither."""
+    """The Python of a venv with torch and transformers, which the tests' own venv lacks."""
     return str(torch_install / "venvs" / "torch" / "bin" / "python")
 
 
 @pytest.fixture(scope="session")
 def torch_environment() -> dict[str, str]:
-    """The environment of such an interpreter: one thread, for the tests may run side by side."""
-    # Two processes that spin on more threads than there are cores wait for each other for seconds.
+    """The environment of such a Python: one thread, because tests run in parallel."""
+    # Two processes with more threads than cores busy-wait for each other for seconds.
     package = Path(llmb_workloads.__file__).parent.parent
     return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": str(package), "OMP_NUM_THREADS": "1"}
 
@@ -89,7 +89,7 @@ def run_ranks(torch_python: str, torch_environment: Mapping[str, str]) -> Callab
 
 
 def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    """Wait for every process, and leave none behind."""
+    """Wait for every process; kill those that remain."""
     ends = []
     try:
         for process in processes:
@@ -104,6 +104,6 @@ def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, s
 
 @pytest.fixture(scope="session")
 def unused_port() -> Iterator[Callable[[], str]]:
-    """Finds a TCP port of this machine that nobody uses now, nor until the ranks have read what they import."""
+    """Reserves free TCP ports until the ranks listen on them."""
     with contextlib.ExitStack() as held:
         yield lambda: str(number_of(held.enter_context(hold_port())))

@@ -3,8 +3,8 @@
 
 import pytest
 
-from llmb_workloads.batch import BatchPlan, plan_batch, samples_of_step
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.data import BatchPlan, plan_batch, samples_of_step
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.world import Place
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb_workloads.host import cpu_has_bf16, resident_memory
+from llmb_workloads.node import cpu_has_bf16, resident_memory
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from llmb_workloads.steplog import (
     step_line,
     tflops_per_gpu,
 )
-from llmb_workloads.torch_read import parse_recipe
+from llmb_workloads.torch_recipe import parse_recipe
 from llmb_workloads.world import Place
 
 RECORD = StepRecord(

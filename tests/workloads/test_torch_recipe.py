@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from llmb_workloads.errors import RefusedError
-from llmb_workloads.torch_read import parse_recipe, read_recipe
+from llmb_workloads.fields import RefusedError
+from llmb_workloads.torch_recipe import parse_recipe, read_recipe
 
 MakeRecipe = Callable[..., dict[str, Any]]
 

@@ -5,8 +5,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from llmb_workloads.errors import RefusedError
-from llmb_workloads.versions import check_versions
+from llmb_workloads.fields import RefusedError
+from llmb_workloads.torch_pretrain import check_versions
 
 
 def test_what_is_new_enough_will_do() -> None:

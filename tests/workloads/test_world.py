@@ -3,7 +3,7 @@
 
 import pytest
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.world import Place, place_from
 
 MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}

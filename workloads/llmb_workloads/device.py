@@ -5,8 +5,10 @@ import time
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 
-from llmb_workloads.host import cpu_has_bf16, resident_memory
+from llmb_workloads.node import cpu_has_bf16, resident_memory
+from llmb_workloads.world import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +58,24 @@ def choose_device(local_rank: int) -> Device:
     index = local_rank if torch.cuda.device_count() > 1 else 0
     torch.cuda.set_device(index)
     return Device(torch_device=torch.device("cuda", index))
+
+
+def join_group(place: Place, device: Device) -> None:
+    """Meet the other ranks, by NCCL on GPUs and by gloo on CPUs."""
+    backend = "nccl" if device.is_gpu else "gloo"
+    bound = device.torch_device if device.is_gpu else None
+    # A process alone needs no address and no port, so that any number of them share a machine.
+    store = dist.HashStore() if place.world == 1 else None
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world, device_id=bound)
+
+
+def mean_of_ranks(value: torch.Tensor) -> float:
+    """The mean over all ranks of a number."""
+    total = value.detach().clone().float()
+    dist.all_reduce(total)
+    return float(total) / dist.get_world_size()
+
+
+def leave_group() -> None:
+    """Leave the group in good order; after a failure do not, for it would wait for the others."""
+    dist.destroy_process_group()

@@ -9,7 +9,13 @@ import types
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from llmb_workloads.errors import RefusedError
+
+class RefusedError(Exception):
+    """The program will not start like this; its text is one line: place, cause, fix."""
+
+    def __init__(self, place: str, cause: str, fix: str) -> None:
+        super().__init__(f"{place}: {cause}; {fix}")
+
 
 T = TypeVar("T")
 

@@ -2,13 +2,21 @@
 """One training step: every micro batch, the gradients' all-reduce, the optimizer."""
 
 import contextlib
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 from llmb_workloads.device import Device
+from llmb_workloads.steplog import checkpoint_name
+from llmb_workloads.torch_recipe import Profile
+from llmb_workloads.world import Place
 
 # The customary values for pretraining language models.
 BETAS = (0.9, 0.95)
@@ -49,3 +57,35 @@ class Trainer:
         with torch.autocast(self.device.torch_device.type, torch.bfloat16, enabled=self.dtype == "bf16"):
             logits = self.model(input_ids=inputs).logits
         return cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+class Tracer:
+    """Told of every step before it begins; starts and stops the profiler where the recipe says."""
+
+    def __init__(self, wanted: Profile | None, place: Place, device: Device) -> None:
+        self._wanted = wanted
+        self._rank = place.rank
+        self._activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.is_gpu else [])
+        self._profiler: Any = None
+        if wanted is not None:
+            # Now, so that a folder that cannot be made ends the run before it costs time.
+            Path(wanted.dir).mkdir(parents=True, exist_ok=True)
+
+    def before(self, step: int) -> None:
+        """Start or stop tracing if this is the step; max_steps itself stands for the end."""
+        if self._wanted is not None and step == self._wanted.start_step:
+            self._profiler = profile(activities=self._activities)
+            self._profiler.start()
+        if self._wanted is not None and step == self._wanted.stop_step:
+            self._profiler.stop()
+            trace = Path(self._wanted.dir) / f"rank{self._rank}.pt.trace.json"
+            self._profiler.export_chrome_trace(str(trace))
+
+
+def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_samples: int) -> tuple[float, float]:
+    """Write `folder`/default--.../weights/*.distcp; returns when it started (epoch) and the seconds it took."""
+    started, clock = time.time(), time.perf_counter()
+    model, optimizer = get_state_dict(trainer.model, trainer.optimizer)
+    weights = folder / checkpoint_name(loss, consumed_samples) / "weights"
+    dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id=weights)
+    return started, time.perf_counter() - clock

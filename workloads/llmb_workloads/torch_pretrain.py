@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m llmb_workloads.torch_pretrain RECIPE.json: a training run from a frozen recipe."""
 
+import importlib.metadata
 import os
+import re
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from llmb_workloads.batch import plan_batch
-from llmb_workloads.errors import RefusedError
-from llmb_workloads.torch_read import read_recipe
-from llmb_workloads.versions import check_versions
+from llmb_workloads.data import plan_batch
+from llmb_workloads.fields import RefusedError
+from llmb_workloads.torch_recipe import read_recipe
 from llmb_workloads.world import place_from
+
+# Nemotron-H is in transformers from 5.3 on, with its dense MLP layers from 5.6 on.
+NEEDED = {"torch": (2, 4), "transformers": (5, 6)}
+
+
+def check_versions(version_of: Callable[[str], str] = importlib.metadata.version) -> None:
+    """Raise RefusedError when a library is missing or too old."""
+    for name, needed in NEEDED.items():
+        least = ".".join(map(str, needed))
+        try:
+            found = version_of(name)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise RefusedError(name, "is not installed", f"install {name} {least} or newer") from error
+        if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < needed:
+            raise RefusedError(f"{name} {found}", "is too old", f"install {name} {least} or newer")
+
 
 # Notices of faster kernels, of who meets whom, of the profiler's start; who wants them sets these.
 QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}

@@ -5,14 +5,11 @@ from pathlib import Path
 
 import torch
 
-from llmb_workloads import ranks
-from llmb_workloads.batch import BatchPlan, samples_of_step
-from llmb_workloads.checkpoint import save_checkpoint
-from llmb_workloads.data import sample_tokens, successor_map
-from llmb_workloads.device import Device, choose_device
+from llmb_workloads.data import BatchPlan, sample_tokens, samples_of_step, successor_map
+from llmb_workloads.device import Device, choose_device, join_group, leave_group, mean_of_ranks
 from llmb_workloads.models import build, parameter_count
 from llmb_workloads.node import node_line
-from llmb_workloads.step import Trainer
+from llmb_workloads.step import Tracer, Trainer, save_checkpoint
 from llmb_workloads.steplog import (
     EMULATED,
     StepRecord,
@@ -23,14 +20,13 @@ from llmb_workloads.steplog import (
     tflops_per_gpu,
 )
 from llmb_workloads.torch_recipe import Recipe
-from llmb_workloads.tracing import Tracer
 from llmb_workloads.world import Place
 
 
 def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
     """Train for max_steps; any failure leaves as its exception. Returns what was trained."""
     device = choose_device(place.local_rank)
-    ranks.join(place, device)
+    join_group(place, device)
     torch.manual_seed(recipe.seed)
     model = build(recipe.model, str(device.torch_device))
     _log(place, opening_line(recipe, place, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
@@ -45,7 +41,7 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
         _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
     # Last of all, as in NeMo: who reads it may take the run for done.
     _log(place, end_line(recipe.max_steps))
-    ranks.part()
+    leave_group()
     return trainer
 
 
@@ -60,7 +56,7 @@ def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) 
         started = trainer.device.clock()
         share = trainer.step(batches)
         seconds = trainer.device.clock() - started
-        loss = ranks.mean(share)
+        loss = mean_of_ranks(share)
         _log(place, step_line(_record(recipe, place, trainer.device, step, loss, seconds)))
     tracer.before(recipe.max_steps)
     return loss

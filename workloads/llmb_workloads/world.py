@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 
 # RANK and its kin come from torchrun and from llmb's local cluster; srun has names of its own.
 SPELLINGS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the layers of answers into Answers, with every fault at once; and Answers back into a file."""
+"""Reads the layers of answers into Answers, reporting every fault at once; and writes Answers to a file."""
 
 import dataclasses
 import platform
@@ -11,41 +11,56 @@ from typing import Any
 import yaml
 
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb.config.runai import RunaiConfig
+from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.text import typed
-from llmb.text.names import find_workload_and_size, squash_workload, suggest
+from llmb.text.names import find_workload_and_size, nearest, squash_workload, suggest
 from llmb.text.yamlfile import Document, KeyPath
 from llmb.workload.gpus import CPU, known_types
 from llmb.workload.spec import Workload
-from llmb_installer.answers.layers import missing, with_layer
-from llmb_installer.answers.schema import AUTO, Answers
-from llmb_installer.answers.words import level_fault
+from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
+from llmb_installer.answers.schema import AUTO, Answers, level_fault
 from llmb_installer.registry.manifests import machine_name
 
-_HOW = "in a terminal, and without --yes, llmb-install asks for what is missing; docs/install.md lists the keys"
-_LONGEST_NAME = 255  # bytes, of every file system that an installation lies on
-_ARCHITECTURE = "node_architecture"
-_SAMPLE = Answers(cluster_type="local", install=Path())
+_HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; docs/install.md lists the keys"
+_LONGEST_NAME = 255  # bytes, on every file system that an installation may use
+_DEFAULTS = Answers(cluster_type="local", install=Path())
+# Valid values, so that the other keys are checked even where a required key is missing.
+_SAMPLES = {
+    "cluster_type": "local",
+    "install": ".",
+    "gpu_type": CPU,
+    "runai.base_url": "https://host",
+    "runai.project": "p",
+    "runai.pvc": {"name": "n", "path": "/p", "claim": "c"},
+}
+
+Located = tuple[KeyPath, Fault]
 
 
 def read_answers(
     document: Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
 ) -> Answers:
-    """The answers in ``document`` with ``--install`` over them; the folder absolute, workloads by their keys.
+    """The answers in ``document``, overridden by ``--install``; the folder absolute, workloads by their keys.
 
-    A workload may be named with a size behind it: all its sizes are installed together. ``recorded`` answers may name
-    none, where all were removed, and some that no plugin offers any more. Raises InputFaults with every fault's place
-    and fix; a missing key is one.
+    A workload may be named with a size, as all its sizes are installed together. ``recorded`` answers may have no
+    workloads, after all were removed, and workloads that no plugin offers any more. Raises InputFaults with the place
+    and fix of every fault, missing keys included.
     """
     if install is not None:
         document = with_layer(document, {"install": str(install)}, "--install")
-    answers, absent, faults = _look_through(document, known, recorded=recorded)
+    answers, absent, faults = _examine(document, known, recorded=recorded)
     if answers is not None and answers.workloads == () and not recorded:
-        hint = "name one, or leave the key out for all"
-        faults.append(Fault(place=document.place(("workloads",)), message="workloads is empty", hint=hint))
-    faults = [Fault(place=document.name, message=f"'{key}' is missing") for key in absent] + faults
-    if faults or answers is None:
-        raise InputFaults(faults, hint=_HOW if absent else None)
+        hint = "name at least one, or omit the key to install all"
+        place = document.place(("workloads",))
+        faults.append(
+            Fault(place=place, message="workloads is empty", hint=hint, code="workloads-empty", key="workloads")
+        )
+    missing_keys = [
+        Fault(place=document.name, message=f"'{key}' is missing", code="key-missing", key=key) for key in absent
+    ]
+    if missing_keys or faults or answers is None:
+        raise InputFaults(missing_keys + faults, hint=_HOW if absent else None)
     named = answers.workloads or ()
     keys = dict.fromkeys(name if recorded and _is_unknown(name, known) else _key(name, known) for name in named)
     return replace(
@@ -56,55 +71,69 @@ def read_answers(
     )
 
 
-def require_sound(document: Document, known: Mapping[str, Workload]) -> None:
-    """Raise InputFaults with all that is wrong in the layers so far, whatever is missing: before anything is asked."""
-    if faults := _look_through(document, known)[2]:
+def require_valid(document: Document, known: Mapping[str, Workload]) -> None:
+    """Raise InputFaults with every fault of the layers so far, ignoring missing keys: before the first question."""
+    if faults := _examine(document, known)[2]:
         raise InputFaults(faults)
 
 
-def _look_through(
+def _examine(
     document: Document, known: Mapping[str, Workload], *, recorded: bool = False
 ) -> tuple[Answers | None, list[str], list[Fault]]:
-    """The answers if they can be read, the keys that are missing, and every fault of those that are there."""
-    document = _in_our_words(document)
+    """The answers if they can be read, the missing keys, and every fault of the other keys."""
+    document = _with_machine_name(document)
     absent = missing(document.data) if isinstance(document.data, dict) else []
-    answers, faults = typed.read_in_part(Answers, document)
-    faults = [fault for fault in faults if not any(_tells(fault, key) for key in absent)]
-    absent = [key for key in absent if not any(f"did you mean '{key}'?" in f"{fault}{fault.hint}" for fault in faults)]
-    rest = answers if answers is not None else _the_rest(document)
+    answers, faults = typed.read_in_part(Answers, _filled(document, absent))
+    rest = answers if answers is not None else _with_samples(document)
+    has_type = answers is not None and "cluster_type" not in absent
     wrong = [
-        Fault(place=document.place(path), message=text, hint=fix)
-        for path, text, fix in _wrong(rest, known, mixed=answers is not None, recorded=recorded)
+        replace(fault, place=document.place(path), key=".".join(map(str, path)))
+        for path, fault in _wrong(rest, known, has_type=has_type, recorded=recorded)
     ]
+    absent = [key for key in absent if not _is_misspelt(key, document.data)]
     return answers, absent, [*document.faults, *faults, *wrong]
 
 
-def _the_rest(document: Document) -> Answers | None:
-    """What can be read beside the cluster type and the folder, which are missing or wrong: it is looked at as well."""
+def _filled(document: Document, absent: list[str]) -> Document:
+    """``document`` with a sample for each missing key whose section is valid."""
+    data = document.data
+    for key in absent:
+        section = key.rpartition(".")[0]
+        if not section or value_at(data, section) is None or isinstance(value_at(data, section), dict):
+            data = joined(data, nested(key, _SAMPLES[key]))
+    return replace(document, data=data)
+
+
+def _with_samples(document: Document) -> Answers | None:
+    """What can be read where cluster type or folder are invalid, so that the other keys are checked too."""
     if not isinstance(document.data, dict):
         return None
-    data = {**document.data, "cluster_type": _SAMPLE.cluster_type}
+    data = {**document.data, "cluster_type": _SAMPLES["cluster_type"]}
     if not isinstance(data.get("install"), str):
-        data["install"] = str(_SAMPLE.install)
+        data["install"] = _SAMPLES["install"]
     return typed.read_in_part(Answers, replace(document, data=data))[0]
 
 
-def _in_our_words(document: Document) -> Document:
-    """The answers with the nodes' architecture as machines call it, where it was given as registries do: arm64."""
-    data = document.data
-    given = data.get(_ARCHITECTURE) if isinstance(data, dict) else None
+def _is_misspelt(key: str, data: Any) -> bool:
+    """Whether an unknown key of ``data`` was most likely meant to be ``key``: its fault already names ``key``."""
+    section, _, name = key.rpartition(".")
+    found = value_at(data, section) if section else data
+    written = found if isinstance(found, dict) else {}
+    names = [field.name for field in dataclasses.fields(RunaiConfig if section else Answers)]
+    return any(nearest(str(one), names) == name for one in written if one not in names)
+
+
+def _with_machine_name(document: Document) -> Document:
+    """``document`` with the machine's name of an architecture that has a registry's name, such as arm64."""
+    data, key = document.data, "node_architecture"
+    given = data.get(key) if isinstance(data, dict) else None
     if not isinstance(given, str) or given.lower() not in ("amd64", "arm64"):
         return document
-    return replace(document, data={**data, _ARCHITECTURE: machine_name(given)})
-
-
-def _tells(fault: Fault, key: str) -> bool:
-    """Whether ``fault`` is the reader's own word for the missing ``key``."""
-    return fault.message.endswith(f"'{key.rpartition('.')[2]}' is missing")
+    return replace(document, data={**data, key: machine_name(given)})
 
 
 def _is_unknown(name: str, known: Mapping[str, Workload]) -> bool:
-    """Whether no plugin here offers what an installer has noted by its key."""
+    """Whether no plugin here offers a workload that an installer has recorded by its key."""
     return squash_workload(name) not in map(squash_workload, known)
 
 
@@ -112,121 +141,143 @@ def _key(name: str, known: Mapping[str, Workload]) -> str:
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
 
 
-Wrong = tuple[KeyPath, str, str | None]
-
-
-def _wrong(answers: Answers | None, known: Mapping[str, Workload], *, mixed: bool, recorded: bool) -> Iterator[Wrong]:
-    """What is of the right type and yet cannot be: where, what, and the fix; ``mixed``: for its cluster type too."""
+def _wrong(
+    answers: Answers | None, known: Mapping[str, Workload], *, has_type: bool, recorded: bool
+) -> Iterator[Located]:
+    """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type."""
     if answers is None:
         return
-    checks: list[Callable[[Answers], Iterator[Wrong]]] = [_wrong_gpus, _wrong_places, _wrong_images]
-    for check in [*checks, _wrong_mix] if mixed else checks:
+    checks: list[Callable[[Answers], Iterator[Located]]] = [_wrong_gpus, _wrong_folders, _wrong_images]
+    for check in [*checks, _wrong_for_type] if has_type else checks:
         yield from check(answers)
     for index, name in enumerate(answers.workloads or ()):
+        path = ("workloads", index)
         if "," in name:
-            yield ("workloads", index), f"'{name}' is one text", f"write a list: [{name}]"
+            hint = f"write a list: [{name}]"
+            yield path, Fault(message=f"'{name}' is one name", hint=hint, code="workloads-not-list", value=name)
             continue
         try:
             _key(name, known)
         except UsageError as error:
-            if recorded and _is_unknown(name, known):
-                continue
-            yield ("workloads", index), error.message, error.hint
+            if not (recorded and _is_unknown(name, known)):
+                yield path, as_fault(error)
 
 
-def _wrong_gpus(answers: Answers) -> Iterator[Wrong]:
+def _wrong_gpus(answers: Answers) -> Iterator[Located]:
     try:
         ClusterConfig(cluster_type=answers.cluster_type, gpu_type=CPU, gpu_types=answers.gpu_types)
     except typed.KeyFaultError as error:
-        yield error.path, f"{'.'.join(map(str, error.path))}: {error}", error.hint
-    gpus = [AUTO, *known_types(), *answers.gpu_types]
-    if answers.gpu_type not in gpus:
-        hint = f"{suggest(answers.gpu_type, gpus)}  'gpu_types: {{{answers.gpu_type}: {{like: TYPE}}}}' adds one"
-        yield ("gpu_type",), f"gpu_type '{answers.gpu_type}' is not known", hint
-    if answers.cluster_type == "runai" and answers.gpu_type == AUTO:
-        yield ("gpu_type",), "gpu_type auto: Run:ai does not tell it", f"one of {', '.join(known_types())}"
+        message = f"{'.'.join(map(str, error.path))}: {error}"
+        yield error.path, Fault(message=message, hint=error.hint, code="gpu-types-invalid")
+    name, gpus = answers.gpu_type, [AUTO, *known_types(), *answers.gpu_types]
+    if name not in gpus:
+        hint = f"{suggest(name, gpus)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
+        fault = Fault(message=f"gpu_type '{name}' is unknown", hint=hint, code="gpu-type-unknown", value=name)
+        yield ("gpu_type",), fault
+    if answers.cluster_type == "runai" and name == AUTO:
+        hint = f"one of {', '.join(known_types())}"
+        message = "gpu_type cannot be detected on Run:ai; set it"
+        yield ("gpu_type",), Fault(message=message, hint=hint, code="gpu-type-undetected")
 
 
-def _wrong_places(answers: Answers) -> Iterator[Wrong]:
+def _wrong_folders(answers: Answers) -> Iterator[Located]:
     for key in ("install", "experiments_root", "image_folder", "wheelhouse"):
         folder = getattr(answers, key)
-        if folder is not None and "$" in str(folder):
-            yield (key,), f"{key}: variables are not replaced in {folder}", "write the folder out"
-        elif folder is not None and (odd := unusable_in(str(folder))) is not None:
-            yield (key,), f"{key}: {folder!s} cannot be used: {odd}", "name another folder"
-        elif folder is not None and key != "install" and not folder.is_absolute():
-            yield (key,), f"{key}: {folder} is not a full path", "begin it with / or ~"
-        elif folder is not None and key != "wheelhouse" and (file := _in_the_way(folder.expanduser())) is not None:
-            yield (key,), f"{key}: {folder} cannot be a folder: {file} is a file", "name another folder"
+        if folder is not None and (found := _folder_fault(key, folder)) is not None:
+            code, message, hint = found
+            yield (key,), Fault(message=f"{key}: {message}", hint=hint, code=code, value=str(folder))
+
+
+def _folder_fault(key: str, folder: Path) -> tuple[str, str, str] | None:
+    """Code, message and hint for a folder that cannot be used as ``key``; None for one that can."""
+    if "$" in str(folder):
+        return "folder-variable", f"variables are not expanded in {folder}", "write the full path"
+    if (reason := unusable_in(str(folder))) is not None:
+        shown = str(folder) if str(folder).isprintable() else repr(str(folder))
+        return "folder-unusable", f"{shown} cannot be used: {reason}", "choose another folder"
+    if key != "install" and not folder.is_absolute():
+        return "folder-relative", f"{folder} is not an absolute path", "start it with / or ~"
+    if key != "wheelhouse" and (file := _file_at(folder.expanduser())) is not None:
+        return "folder-is-file", f"{folder} cannot be a folder: {file} is a file", "choose another folder"
+    return None
 
 
 def unusable_in(folder: str) -> str | None:
-    """What of a folder's name stands in the way of environments and mounts; None where nothing does."""
+    """Why environments or mounts cannot use a folder of this name; None where they can."""
     if ":" in folder:
-        return "a ':' parts the folders of PATH and of mounts"
+        return "':' separates folders in PATH and in mounts"
     if any(len(part.encode("utf-8", "surrogateescape")) > _LONGEST_NAME for part in folder.split("/")):
-        return f"a name in it has more than {_LONGEST_NAME} bytes"
-    return None if folder.isprintable() else "it has a character that cannot be shown"
+        return f"a name in it is longer than {_LONGEST_NAME} bytes"
+    return None if folder.isprintable() else "it has an unprintable character"
 
 
-def _in_the_way(folder: Path) -> Path | None:
-    """The file where ``folder``, or one that it is in, would have to be."""
+def _file_at(folder: Path) -> Path | None:
+    """The file at ``folder`` or at one of its parents."""
     try:
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        return None if there.is_dir() else there
-    except OSError:  # it is told when the folder is used
+        nearest_path = next(path for path in (folder, *folder.parents) if path.exists())
+        return None if nearest_path.is_dir() else nearest_path
+    except OSError:  # reported when the folder is used
         return None
 
 
-def _wrong_images(answers: Answers) -> Iterator[Wrong]:
+def _wrong_images(answers: Answers) -> Iterator[Located]:
     images = answers.images
     if images.processors is not None and images.processors < 1:
-        yield ("images", "processors"), f"images.processors: {images.processors} is less than 1", "leave it out for all"
-    if images.level is not None and (fault := level_fault(images.compression, images.level)) is not None:
-        yield ("images", "level"), f"images.level: {fault}", "leave it out for the usual one"
+        fault = Fault(
+            message=f"images.processors: {images.processors} is less than 1",
+            hint="omit it to use all",
+            code="processors-invalid",
+            value=images.processors,
+        )
+        yield ("images", "processors"), fault
+    if images.level is not None and (reason := level_fault(images.compression, images.level)) is not None:
+        message, hint = f"images.level: {reason}", "omit it to use the default"
+        yield ("images", "level"), Fault(message=message, hint=hint, code="level-invalid", value=images.level)
 
 
-def _wrong_mix(answers: Answers) -> Iterator[Wrong]:
-    kind = answers.cluster_type
+def _wrong_for_type(answers: Answers) -> Iterator[Located]:
+    kind, machine = answers.cluster_type, platform.machine()
     for section in ("slurm", "runai"):
         if getattr(answers, section) is not None and kind != section:
-            yield (section,), f"{section} is for cluster type {section}, and this one is {kind}", "leave it out"
+            message = f"{section} is for cluster_type {section}, but cluster_type is {kind}"
+            yield (section,), Fault(message=message, hint=f"omit {section}", code="section-misplaced")
     if answers.method != "here" and kind != "slurm":
-        yield ("method",), f"method {answers.method} is for cluster type slurm", "leave it out, or write 'here'"
-    if kind == "local" and answers.node_architecture not in (AUTO, machine := platform.machine()):
-        text = f"node_architecture: a local installation is for this machine, and it is {machine}"
-        yield ("node_architecture",), text, "leave it out, or install on such a machine"
+        message = f"method {answers.method} is for cluster_type slurm"
+        fault = Fault(message=message, hint="omit it, or write 'here'", code="method-misplaced", value=answers.method)
+        yield ("method",), fault
+    if kind == "local" and answers.node_architecture not in (AUTO, machine):
+        message = f"node_architecture: a local installation is for this machine, which is {machine}"
+        hint = f"omit it, or install on a machine of type {answers.node_architecture}"
+        yield ("node_architecture",), Fault(message=message, hint=hint, code="architecture-not-local")
     if kind == "slurm" and answers.gpu_type == CPU and answers.uses_images:
-        yield ("gpu_type",), "gpu_type cpu has no images", "add 'slurm: {container: none}'"
+        message = "there are no container images for gpu_type cpu"
+        yield ("gpu_type",), Fault(message=message, hint="add 'slurm: {container: none}'", code="cpu-without-images")
 
 
 def to_yaml(answers: Answers) -> str:
-    """The answers as the text of an answers file: what differs from the defaults."""
-    text: str = yaml.safe_dump(_lean(answers), sort_keys=False, allow_unicode=True)
-    return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
-
-
-def _lean(answers: Answers) -> dict[str, Any]:
-    data, usual = typed.to_data(answers), typed.to_data(_SAMPLE)
+    """The text of an answers file: the answers that differ from the defaults."""
+    data, defaults = typed.to_data(answers), typed.to_data(_DEFAULTS)
     kept = {"cluster_type", "install", "versions"}
     data["runai"] = lean(answers.runai)
     data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
-    return {key: without_nulls(value) for key, value in data.items() if key in kept or value != usual[key]}
+    different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults[key]}
+    text: str = yaml.safe_dump(different, sort_keys=False, allow_unicode=True)
+    return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
 
 
 def lean(value: Any) -> Any:
-    """A section as data, in it and below only what differs from the defaults."""
+    """A section as data with only the values that differ from the defaults, at every level."""
     if not dataclasses.is_dataclass(value) or hasattr(value, "unparse"):
         return typed.to_data(value)
     found = {}
     for field in dataclasses.fields(value):
         own = getattr(value, field.name)
-        made = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-        if own != made:
+        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        if own != default:
             found[field.name] = lean(own)
     return found
 
 
 def without_nulls(value: Any) -> Any:
-    """A mapping without the keys that say nothing: null for an option, no further options."""
+    """A mapping without its keys that are null or an empty mapping; another value as it is."""
     return value if not isinstance(value, dict) else {k: v for k, v in value.items() if v is not None and v != {}}

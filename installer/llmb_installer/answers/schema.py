@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answers file may say. Field names are the file's keys; docs/install.md explains each."""
+"""What an answers file may contain. Field names are the file's keys; docs/install.md explains each."""
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig
@@ -11,18 +12,90 @@ from llmb.config.slurm import SlurmConfig
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import suggest
 from llmb.workload.variables import Environment, check_passed
-from llmb_installer.answers.words import CPU_WHEELS, IndexUrl, Interpreter, Version
 
 AUTO = "auto"
 ARCHITECTURES = ("x86_64", "aarch64")
+# The highest level of each compression of mksquashfs, None where it has no levels.
+_HIGHEST: dict[str, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A released version of a package, in pip's form: ``2.13.0``."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Read a version. Raises ValueError, also for a YAML number, which has lost the 0 of 2.10."""
+        if value is None:
+            raise ValueError("the version is empty; write one such as 2.13.0, or omit the key")
+        if isinstance(value, float):
+            raise ValueError(f"{value} is a number to YAML and may have lost a 0; write the version in quotes")
+        if not re.fullmatch(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[A-Za-z0-9.]+)?", str(value)):
+            raise ValueError(f"'{value}' is not a version; write one such as 2.13.0")
+        return cls(str(value))
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python of the environments: ``3.12`` for the program python3.12, or a program's name or path."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Read a version in quotes or a program. Raises ValueError."""
+        if not isinstance(value, str) or not value:
+            raise ValueError(f'write a version in quotes ("3.12") or the path of a Python, not {value!r}')
+        return cls(value)
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUrl:
+    """A package index for pip, without a password, which belongs in pip's own configuration or ``~/.netrc``."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Read a URL. Raises ValueError."""
+        if not isinstance(value, str) or not re.match(r"(https?|file)://", value):
+            raise ValueError(f"must be the URL of a package index (https://...), not {value!r}")
+        if re.match(r"\w+://[^/]*@", value):
+            raise ValueError("must not contain a user or password; keep them in ~/.netrc or pip's configuration")
+        return cls(value)
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+
+CPU_WHEELS = IndexUrl("https://download.pytorch.org/whl/cpu")  # the PyTorch project's builds without CUDA
 TORCH, TRANSFORMERS = Version("2.13.0"), Version("5.23.0")
+
+
+def level_fault(compression: str, level: int) -> str | None:
+    """Why mksquashfs does not accept ``level`` for ``compression``; None where it does."""
+    highest = _HIGHEST[compression]
+    if highest is None:
+        return f"{compression} has no levels"
+    return None if 1 <= level <= highest else f"{level} is not a level of {compression}, which has 1 to {highest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """The packages whose version is a setting; None leaves those of the NeMo environment to llmb (nemo/versions.yaml).
+    """The packages whose versions can be set; None uses llmb's own version for NeMo (nemo/versions.yaml).
 
-    ``torch`` and ``transformers`` are for the small models of size tiny, ``nemo_torch`` is NeMo's.
+    ``torch`` and ``transformers`` are for the small models of size tiny, ``nemo_torch`` is NeMo's torch.
     """
 
     torch: Version = TORCH
@@ -38,9 +111,9 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageAnswers:
-    """How images are built: ``level`` of the compression and ``processors``, None leave them to the builder.
+    """How images are built; None for ``level`` and ``processors`` uses the builder's own default.
 
-    The rest is as in ``llmb_installer.registry.settings``.
+    The other fields are those of ``llmb_installer.registry.settings``.
     """
 
     builder: Literal["auto", "stream", "enroot"] = "auto"
@@ -55,12 +128,12 @@ class ImageAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What is to be installed. Field names are the keys of an answers file.
+    """What to install. ``llmb_installer.detect.site.settle`` replaces each ``auto`` by what it detects.
 
-    ``auto`` is found out by ``llmb_installer.detect.site.settle``. ``workloads`` None takes every one that a plugin
-    offers; ``torch_index`` is an index for torch alone; ``torch_cpu_index`` is that for a machine without a GPU, None
-    leaves torch to pip there too; ``method`` is where things are fetched and built; ``wheelhouse`` is a folder of
-    wheels to install from, with no index; ``python_download`` lets uv fetch a Python that is not here.
+    ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for torch alone,
+    ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
+    fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
+    allows uv to download a missing Python.
     """
 
     cluster_type: Literal["local", "slurm", "runai"]
@@ -89,9 +162,9 @@ class Answers:
 
     @staticmethod
     def hint_for(key: str) -> str:
-        """What to do about a ``key`` that is none of these."""
+        """The hint for the unknown key ``key``."""
         if is_secret_name(key):
-            return f"a secret is no answer: export {key}, or keep it in {SECRETS_FILE}"
+            return f"answers never contain secrets: export {key}, or add it to {SECRETS_FILE}"
         return suggest(key, [field.name for field in fields(Answers)])
 
     @property

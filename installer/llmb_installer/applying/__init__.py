@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries plans out and shows them: steps side by side, progress, removal."""
+"""Builds the steps of a plan in parallel, shows plans and progress, and removes workloads."""

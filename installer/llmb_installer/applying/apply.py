@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a plan out, independent steps at a time, each recorded as soon as it is whole."""
+"""Carries out a plan: builds its steps, records each as soon as it is finished, and writes the configuration."""
 
 import os
 import re
@@ -8,57 +8,60 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError
-from llmb.system import console, locks
+from llmb.errors import Fault, LlmbError, as_fault
+from llmb.system import console, files, locks
+from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import schedule
 from llmb_installer.applying.display import Display
 from llmb_installer.applying.schedule import Results
 from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
-from llmb_installer.planning.plan import Intent, Plan, look, own_config, strangers, written_before
-from llmb_installer.record import cleanup, record
-from llmb_installer.record.record import InstallRecord, StepRecord
-from llmb_installer.steps import Context, Facts, Progress, Step
-from llmb_installer.steps.kinds import is_there
-from llmb_installer.steps.nodes import runner_for
+from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
+from llmb_installer.record import InstallRecord, StepRecord
+from llmb_installer.steps import Context, Facts, Progress, Step, is_there
+from llmb_installer.steps.make import runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
 
 class StepsFailed(LlmbError):
-    """Steps that failed, each with its fix; the others were carried out (exit code 1)."""
+    """The steps that failed, each with its fix (exit code 1)."""
 
     def __init__(self, faults: list[Fault], *, hint: str | None = None) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults), hint=hint)
+        super().__init__("\n".join(str(fault) for fault in faults), hint=hint, code="steps-failed")
         self.faults = faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an installation came to: the record now, sentences that the user should read, the workloads that are ready
-    and those that are not (with the steps that they lack), and what failed."""
+    """The result of an installation: the record, notes for the user, faults, and the workloads that are ready.
+
+    ``lacking`` are the other workloads, each with the steps that it lacks.
+    """
 
     record: InstallRecord
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
     ready: tuple[str, ...]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
     def require(self) -> None:
-        """Raise StepsFailed when a step did."""
+        """Raise StepsFailed when a step failed."""
         if self.faults:
-            raise StepsFailed([*self.faults], hint="the same command goes on from here")
+            raise StepsFailed(
+                [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"
+            )
 
 
-class Aloud:
-    """Progress before the work has begun: what is said is a line on standard error."""
+class StderrProgress:
+    """Progress as lines on standard error, for checks before the installation starts."""
 
     def total(self, bytes: int) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def advance(self, bytes: int) -> None:
-        """Nothing."""
+        """Ignore it."""
 
     def say(self, text: str) -> None:
         """Print it."""
@@ -66,50 +69,55 @@ class Aloud:
 
 
 def context_for(intent: Intent, stop: threading.Event) -> Context:
-    """Where and how the steps of ``intent`` are carried out."""
+    """Where and how the steps of ``intent`` are built."""
     install = intent.site.install
     runner: Runner = runner_for(intent.answers, install)
     return Context(
         install=install,
-        environ={**os.environ, **cleanup.mark(install)},
+        environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
-        progress=Aloud(),
+        progress=StderrProgress(),
         runner=runner,
         stop=stop,
     )
 
 
 def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
-    """Do what is still to do for ``intent``; steps that fail are in the outcome. Raises LockHeldError before any.
+    """Build what is missing for ``intent``; the outcome has the steps that failed. Raises LockHeldError at first.
 
-    The plan is made again under the lock: another installer may have done all of it meanwhile.
+    The plan is made again under the lock: another installer may have finished it meanwhile.
     """
     install = intent.site.install
     make_folder(install)
     with locks.hold(install / record.FOLDER, record.LOCK):
-        cleanup.end_programs(install)
-        cleanup.tidy(install)
+        record.end_leftover_programs(install)
+        record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
-            cleanup.tidy_parts(install)
+            record.remove_unwanted_parts(install)
     return outcome
 
 
 def make_folder(install: Path) -> None:
-    """Have the install directory with its own folder. Raises LlmbError."""
+    """Make the install directory and the installer's folder in it. Raises LlmbError."""
     try:
-        (install / record.FOLDER).mkdir(parents=True, exist_ok=True)
+        install.mkdir(parents=True, exist_ok=True)
+        if not (install / record.FOLDER).exists():
+            (install / record.FOLDER).mkdir()
+            files.mode_of_install.cache_clear()  # it is an install directory from now on
+            files.share_folder(install / record.FOLDER)
     except OSError as error:
-        message = f"{install} cannot be made: {error.strerror}"
-        raise LlmbError(message, hint="choose a folder that you may write: --install DIR") from error
+        message = f"{install} cannot be created: {error.strerror}"
+        hint = "choose a folder that you may write: --install DIR"
+        raise LlmbError(message, hint=hint, code="not-writable", value=str(install)) from error
 
 
 def _build_all(plan: Plan, workers: int) -> Results:
-    """Build what is not there, and record each step as soon as it is."""
+    """Build the missing steps, and record each as soon as it is finished."""
     stop = threading.Event()
     context = context_for(plan.intent, stop)
     found = plan.record
@@ -134,7 +142,9 @@ def _build_all(plan: Plan, workers: int) -> Results:
             note,
             workers=workers,
             stop=stop,
-            on_stop=lambda: display.say("Stopping what is under way, which takes a few seconds ..."),
+            on_stop=lambda: display.say(
+                "Stopping the running steps, which takes a few seconds; Ctrl-C again ends at once ..."
+            ),
         )
 
 
@@ -144,7 +154,7 @@ def _of_step(context: Context, step: Step, progress: Progress) -> Context:
 
 
 def _configure(plan: Plan, results: Results) -> Outcome:
-    """Write the configuration for the workloads whose steps are there, and the record of it."""
+    """Write and record the configuration of the workloads whose steps are finished."""
     intent, found = plan.intent, record.load(plan.install)
     missing = [step for step in intent.steps if not _usable(step, found, plan.install)]
     lacking = {
@@ -155,37 +165,37 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     ready = tuple(key for key in intent.workloads if key not in lacking)
     gone = [step.key for step in missing if step.key not in {**results.failed, **results.skipped}]
     faults = (
-        *(Fault(place=key, message=error.message, hint=error.hint) for key, error in sorted(results.failed.items())),
-        *(Fault(place=key, message="it was made, and is not there any more") for key in gone),
+        *(as_fault(error, key) for key, error in sorted(results.failed.items())),
+        *(Fault(place=key, message="was finished, and is missing now", code="step-vanished") for key in gone),
     )
     if not ready:
-        return Outcome(record=found, said=(), ready=(), lacking=lacking, faults=faults)
+        return Outcome(record=found, notes=(), ready=(), lacking=lacking, faults=faults)
     own = own_config(intent, ready, found)
-    there = config.read_config(plan.install)
-    change = config.plan_config(written_before(intent, found, there), there, own)
-    said = config.write_config(plan.install, change) if change.changed else None
+    current = config.read_config(plan.install)
+    change = config.plan_config(written_before(intent, found, current), current, own)
+    backup = config.write_config(plan.install, change) if change.changed else None
     now = replace(found, config=own, steps=_with_workloads(found, intent))
     if now != found:
         record.save(plan.install, now)
     notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
-    sentences = (*notes, *change.kept, *([said] if said else []))
-    return Outcome(record=now, said=sentences, ready=ready, lacking=lacking, faults=faults)
+    notes += [*change.kept, *([backup] if backup else [])]
+    return Outcome(record=now, notes=tuple(notes), ready=ready, lacking=lacking, faults=faults)
 
 
 def _users(step: Step, found: InstallRecord, intent: Intent) -> tuple[str, ...]:
-    """The workloads that a step is for: those that are wanted, and those of before whose plugin is not here."""
+    """The workloads of a step: the requested ones, and recorded ones whose plugin is missing here."""
     before = found.steps[step.key].workloads if step.key in found.steps else ()
-    gone = strangers(intent, found)
+    gone = unoffered(intent, found)
     return (*step.workloads, *(key for key in before if key in gone))
 
 
 def _with_workloads(found: InstallRecord, intent: Intent) -> dict[str, StepRecord]:
-    """The recorded steps with the workloads that they are for now."""
+    """The recorded steps with their present workloads."""
     now = {step.key: _users(step, found, intent) for step in intent.steps}
     return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
 
 
 def _usable(step: Step, found: InstallRecord, install: Path) -> bool:
-    """Whether what it makes is there, perhaps still with the content of an earlier plan."""
+    """Whether its result exists, perhaps of an earlier plan."""
     done = found.steps.get(step.key)
     return done is not None and is_there(step.key, done, install)

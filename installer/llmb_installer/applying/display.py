@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One display of all steps that are under way: bars in a terminal, elsewhere a line when a step begins and ends."""
+"""Shows running steps: bars in a terminal, otherwise a line when a step starts and ends."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from llmb.system.shell import StoppedError
 from llmb.text.tables import shorten
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Step
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_TITLE, _BAR, _SAID = 24, 12, 26  # characters: of a title at the least, of a bar, and of what a step says
+_TITLE, _BAR, _STATUS = 24, 12, 26  # characters: of a title at least, a bar, and the status of a step
 
 
 class Display:
-    """Shows the steps on stderr. A context manager; ``step`` is called in the thread that carries the step out."""
+    """Shows steps on standard error. A context manager; ``step`` is called in the thread that builds the step."""
 
     def __init__(self, stop: threading.Event) -> None:
         from rich.console import Console
@@ -44,14 +44,14 @@ class Display:
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator[StepProgress]:
-        """Show one step from its beginning to its end."""
+        """Show one step from start to end."""
         title = f"{step.key}: {step.title}"
         task = None
         if self.bars is not None:
-            width = max(_TITLE, self.console.width - _BAR - _SAID - 10)
-            task = self.bars.add_task(shorten(title, width), total=None, said="")
+            width = max(_TITLE, self.console.width - _BAR - _STATUS - 10)
+            task = self.bars.add_task(shorten(title, width), total=None, status="")
         else:
-            self.say(f"{title}: begins")
+            self.say(f"{title}: started")
         start, ended = time.monotonic(), "failed"
         try:
             yield StepProgress(display=self, task=task)
@@ -71,7 +71,7 @@ class Display:
 
 @dataclass(slots=True)
 class StepProgress:
-    """The progress of one step in the display; its calls raise StoppedError once the user has interrupted."""
+    """The progress of one step; its calls raise StoppedError once the user interrupted."""
 
     display: Display
     task: TaskID | None
@@ -80,20 +80,20 @@ class StepProgress:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def total(self, bytes: int) -> None:
-        """How many bytes there are altogether."""
+        """Set the total of bytes."""
         self.of = bytes
         self._update(total=bytes or None)
 
     def advance(self, bytes: int) -> None:
-        """So many more are done."""
+        """Add finished bytes."""
         with self.lock:
             self.bytes += bytes
-        shown = {"said": f"{size(self.bytes)} of {size(self.of)}"} if bytes and self.of else {}
+        shown = {"status": f"{size(self.bytes)} of {size(self.of)}"} if bytes and self.of else {}
         self._update(advance=bytes, **shown)
 
     def say(self, text: str) -> None:
-        """What it is doing now."""
-        self._update(said=shorten(text, _SAID))
+        """Show what the step is doing."""
+        self._update(status=shorten(text, _STATUS))
 
     def _update(self, **fields: Any) -> None:
         if self.display.stop.is_set():
@@ -109,7 +109,7 @@ def _bars(console: Console) -> Progress:
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=_BAR),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[status]}", markup=False),
         console=console,
         transient=True,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a plan with its costs, asks, carries it out, says what works: the one path of every command that installs."""
+"""The path of every command that installs: show the plan with its costs, confirm, build, and report."""
 
 import sys
 import threading
@@ -9,19 +9,19 @@ import click
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb.text.tables import to_json
+from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import Costs, find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
-from llmb_installer.record import record
 
 
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
-    """Show the plan, ask unless ``yes``, do it and say what is there. Raises LlmbError.
+    """Show the plan, confirm unless ``yes``, build it and print the outcome. Raises LlmbError.
 
-    ``agreed``: the user has seen the plan in the conversation and said yes. With ``fmt`` json nothing but data goes to
-    standard output: of a dry run the plan, else what came of it.
+    ``agreed``: the user confirmed the plan in the wizard. With ``fmt`` json only data goes to standard output: the plan
+    of a dry run, otherwise the outcome.
     """
     plan = look(intent)
     if plan.is_empty and not (dry_run and fmt == "json"):
@@ -36,7 +36,7 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
     if not (yes or agreed):
         ask()
     outcome = apply(intent)
-    for sentence in outcome.said:
+    for sentence in outcome.notes:
         console.echo(f"note: {sentence}", err=True)
     if fmt == "json":
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
@@ -50,27 +50,29 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
     if not dry_run:
         record.save_answers(plan.install, to_yaml(intent.asked))
     if fmt == "table":
-        console.echo(f"Nothing to do: all is as the answers say{', but for changes by hand' if kept else ''}.")
+        console.echo(
+            f"Nothing to do: everything in the answers is installed{', except for changes by hand' if kept else ''}."
+        )
     for sentence in kept:
         console.echo(f"note: {sentence}", err=True)
     if fmt == "json":
-        outcome = Outcome(record=plan.record, said=kept, ready=intent.workloads)
+        outcome = Outcome(record=plan.record, notes=kept, ready=intent.workloads)
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
         console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
 
 
 def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:
-    """The plan, as data where that is all that is wanted; before an installation told as data, on standard error."""
+    """Print the plan: as data for a dry run in JSON, on standard error before an installation in JSON."""
     if fmt == "json" and dry_run:
         console.echo(to_json(show.plan_data(plan, costs)), nl=False)
     else:
         console.echo(show.plan_text(plan, costs), err=fmt == "json")
 
 
-def ask(question: str = "Go ahead?") -> None:
-    """Have the user confirm. Raises UsageError where there is no terminal, LlmbError after a no."""
+def ask(question: str = "Continue?") -> None:
+    """Ask the user to confirm. Raises UsageError without a terminal, LlmbError after a no."""
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to confirm the plan in", hint="give --yes")
+        raise UsageError("the plan must be confirmed, and this is no terminal", hint="add --yes", code="no-terminal")
     if not click.confirm(question, err=True):
-        raise LlmbError("nothing was done", hint="--yes goes ahead without asking")
+        raise LlmbError("nothing was done", hint="--yes skips the question", code="declined")

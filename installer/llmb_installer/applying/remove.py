@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes workloads out of an install directory, with what no other workload uses; never what they have measured."""
+"""Removes workloads from an install directory, with what no other workload uses; runs and results are kept."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -8,20 +8,20 @@ from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.system import locks
+from llmb_installer import record
 from llmb_installer.answers import Answers, to_yaml
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, own_config
-from llmb_installer.record import record
-from llmb_installer.record.record import InstallRecord
-from llmb_installer.steps.kinds import kind_of
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps import kind_of
 from llmb_installer.steps.programs import ProgramsStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What goes: the workloads, and the keys of steps that were for them alone; ``kept`` are for others as well.
+    """The workloads to remove, and the keys of their steps; ``kept`` are steps that other workloads need too.
 
-    The programs of compute nodes always stay: runs that were submitted before may still need them.
+    The programs of compute nodes are always kept: queued runs may still need them.
     """
 
     workloads: tuple[str, ...]
@@ -30,7 +30,7 @@ class Removal:
 
 
 def plan_removal(found: InstallRecord, workloads: Collection[str]) -> Removal:
-    """What goes when these workloads do."""
+    """The steps to remove with ``workloads``."""
     own = {key: done for key, done in found.steps.items() if set(done.workloads) & set(workloads)}
     alone = [key for key, done in own.items() if set(done.workloads) <= set(workloads)]
     gone = tuple(key for key in alone if not key.startswith(f"{ProgramsStep.kind} "))
@@ -39,9 +39,9 @@ def plan_removal(found: InstallRecord, workloads: Collection[str]) -> Removal:
 
 
 def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Removal:
-    """Take ``workloads`` out; ``intent`` is what stays, by the answers ``asked``. Raises LlmbError.
+    """Remove ``workloads``; ``intent`` is what remains, by the answers ``asked``. Raises LlmbError.
 
-    First nothing leads to them any more, then they go, each noted at once: a removal that was cut can be given again.
+    The configuration is changed first and each removed step is recorded, so an interrupted removal can be repeated.
     """
     install = intent.site.install
     with locks.hold(install / record.FOLDER, record.LOCK):
@@ -55,7 +55,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
         record.save_answers(install, to_yaml(asked))
         found = replace(found, config=own)
         for key in removal.steps:
-            _take_away(key, found, install)
+            _delete(key, found, install)
             found = found.without(key)
             record.save(install, found)
         gone = set(workloads)
@@ -68,30 +68,31 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
 
 
 def _own(found: InstallRecord, now: Mapping[str, Any], workloads: Collection[str]) -> Mapping[str, Any]:
-    """What of the configuration ``now`` may go with ``workloads``: our own, and all that a person says of them."""
+    """The part of the configuration ``now`` that is removed with ``workloads``, also where it was written by hand."""
     if not found.config:
-        return config.taken_over(now, removed=workloads)
+        return config.adopted(now, removed=workloads)
     written = found.config.get("workloads", {}).get("installed", ())
     return config.with_entries(found.config, now, [key for key in workloads if key not in written])
 
 
 def remove_steps(install: Path, keys: Collection[str]) -> None:
-    """Take away what these steps made, each noted at once. Raises LlmbError for what is not this user's to remove."""
+    """Delete the results of the steps ``keys``, and record each. Raises LlmbError where the user may not."""
     with locks.hold(install / record.FOLDER, record.LOCK):
         found = record.load(install)
         for key in keys:
             if key in found.steps:
-                _take_away(key, found, install)
+                _delete(key, found, install)
                 found = found.without(key)
                 record.save(install, found)
 
 
-def _take_away(key: str, found: InstallRecord, install: Path) -> None:
+def _delete(key: str, found: InstallRecord, install: Path) -> None:
     kind, name = kind_of(key)
     try:
         kind.remove(name, found.steps[key].facts, install)
-    except FileNotFoundError:  # it went meanwhile
+    except FileNotFoundError:  # deleted meanwhile
         return
     except OSError as error:
         message = f"{key}: {error.filename or install} cannot be removed: {error.strerror}"
-        raise LlmbError(message, hint="its owner may; then the same command goes on from here") from error
+        hint = "ask its owner to remove it, then run the same command again"
+        raise LlmbError(message, hint=hint, code="not-removable", key=key) from error

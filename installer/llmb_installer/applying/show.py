@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user reads: the plan before, as a table or as data, and what is there after."""
+"""Texts and data about a plan, its outcome and the finished steps."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.errors import Fault
 from llmb.text import typed
 from llmb.text.tables import Column, render
 from llmb.text.yamlfile import Document
-from llmb_installer.applying import where
+from llmb.workload.gpus import CPU
+from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
-from llmb_installer.fits import runai_fit
 from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
-from llmb_installer.planning.status import Standing
-from llmb_installer.record.record import InstallRecord
-from llmb_installer.registry.room import size
-from llmb_installer.steps import Step, VenvStep
-from llmb_installer.steps.kinds import is_there, kind_of
+from llmb_installer.planning.status import InstallStatus
+from llmb_installer.record import InstallRecord
+from llmb_installer.registry import size
+from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (
     Column(key="step"),
@@ -31,34 +31,39 @@ COLUMNS = (
 
 
 def plan_text(plan: Plan, costs: Costs) -> str:
-    """The plan: each step with what it costs, the configuration, the space there is."""
+    """The plan: each step with its cost, the configuration, and the free space."""
     site = plan.intent.site
     head = f"Install directory {plan.install} (cluster type {site.cluster_type}, GPU type {site.gpu_type})"
     rows = [_row(step, plan, costs) for step in plan.intent.steps]
     change = "todo" if plan.config.changed else "done"
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
     lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
-    lines += [f"For {_workloads(plan.intent.workloads)}.", *where.sentences(plan)]
+    lines += [f"For {_workloads(plan.intent.workloads)}.", *where_sentences(plan)]
     notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
     lines += [f"note: {sentence}" for sentence in notes]
     return "\n".join([*lines, *_costs_text(plan, costs)])
 
 
 def _replaced(plan: Plan) -> list[str]:
-    """What jobs that are running should know of: an environment changes under its name, an image does not."""
-    there = [step.key for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
-    return [f"{key} is replaced when it is built: let the jobs that run from it end first" for key in there]
+    """Notes on environments that running jobs may use: one is replaced under its name, an image is not."""
+    there = [step for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
+    return [
+        f"{step.key}: only its damaged packages are reinstalled; running jobs are not affected"
+        if step.is_repairable(plan.install)
+        else f"{step.key} is replaced when it is built: wait for the jobs that use it to finish"
+        for step in there
+    ]
 
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
-    """The workloads of the plan whose jobs need an image, or an environment, that is not there."""
+    """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
     config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
-    return runai_fit.without_torch(config, plan.intent.steps)
+    return fits.without_torch(config, plan.intent.steps)
 
 
 def _torch_notes(plan: Plan) -> list[str]:
     keys = without_torch(plan)
-    return [runai_fit.torch_note(keys)] if keys else []
+    return [fits.torch_note(keys)] if keys else []
 
 
 def _costs_text(plan: Plan, costs: Costs) -> list[str]:
@@ -68,13 +73,13 @@ def _costs_text(plan: Plan, costs: Costs) -> list[str]:
     rough = "about " if any(estimate.rough for estimate in known) else ""
     unknown = len(plan.todo) - len(known)
     parts = [f"{rough}{size(costs.fetch)}"] if costs.fetch or not unknown else []
-    parts += [f"what {unknown} step{'s' * (unknown != 1)} cannot tell beforehand"] if unknown else []
-    lines = [f"To fetch: {', and '.join(parts)}."]
+    parts += [f"an unknown amount for {unknown} step{'s' * (unknown != 1)}"] if unknown else []
+    lines = [f"To fetch: {' and '.join(parts)}."]
     for disk in costs.disks:
         needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
         lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
     if any(isinstance(step, VenvStep) and step.tool == "uv" and step.wheelhouse is None for step in plan.todo):
-        lines.append("What uv fetches stays in its cache as well ('uv cache dir' names it).")
+        lines.append("uv also keeps what it fetches in its cache ('uv cache dir' shows where).")
     return lines
 
 
@@ -94,7 +99,7 @@ def _row(step: Step, plan: Plan, costs: Costs) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
-    """The plan as plain data."""
+    """The plan as data."""
     site = plan.intent.site
     return {
         "install": str(plan.install),
@@ -110,10 +115,21 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
         "disks": [
             {"folder": str(disk.folder), "needed_bytes": disk.needed, "free_bytes": disk.free} for disk in costs.disks
         ],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in costs.faults],
-        "where": where.sentences(plan),
+        "faults": [fault_data(fault) for fault in costs.faults],
+        "where": where_sentences(plan),
         "notes": [*_replaced(plan), *costs.doubts, *_torch_notes(plan)],
     }
+
+
+def fault_data(fault: Fault) -> dict[str, Any]:
+    """A fault of a step as data."""
+    value = fault.value
+    if isinstance(value, (list, tuple)):
+        value = [str(one) for one in value]
+    elif not isinstance(value, (str, int, float, bool, type(None))):
+        value = str(value)
+    texts = {"step": fault.place, "message": fault.message, "hint": fault.hint}
+    return {**texts, "code": fault.code, "key": fault.key, "value": value}
 
 
 def _workloads(keys: tuple[str, ...]) -> str:
@@ -127,9 +143,9 @@ def summary(
     imageless: tuple[str, ...] = (),
     smoke: tuple[str, ...] = (),
 ) -> str:
-    """What is there now, and the command to type next.
+    """What is installed, and the next command.
 
-    ``imageless``: workloads that want another image for it; ``smoke``: those with a size for the first run here.
+    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here.
     """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
@@ -138,13 +154,13 @@ def summary(
     next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
     if first := [key for key in ready if key in smoke]:
         next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1 {place} --wait"
-    lines += [f"note: {runai_fit.torch_note(imageless)}"] if imageless else []
+    lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
     lines.append(f"Next: {next_}")
     return "\n".join(lines)
 
 
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
-    """What an installation came to: what works, and what each workload that does not is lacking."""
+    """The outcome: what is ready, and the steps that each other workload lacks."""
     lines = (
         [summary(plan.install, outcome.record, outcome.ready, without_torch(plan), plan.intent.smoke)]
         if outcome.ready
@@ -156,7 +172,7 @@ def outcome_text(plan: Plan, outcome: Outcome) -> str:
 
 
 def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """What an installation came to, as plain data: ``workloads`` are ready, those of ``not_ready`` lack these steps."""
+    """The outcome as data: ``workloads`` are ready, those of ``not_ready`` lack the steps listed."""
     site = plan.intent.site
     return {
         "install": str(plan.install),
@@ -165,34 +181,34 @@ def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "workloads": [*outcome.ready],
         "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
         "steps": rows(plan.install, outcome.record),
-        "notes": [*outcome.said, *_torch_notes(plan)],
-        "faults": [{"step": fault.place, "message": fault.message, "hint": fault.hint} for fault in outcome.faults],
+        "notes": [*outcome.notes, *_torch_notes(plan)],
+        "faults": [fault_data(fault) for fault in outcome.faults],
     }
 
 
 def steps_text(install: Path, record: InstallRecord) -> list[str]:
-    """A line for each finished step: what it made, and whether that is still there."""
+    """A line for each finished step: its result, and whether it is missing."""
     return [
-        f"{row['step']}: {row['what']}{'' if row['there'] else ' (no longer there, or not for you to read)'}"
+        f"{row['step']}: {row['what']}{'' if row['there'] else ' (missing, or not readable by you)'}"
         for row in rows(install, record)
     ]
 
 
-def notes_on(standing: Standing, place: str) -> list[str]:
-    """What a user may want to do about an installation that is whole; ``place``: the option that leads to it."""
-    notes = [standing.note] if standing.note is not None else []
-    notes += [f"{key} is offered here and not installed: llmb-install add {key} {place}" for key in standing.new]
+def notes_on(status: InstallStatus, place: str) -> list[str]:
+    """Optional actions on a complete installation; ``place`` is the option that names its folder."""
+    notes = [status.note] if status.note is not None else []
+    notes += [f"{key} is available but not installed: llmb-install add {key} {place}" for key in status.new]
     notes += [
-        f"{key} is installed, and no plugin offers it here: llmb-run plugins tells more" for key in standing.strangers
+        f"{key} is installed, but no plugin offers it here: llmb-run plugins shows more" for key in status.unoffered
     ]
-    if standing.unused and not standing.outdated:
-        steps = ", ".join(standing.unused)
-        notes.append(f"nothing that is installed asks for {steps} any more: llmb-install remove --unused {place}")
+    if status.unused and not status.outdated:
+        steps = ", ".join(status.unused)
+        notes.append(f"no installed workload needs {steps}: llmb-install remove --unused {place}")
     return notes
 
 
 def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
-    """The finished steps as plain data."""
+    """The finished steps as data."""
     found: list[Mapping[str, Any]] = []
     for key, done in record.steps.items():
         kind, name = kind_of(key)
@@ -200,3 +216,33 @@ def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
         what = kind.describe(name, done.facts)
         found.append({"step": key, "there": there, "what": what, "workloads": list(done.workloads)})
     return found
+
+
+_BUILT = {
+    "here": "on this machine",
+    "srun": "on a compute node, by srun",
+    "sbatch": "environments on a compute node, by sbatch; images on this machine",
+}
+
+
+def where_sentences(plan: Plan) -> list[str]:
+    """Where everything is fetched and built, and what jobs run in."""
+    site = plan.intent.site
+    venvs = [step for step in plan.intent.steps if isinstance(step, VenvStep)]
+    names = " and ".join(step.name for step in venvs)
+    if site.cluster_type == "local":
+        return [f"Fetched, built and run on this machine, from the environment{'s' * (len(venvs) > 1)} {names}."]
+    found = [f"Fetched and built: {_BUILT[plan.intent.answers.method]}."]
+    if site.cluster_type == "runai":
+        return [*found, f"Jobs run in pods, which pull their image{_with_nemo(site.gpu_type)}."]
+    if site.container:
+        return [*found, f"Jobs run in their image on compute nodes{_with_nemo(site.gpu_type)}."]
+    several = len(venvs) > 1
+    if venvs:
+        what = f"environment{'s' * several} {names}: nodes must see {'them' if several else 'it'}"
+        found.append(f"Jobs run on compute nodes from the {what}.")
+    return found
+
+
+def _with_nemo(gpu_type: str) -> str:
+    return "" if gpu_type == CPU else ", which contains NeMo; nothing of NeMo is installed here"

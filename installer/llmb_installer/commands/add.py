@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install add: one or more workloads more, by the answers that the folder was made by."""
+"""llmb-install add: installs more workloads, by the recorded answers of the install directory."""
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from llmb.errors import InputFaults
 from llmb.system import console
-from llmb_installer.commands.options import DRY_RUN, FORMAT, INSTALLED, YES
+from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
 
 
 @click.command("add")
@@ -16,26 +19,49 @@ from llmb_installer.commands.options import DRY_RUN, FORMAT, INSTALLED, YES
 @DRY_RUN
 @FORMAT
 def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
-    """Install WORKLOADS as well."""
+    """Install WORKLOADS too."""
     import os
-    from dataclasses import replace
 
     from llmb.text.names import as_keys, find_workload
+    from llmb_installer import fits, record
     from llmb_installer.applying.install import carry_out
-    from llmb_installer.fits import cluster_fit
     from llmb_installer.planning import flow
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
 
-    folder = find_folder(install, os.environ, console.current_folder())
+    folder = record.find_folder(install, os.environ, console.current_folder())
     offered = flow.known()
     keys = [find_workload(name, offered.workloads) for name in workloads]
-    asked = flow.recorded_answers(folder, offered)
-    if asked.workloads is None:
-        there = config_of(folder, os.environ).workloads.installed or ()
-        asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
-    asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
-    intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
-    for note in [*notes, *cluster_fit.check(intent.answers)]:
+    try:
+        asked = flow.recorded_answers(folder, offered)
+        if asked.workloads is None:
+            there = record.config_of(folder, os.environ).workloads.installed or ()
+            asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
+        asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
+        intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
+    except InputFaults as error:
+        raise _with_command(error, folder, keys) from error
+    for note in [*notes, *fits.check(intent.answers)]:
         console.echo(f"note: {note}", err=True)
-    carry_out(replace(intent, takes_over=True), yes=yes, dry_run=dry_run, fmt=fmt)
+    carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)
+
+
+def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFaults:
+    """``error`` with the commands that set what cannot be detected here, which depend on where the answers are."""
+    from llmb.config import CONFIG_FILE
+    from llmb_installer.answers import ARCHITECTURES
+    from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
+    from llmb_installer.record import answers_path
+
+    examples = {ARCHITECTURE_UNDETECTED: ("node_architecture", ARCHITECTURES[0]), GPU_UNDETECTED: ("gpu_type", "h100")}
+    undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]
+    if not undetected:
+        return error
+    option = f"--install {shlex.quote(str(folder))}"
+    if answers_path(folder).is_file():
+        settings = " ".join(f"--set {key}={value}" for key, value in undetected)
+        first = f"set it, such as by: llmb-install {settings} {option} --yes"
+    else:
+        keys_there = {"node_architecture": "install: {node_architecture: %s}", "gpu_type": "gpu_type: %s"}
+        texts = " and ".join(f"'{keys_there[key] % value}'" for key, value in undetected)
+        first = f"add it to {folder / CONFIG_FILE}, such as {texts}"
+    faults = [replace(fault, hint=None) if fault.code in examples else fault for fault in error.faults]
+    return InputFaults(faults, hint=f"{first}; then run again: llmb-install add {' '.join(keys)} {option}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install doctor: what this machine and cluster have and lack, with the fixes."""
+"""llmb-install doctor: what this machine and its cluster have and lack, with fixes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.system import console
-from llmb_installer.commands.options import FORMAT, INSTALLED
+from llmb_installer.commands import FORMAT, INSTALLED
 
 if TYPE_CHECKING:
-    from llmb_installer.doctor import Examination
+    from llmb_installer.doctor.examine import Examination
 
 
 @click.command("doctor")
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 @click.option(
     "--cluster-type",
     type=click.Choice(["local", "slurm", "runai"]),
-    help="For this one; else that of the installation.",
+    help="Cluster type to check (default: that of the installation).",
 )
-@click.option("--registries", is_flag=True, help="Ask the registries for the workloads' images as well.")
+@click.option("--registries", is_flag=True, help="Also ask the registries for the workloads' images.")
 @FORMAT
 def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
-    """Find what this machine and its cluster lack, and the fix."""
+    """Find what this machine and its cluster lack, with fixes."""
     import os
 
     from llmb.text import typed
     from llmb.text.tables import to_json
-    from llmb_installer.detect.look import look
-    from llmb_installer.doctor import examine
+    from llmb_installer.detect.detected import detect
+    from llmb_installer.doctor.examine import examine
 
-    detected = look(os.environ, console.current_folder(), install)
+    detected = detect(os.environ, console.current_folder(), install)
     found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
@@ -46,24 +46,27 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
 
 def _text(found: Examination) -> str:
     from llmb.text.tables import Column, render
-    from llmb_installer.doctor.finding import ALL
+    from llmb_installer.doctor import ALL
 
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
         {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}
         for one in found.findings
     ]
-    kind = found.cluster_type or "not known"
-    where = f"{found.install}, cluster type {kind}" if found.install else "no installation here"
+    kind = found.cluster_type or "unknown"
+    where = f"{found.install}, cluster type {kind}" if found.install else "no install directory here"
     lines = [where, render(columns, rows, "table").rstrip("\n")]
     lines += [f"{one.check}: {one.found}\n  fix: {one.fix}" for one in found.findings if one.fix is not None]
     if found.cluster_type is not None or found.lacking:
-        lacks: dict[tuple[str, ...], list[str]] = {}
+        lacking: dict[tuple[str, ...], list[str]] = {}
         for one in found.lacking:
-            whom = one.needed_by if found.cluster_type is None else (kind,)
-            lacks.setdefault(whom, []).append(f"{one.check} ({one.state})")
-        for types, checks in (lacks or {(kind,): ["nothing is missing"]}).items():
-            many = "s" * (len(types) > 1)
-            whom_text = "every cluster type" if {*types} == {*ALL} else f"cluster type{many} {' and '.join(types)}"
-            lines.append(f"For {whom_text}: {', '.join(dict.fromkeys(checks))}.")
+            types = one.needed_by if found.cluster_type is None else (kind,)
+            lacking.setdefault(types, []).append(f"{one.check} ({one.state})")
+        for types, checks in (lacking or {(kind,): ["nothing is missing"]}).items():
+            name = (
+                "every cluster type"
+                if {*types} == {*ALL}
+                else f"cluster type{'s' * (len(types) > 1)} {' and '.join(types)}"
+            )
+            lines.append(f"For {name}: {', '.join(dict.fromkeys(checks))}.")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install image: one container image as a squashfs file, by itself."""
+"""llmb-install image: builds a single container image as a squashfs file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmb.system import console
-from llmb_installer.commands.options import FILE, FOLDER
+from llmb_installer.commands import FILE, FOLDER
 
 if TYPE_CHECKING:
     from llmb_installer.images import BuildSettings, ImageFacts
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 @click.command("image")
 @click.argument("reference", metavar="REF")
-@click.option("-o", "--output", type=FILE, help="The file; else by its name in the image folder, or in this one.")
-@click.option("--arch", help="The nodes' architecture, x86_64 or aarch64; else the install directory's.")
-@click.option("--install", type=FOLDER, help="The install directory whose folder and architecture count.")
-@click.option("--check", is_flag=True, help="Build nothing: read all of the image there, and compare it.")
-@click.option("--update", is_flag=True, help="Build it again where the registry has another one by now.")
+@click.option("-o", "--output", type=FILE, help="The file (default: in the image folder, or here).")
+@click.option("--arch", help="Node architecture: x86_64 or aarch64 (default: --install's).")
+@click.option("--install", type=FOLDER, help="Use the image folder and architecture of this directory.")
+@click.option("--check", is_flag=True, help="Verify the existing image; build nothing.")
+@click.option("--update", is_flag=True, help="Rebuild it if the registry has a newer image.")
 @click.option(
     "--builder",
     type=click.Choice(["auto", "stream", "enroot"]),
     default="auto",
-    help="stream: mksquashfs 4.5 or newer; enroot: enroot import; auto: the first that is here.",
+    help="stream: mksquashfs >= 4.5; auto: the first available.",
 )
 @click.option("--via", type=click.Choice(["here", "srun"]), default="here", help="Where enroot runs.")
-@click.option("--srun-arg", "srun_args", multiple=True, metavar="ARG", help="An option for srun, as --partition=cpu.")
+@click.option(
+    "--srun-arg", "srun_args", multiple=True, metavar="ARG", help="An option for srun, such as --partition=cpu."
+)
 @click.option(
     "--compression",
     type=click.Choice(["zstd", "lz4", "gzip", "lzo", "xz"]),
@@ -39,14 +41,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="How the image is compressed.",
 )
-@click.option("--level", type=int, help="The compression's level; zstd's is 3 where none is given.")
-@click.option("--processors", type=click.IntRange(1), help="How many processors to use; else all.")
-@click.option("--cache", type=FOLDER, help="The folder for layers on their way; else .layers beside the file.")
-@click.option("--keep-layers", is_flag=True, help="Leave the layers there.")
-@click.option("--keep-devices", "devices", is_flag=True, help="Keep device nodes: only root can unpack such an image.")
-@click.option("--insecure", "insecure", multiple=True, metavar="HOST", help="A registry that may be asked without TLS.")
-@click.option("--mirror", "mirrors", multiple=True, metavar="HOST=HOST/PATH", help="A registry to ask in its place.")
-@click.option("--ca-bundle", type=FILE, help="Certificates to trust besides the system's.")
+@click.option("--level", type=int, help="Compression level (default: 3 for zstd).")
+@click.option("--processors", type=click.IntRange(1), help="Number of processors (default: all).")
+@click.option("--cache", type=FOLDER, help="Folder for layers (default: .layers next to the file).")
+@click.option("--keep-layers", is_flag=True, help="Keep the layers.")
+@click.option("--keep-devices", "devices", is_flag=True, help="Keep device nodes; only root can unpack the image.")
+@click.option("--insecure", "insecure", multiple=True, metavar="HOST", help="A registry to use without TLS.")
+@click.option("--mirror", "mirrors", multiple=True, metavar="HOST=HOST/PATH", help="A mirror to use for a registry.")
+@click.option("--ca-bundle", type=FILE, help="Certificates to trust in addition to the system's.")
 def command(
     reference: str,
     output: Path | None,
@@ -61,7 +63,7 @@ def command(
 ) -> None:
     """Build the container image REF as a squashfs file for enroot and pyxis.
 
-    An image that is there and whole is used as it is.
+    An existing, complete image is kept.
 
     \b
     llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
@@ -83,17 +85,19 @@ def command(
 
 
 def _require(arch: str | None, given: Mapping[str, Any]) -> None:
-    """Raises UsageError for what no machine or compression has."""
+    """Raise UsageError for an unknown architecture or level."""
     from llmb.errors import UsageError
     from llmb_installer.answers import ARCHITECTURES
-    from llmb_installer.answers.words import level_fault
+    from llmb_installer.answers.schema import level_fault
     from llmb_installer.registry.manifests import architecture_name
 
     if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
-        raise UsageError(f"--arch {arch} is not known", hint=f"one of {', '.join(ARCHITECTURES)}")
+        hint = f"one of {', '.join(ARCHITECTURES)}"
+        raise UsageError(f"--arch {arch} is unknown", hint=hint, code="architecture-unknown", key="--arch", value=arch)
     level = given["level"]
     if level is not None and (fault := level_fault(given["compression"], level)) is not None:
-        raise UsageError(f"--level: {fault}", hint="leave it out for the usual one")
+        hint = "omit it to use the default"
+        raise UsageError(f"--level: {fault}", hint=hint, code="level-invalid", key="--level", value=level)
 
 
 def _mirror(text: str) -> tuple[str, str]:
@@ -102,12 +106,13 @@ def _mirror(text: str) -> tuple[str, str]:
 
     registry, _, mirror = text.partition("=")
     if not registry or not mirror:
-        raise UsageError(f"--mirror {text} names no mirror", hint="as in --mirror docker.io=mirror.example.org/hub")
+        hint = "such as --mirror docker.io=mirror.example.org/hub"
+        raise UsageError(f"--mirror {text} has no mirror", hint=hint, code="mirror-invalid", key="--mirror", value=text)
     return registry, mirror
 
 
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
-    """The file and the architecture: as given, else an install directory's, else here. Raises UsageError."""
+    """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
     import os
     import platform
 
@@ -121,7 +126,7 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
         if install is not None:
             raise
         if arch is None:
-            console.echo(f"note: --arch is not given: this machine's, {platform.machine()}", err=True)
+            console.echo(f"note: no --arch: using this machine's architecture, {platform.machine()}", err=True)
         return output or Path(file_name(reference)), arch or platform.machine()
     return output or image_path(reference, config), arch or config.install.node_architecture
 
@@ -131,8 +136,8 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
 
     from llmb_installer import images
     from llmb_installer.images.progress import shown
+    from llmb_installer.registry import size
     from llmb_installer.registry.manifests import machine_name
-    from llmb_installer.registry.room import size
 
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:
@@ -148,24 +153,24 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
             update=update,
         )
     log.unlink(missing_ok=True)
-    there = "; it was there already" if facts == before else ""
-    told = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {told}{there}")
+    existing = "; it existed already" if facts == before else ""
+    origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
+    console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
 
 
 def _facts(target: Path) -> ImageFacts | None:
-    """What is recorded of the image at ``target`` before anything is done."""
+    """The record of an existing image at ``target``."""
     from llmb.errors import LlmbError
     from llmb_installer import images
 
     try:
         return images.read_facts(target)
-    except LlmbError:  # a damaged record is written anew
+    except LlmbError:  # a damaged record will be rewritten
         return None
 
 
 def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:
-    """Say what is wrong with the image there, and whether the registry has another one. Raises LlmbError."""
+    """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
     import os
 
     from llmb.errors import LlmbError
@@ -173,17 +178,20 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     from llmb_installer.registry import check_image
     from llmb_installer.registry.manifests import machine_name
 
-    again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))}"
+    again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
     if faults := images.check(target, deep=True):
-        raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"{again} builds it, or takes it over where it can")
+        raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"build it, or adopt it where possible: {again}")
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
-    console.echo(f"{target} is whole: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
+    console.echo(
+        f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}"
+    )
     found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry)
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
         wanted = machine_name(found.manifest.architecture)
-        raise LlmbError(f"{message} for {wanted}", hint="name another file, or remove this one")
+        raise LlmbError(f"{message} for {wanted}", hint="choose another file, or remove this one")
     if images.changed(facts, found.manifest):
-        raise LlmbError(f"the registry has another image as {reference} by now", hint=f"{again} --update")
-    console.echo(f"the registry has {'an image' if facts.digest is None else 'the same one'} as {reference}")
+        hint = f"rebuild it: {again} --update"
+        raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
+    console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")

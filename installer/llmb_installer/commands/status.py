@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install status: what an install directory holds."""
+"""llmb-install status: what an install directory has."""
 
 import shlex
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llmb.system import console
-from llmb_installer.commands.options import FORMAT, INSTALLED
+from llmb_installer.commands import FORMAT, INSTALLED
 
 
 @click.command("status")
@@ -20,42 +20,46 @@ def command(install: Path | None, fmt: str) -> None:
     import llmb
     from llmb.config import CONFIG_FILE
     from llmb.text.tables import to_json
+    from llmb_installer import record
     from llmb_installer.applying import show
-    from llmb_installer.planning.status import find_standing
-    from llmb_installer.record import record
-    from llmb_installer.record.folder import config_of, find_folder
+    from llmb_installer.planning.status import find_status
 
-    folder = find_folder(install, os.environ, console.current_folder())
-    config = config_of(folder, os.environ)
+    folder = record.find_folder(install, os.environ, console.current_folder())
+    config = record.config_of(folder, os.environ)
     found = record.load(folder)
-    standing = find_standing(folder, found)
+    status = find_status(folder, found)
     named = config.workloads.installed
-    installed = named or ()
+    rows = show.rows(folder, found)
     if fmt == "json":
         data = {
             "install": str(folder),
             "cluster_type": config.cluster_type,
             "gpu_type": config.gpu_type,
-            "workloads": list(installed),
-            "steps": show.rows(folder, found),
-            "outdated": [{"step": fault.place, "message": fault.message} for fault in standing.outdated],
-            "not_installed": [*standing.new],
-            "unused": [*standing.unused],
+            "workloads": list(named or ()),
+            "steps": rows,
+            "outdated": [{"step": fault.place, "message": fault.message} for fault in status.outdated],
+            "not_installed": [*status.new],
+            "unused": [*status.unused],
         }
         console.echo(to_json(data), nl=False)
         return
+    option = f"--install {shlex.quote(str(folder))}"
+    nothing = "none" if named is not None else f"all that plugins offer ({CONFIG_FILE} names none)"
     console.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
-    nothing = "none" if named is not None else f"{CONFIG_FILE} names none: all that plugins offer"
-    console.echo(f"workloads: {', '.join(installed) or nothing}")
+    console.echo(f"workloads: {', '.join(named or ()) or nothing}")
     for line in show.steps_text(folder, found):
         console.echo(line)
-    place = f"--install {shlex.quote(str(folder))}"
-    if standing.outdated:
-        console.echo(f"llmb {llmb.__version__} asks for something else than is installed:")
-        for fault in standing.outdated:
+    if not found.steps:
+        console.echo("steps: none; llmb-install has installed nothing here")
+        console.echo(
+            f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True
+        )
+    if status.outdated:
+        console.echo(f"out of date for llmb {llmb.__version__}:")
+        for fault in status.outdated:
             console.echo(f"  {fault}")
-        console.echo(f"hint: llmb-install verify --repair {place} --yes brings it up to date", err=True)
-    for note in show.notes_on(standing, place):
+        console.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
+    for note in show.notes_on(status, option):
         console.echo(f"note: {note}", err=True)
-    if not all(row["there"] for row in show.rows(folder, found)):
-        console.echo("hint: llmb-install verify says what is missing; with --repair it builds that again", err=True)
+    if not all(row["there"] for row in rows):
+        console.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)

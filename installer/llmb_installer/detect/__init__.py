@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be found out by looking: this machine, a folder, Slurm, the variables of Run:ai. It asks nobody."""
+"""Detects what the answers need not give: this machine, Slurm, Run:ai's variables, an installation. Asks nobody."""

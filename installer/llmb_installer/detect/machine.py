@@ -1,20 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has for making environments of Python, and what it is."""
+"""This machine: the tools for Python environments, its GPUs, and what a folder can be used for."""
 
 import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-OLDEST = (3, 10)  # the oldest Python that the programs of compute nodes run on
+from llmb.system import shell
+from llmb.workload.gpus import CPU, known_types
+from llmb_installer.answers import AUTO
+
+OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
+ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off
+
+# Types of file systems that other machines can see.
+_SHARED = {
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "daos",
+    "fuse.ceph",
+    "fuse.glusterfs",
+    "fuse.juicefs",
+    "fuse.sshfs",
+    "gfs2",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "ocfs2",
+    "orangefs",
+    "panfs",
+    "pvfs2",
+    "quobyte",
+    "smb3",
+    "virtiofs",
+    "wekafs",
+}
+_LOCAL = {"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFound:
-    """This machine: ``pythons`` are programs by version (``3.12``), ``venv_types`` what can be made, best first."""
+    """This machine: ``pythons`` are programs by version (``3.12``), ``venv_types`` the available tools, best first."""
 
     architecture: str
     pythons: Mapping[str, str]
@@ -22,7 +56,7 @@ class MachineFound:
 
 
 def find_machine(environ: Mapping[str, str] | None = None) -> MachineFound:
-    """Look at this machine; starts no process."""
+    """Detect the tools on PATH; starts no process."""
     search = (os.environ if environ is None else environ).get("PATH", os.defpath)
     tools = [("uv", "uv"), ("venv", None), ("conda", "conda")]
     kinds = [kind for kind, program in tools if program is None or shutil.which(program, path=search)]
@@ -30,7 +64,7 @@ def find_machine(environ: Mapping[str, str] | None = None) -> MachineFound:
 
 
 def _pythons(search: str) -> dict[str, str]:
-    """The Pythons on PATH by version, the first of each, oldest first."""
+    """The first Python of each version on PATH, oldest version first."""
     found: dict[tuple[int, int], str] = {}
     for folder in filter(None, search.split(os.pathsep)):
         for path in sorted(Path(folder).glob("python3.*")):
@@ -39,3 +73,110 @@ def _pythons(search: str) -> dict[str, str]:
             if version >= OLDEST and version not in found and os.access(path, os.X_OK):
                 found[version] = str(path)
     return {f"{major}.{minor}": found[major, minor] for major, minor in sorted(found)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFound:
+    """The GPU type to install for; ``note`` is what the user should know about its detection."""
+
+    gpu_type: str
+    note: str = ""
+
+
+def find_gpu(answer: str) -> GpuFound:
+    """The GPU type ``answer``; for ``auto`` the type of this machine's first GPU, ``cpu`` without one."""
+    if answer != AUTO:
+        return GpuFound(gpu_type=answer)
+    if shutil.which("nvidia-smi") is None:
+        return GpuFound(gpu_type=CPU)
+    done = shell.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout=ANSWER_WITHIN)
+    if done.code != 0:
+        lines = (done.out + done.err).strip().splitlines()
+        reason = lines[0] if lines else f"exit code {done.code}"
+        return GpuFound(gpu_type=CPU, note=f"nvidia-smi finds no GPU ({reason}): gpu_type is cpu")
+    return gpu_of_products(done.out)
+
+
+def gpu_of_products(names: str) -> GpuFound:
+    """The GPU type for the output of nvidia-smi, one product name on each line."""
+    name = names.strip().splitlines()[0].strip() if names.strip() else ""
+    if (known := gpu_type_of(name)) is not None:
+        return GpuFound(gpu_type=known)
+    if not name:
+        return GpuFound(gpu_type=CPU)
+    return GpuFound(gpu_type=CPU, note=f"llmb does not know the GPU '{name}': gpu_type is cpu; set it to use the GPU")
+
+
+def gpu_type_of(name: str) -> str | None:
+    """The known GPU type in a product's name or a GRES type. Whole words match: B200 is not GB200, H100 not H1000."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return next((known for known in known_types() if known != CPU and known in words), None)
+
+
+def own_name(name: str) -> str:
+    """A name for an unknown GPU type: the word in ``name`` that has a model number, else all of ``name``."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    models = [word for word in words if re.fullmatch(r"[a-z]{1,3}\d{2,4}[a-z]{0,2}", word)]
+    return next(iter(models), "-".join(words) or "gpu")
+
+
+def likeliest(name: str) -> str:
+    """The known GPU type of the same family as the unknown GPU ``name``: its configurations fit best."""
+    letters = re.match(r"[a-z]*", own_name(name))
+    family = letters[0] if letters is not None else ""
+    types = [known for known in known_types() if known != CPU]
+    return next((known for known in types if re.sub(r"\d.*", "", known) == family), "h100")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFound:
+    """A folder that exists or will be created; ``nearest`` is the folder or its nearest existing parent.
+
+    ``free`` is in bytes, on the file system mounted at ``mount``; ``shared`` is None where its type ``file_system``
+    does not show whether other machines see it.
+    """
+
+    path: Path
+    nearest: Path
+    free: int
+    mount: Path
+    file_system: str
+    shared: bool | None
+    writable: bool
+
+
+def find_folder(path: Path) -> FolderFound:
+    """Examine ``path``, which need not exist."""
+    path = path.expanduser().absolute()
+    nearest = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    mount, kind = file_system_of(nearest.resolve(), _mounts())
+    return FolderFound(
+        path=path,
+        nearest=nearest,
+        free=shutil.disk_usage(nearest).free,
+        mount=mount,
+        file_system=kind,
+        shared=is_shared(kind),
+        writable=not path.is_file() and os.access(nearest, os.W_OK | os.X_OK),
+    )
+
+
+def is_shared(file_system: str) -> bool | None:
+    """Whether other machines can see a file system of this type; None where that is unknown."""
+    return True if file_system in _SHARED else False if file_system in _LOCAL else None
+
+
+def file_system_of(path: Path, mounts: Iterable[tuple[str, str]]) -> tuple[Path, str]:
+    """The mount point and type of the file system of ``path``; ``mounts`` are mount points and types."""
+    found, depth = (Path("/"), "unknown"), -1
+    for point, kind in mounts:
+        mount = Path(point)
+        if (path == mount or mount in path.parents) and len(mount.parts) >= depth:
+            found, depth = (mount, kind), len(mount.parts)
+    return found
+
+
+def _mounts() -> list[tuple[str, str]]:
+    import psutil
+
+    return [(part.mountpoint, part.fstype) for part in psutil.disk_partitions(all=True)]

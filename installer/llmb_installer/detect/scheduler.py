@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm says of its cluster: partitions and their GPUs, the user's accounts, the nodes' architecture, pyxis."""
+"""Detects a Slurm cluster: partitions and their GPUs, the user's accounts, the nodes' architecture, pyxis."""
 
 import os
 import re
@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import Partition, partitions
 from llmb.errors import LlmbError
-from llmb_installer.detect.gpu_names import gpu_type_of, own_name
+from llmb_installer.detect.machine import gpu_type_of, own_name
 
 COMMANDS = ("sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel", "sacct", "sacctmgr")
+_UNCONFIGURED = "configuration source"  # what Slurm's own commands print without a slurm.conf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """GPUs of one GRES type in a partition: ``gpu_type`` is llmb's name for it, None where GRES names no type.
+    """GPUs of one GRES type in a partition; ``gpu_type`` is llmb's name for it, None where GRES has no type.
 
-    ``per_node``: the GPUs of a node, of the fewest where they differ; ``nodes``: how many have them.
+    ``per_node`` is the smallest number of GPUs on a node, ``nodes`` the number of nodes with such GPUs.
     """
 
     partition: str
@@ -31,7 +32,7 @@ class GpuKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFound:
-    """A node as scontrol shows it; ``architecture`` None while it is down."""
+    """A node as scontrol shows it; ``architecture`` is None while it is down."""
 
     name: str
     architecture: str | None
@@ -40,10 +41,10 @@ class NodeFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmFound:
-    """A cluster of Slurm's as its user sees it; ``fault`` says why it could not be asked, and its ``fix``.
+    """A Slurm cluster as its user sees it; where it does not answer, ``fault`` is the reason and ``fix`` its fix.
 
-    ``accounting``: whether accounts are kept; ``accounts``: the user's own, the default one first; ``commands``: those
-    of COMMANDS that are here.
+    ``is_configured`` is False on a machine that has Slurm's packages and belongs to no cluster. ``accounts`` are the
+    user's own, the default first; without ``accounting`` Slurm keeps none. ``commands`` are those of COMMANDS on PATH.
     """
 
     cluster: str | None = None
@@ -57,28 +58,29 @@ class SlurmFound:
     commands: tuple[str, ...] = ()
     fault: str = ""
     fix: str | None = None
+    is_configured: bool = True
 
     @property
     def default_partition(self) -> str | None:
-        """The partition of jobs that name none."""
+        """The partition of jobs that do not name one."""
         return next((name for name, partition in self.partitions.items() if partition.is_default), None)
 
     @property
     def has_gres(self) -> bool:
-        """Whether any node has GPUs that Slurm counts."""
+        """Whether Slurm has GPUs as GRES on any node."""
         return bool(self.gpu_kinds())
 
     def gpu_kinds(self, partition: str | None = None) -> list[GpuKind]:
-        """The kinds of GPUs in a partition, or in several joined by commas; None for those of all."""
+        """The kinds of GPUs in one or more partitions, separated by commas; in all partitions for None."""
         names = [*self.partitions] if partition is None else self._named(partition)
         return [kind for name in names if name in self.partitions for kind in _kinds(self.partitions[name])]
 
     def gpu_types_of(self, partition: str) -> list[str]:
-        """llmb's names of the GPU types in a partition, the default one where it is empty."""
+        """llmb's names of the GPU types in ``partition``, by default Slurm's default partition."""
         return list(dict.fromkeys(kind.gpu_type for kind in self.gpu_kinds(partition) if kind.gpu_type is not None))
 
     def architecture_of(self, partition: str) -> str | None:
-        """The machine type (x86_64) of a partition's nodes, the default one's where it is empty; None if unclear."""
+        """The architecture (x86_64) of the nodes of ``partition``, by default Slurm's default; None where unclear."""
         names = self._named(partition)
         found = {node.architecture for node in self.nodes if {*names} & {*node.partitions} and node.architecture}
         return found.pop() if len(found) == 1 else None
@@ -104,18 +106,19 @@ def _kinds(partition: Partition) -> list[GpuKind]:
     ]
 
 
-def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_alone: bool = False) -> SlurmFound:
-    """Ask the Slurm whose commands are on PATH: seven calls, for partitions and nodes alone two."""
+def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_only: bool = False) -> SlurmFound:
+    """Ask the Slurm whose commands are on PATH, by seven calls; by two for ``nodes_only``."""
     client = Client(environ=os.environ if environ is None else environ)
     commands = tuple(name for name in COMMANDS if shutil.which(name, path=client.environ.get("PATH")) is not None)
     try:
         found = partitions(client)
         nodes = read_nodes(client.ask(["scontrol", "--oneliner", "show", "node"]))
-        if nodes_alone:
+        if nodes_only:
             return SlurmFound(commands=commands, partitions=found, nodes=tuple(nodes))
         about = client.ask(["scontrol", "show", "config"])
     except LlmbError as error:
-        return SlurmFound(commands=commands, fault=error.message, fix=error.hint)
+        is_configured = _UNCONFIGURED not in error.message
+        return SlurmFound(commands=commands, fault=error.message, fix=error.hint, is_configured=is_configured)
     accounts = _accounts(client)
     return SlurmFound(
         cluster=_setting(about, "ClusterName"),
@@ -131,7 +134,7 @@ def find_slurm(environ: Mapping[str, str] | None = None, *, nodes_alone: bool = 
 
 
 def read_nodes(text: str) -> Iterable[NodeFound]:
-    """The nodes in the answer of ``scontrol --oneliner show node``."""
+    """The nodes in the output of ``scontrol --oneliner show node``."""
     for line in text.splitlines():
         fields = dict(re.findall(r"(?:^|\s)(NodeName|Arch|Partitions)=(\S*)", line))
         if "NodeName" in fields:
@@ -141,7 +144,7 @@ def read_nodes(text: str) -> Iterable[NodeFound]:
 
 
 def read_accounts(associations: str, default: str) -> tuple[str, ...]:
-    """The accounts in sacctmgr's answers, ``default`` first; root's own is none for jobs where there are others."""
+    """The accounts in the output of sacctmgr, ``default`` first; without root's where there are others."""
     names = dict.fromkeys(line.strip() for line in associations.splitlines() if line.strip())
     first = default.strip().partition("\n")[0]
     ordered = [name for name in (first, *names) if name in names]
@@ -149,13 +152,13 @@ def read_accounts(associations: str, default: str) -> tuple[str, ...]:
 
 
 def mpi_kinds(text: str) -> tuple[str, ...]:
-    """The plugins in the answer of ``srun --mpi=list``."""
+    """The plugins in the output of ``srun --mpi=list``."""
     lines = (line.strip() for line in text.splitlines())
     return tuple(line for line in lines if re.fullmatch(r"[a-z][a-z0-9_]*", line) and line != "none")
 
 
 def _accounts(client: Client) -> tuple[str, ...] | None:
-    """The accounts of this user; None where accounting is not kept, or does not answer."""
+    """The accounts of this user; None without accounting, or where it does not answer."""
     user = client.environment().get("USER", "")
     ask = ["sacctmgr", "--noheader", "--parsable2", "show"]
     try:

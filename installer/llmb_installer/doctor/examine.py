@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole examination: every finding, and which of them stand in the way of the configured cluster type."""
+"""The whole examination: the installation, this machine, the cluster, and on demand the registries."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.builtin import builtin_plugins
-from llmb.config import ClusterConfig
-from llmb.errors import LlmbError
+from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
+from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.answers import read_answers
-from llmb_installer.detect.look import Detected
-from llmb_installer.doctor import folders, machine, registries, runai_findings, slurm_findings
-from llmb_installer.doctor.finding import ALL, LOCAL, RUNAI, SLURM, Finding, wrong
-from llmb_installer.doctor.installation import Installation, look_at
-from llmb_installer.doctor.registries import CHECK as IMAGES
+from llmb_installer.detect.detected import Detected
+from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, machine, schedulers, wrong
 from llmb_installer.images.image_step import registry_settings
-from llmb_installer.record.record import answers_path
-from llmb_installer.registry import RegistrySettings
+from llmb_installer.registry import RegistrySettings, check_images, size
+
+IMAGES = "images"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What was found; ``cluster_type`` is the configured one, or the one asked about, None where neither is."""
+    """All findings; ``cluster_type`` is the configured or requested one, None without either."""
 
     cluster_type: str | None
     install: Path | None
@@ -33,9 +32,11 @@ class Examination:
 
     @property
     def lacking(self) -> tuple[Finding, ...]:
-        """What the cluster type cannot do without and is not there or wrong; where the type is not known, what no type
-        can do without: of an installation all of it, else what is wrong already; and the images, which are only looked
-        for on demand."""
+        """The findings that prevent the cluster type from working.
+
+        Without a cluster type: what every type needs, in an installation also what is missing; and missing images,
+        which are only examined on demand.
+        """
         states = ("wrong",) if self.cluster_type is None and self.install is None else ("missing", "wrong")
         faults = (one for one in self.findings if one.state in states or (one.check == IMAGES and one.state != "ok"))
         if self.cluster_type is None:
@@ -51,45 +52,132 @@ def examine(
     cluster_type: str | None = None,
     ask_registries: bool = False,
 ) -> Examination:
-    """Look at everything that ``cluster_type`` may need: that of the installation there is, if not said, else all.
+    """Examine everything that ``cluster_type`` needs; by default that of the installation, else every type.
 
-    ``install`` is the folder that was named, be it there or not.
+    ``install`` is the folder of ``--install``, whether or not it exists.
     """
-    there = look_at(detected, environ, install)
+    there = _installation(detected, environ, install)
     kind = cluster_type or there.cluster_type
     config = there.config if there.config is not None and there.config.cluster_type == kind else None
     runs = there.config.experiments_root if there.config is not None else None
     own = config.slurm if config is not None else None
     containers = own.container == "pyxis" if own is not None else detected.slurm is not None and detected.slurm.pyxis
-    cpu_alone = config is not None and kind == LOCAL and config.gpu_type == CPU
+    cpu_only = config is not None and kind == LOCAL and config.gpu_type == CPU
     found = [
         *there.findings,
-        *machine.findings(detected.machine, environ, containers=containers, cpu_alone=cpu_alone),
-        *folders.findings(there.folder, environ, is_installed=there.path is not None, runs=runs, alone=kind == LOCAL),
-        *(slurm_findings.findings(detected.slurm, own) if kind in (None, SLURM) else ()),
-        *(runai_findings.findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
+        *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
+        *machine.folder_findings(
+            there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=kind == LOCAL
+        ),
+        *(schedulers.slurm_findings(detected.slurm, own) if kind in (None, SLURM) else ()),
+        *(schedulers.runai_findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
     ]
     return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Installation:
+    """An installation as the doctor sees it; ``findings`` name what is invalid.
+
+    ``path`` is None without one; ``folder`` is then the folder to install into. ``cluster_type`` is known without a
+    configuration too, if the installer has recorded it.
+    """
+
+    folder: Path
+    path: Path | None = None
+    config: ClusterConfig | None = None
+    cluster_type: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def _installation(detected: Detected, environ: Mapping[str, str], install: Path | None) -> _Installation:
+    if detected.installed is not None:
+        return _valid(detected.installed.path, detected.installed.config, environ)
+    if detected.damaged is not None:
+        return _damaged(detected.damaged.path, wrong(CONFIG_FILE, detected.damaged.error, ALL))
+    named = install or detected.named
+    folder = detected.cwd / named if named is not None else detected.cwd
+    is_recorded = record.answers_path(folder).is_file() or record.record_path(folder).is_file()
+    if is_recorded and not (folder / CONFIG_FILE).is_file():
+        found = f"{folder / CONFIG_FILE} is missing: the installation is not finished, or the file was removed"
+        fix = record.unfinished_hint(folder)
+        return _damaged(folder, Finding(check=CONFIG_FILE, state="missing", found=found, needed_by=ALL, fix=fix))
+    return _Installation(folder=folder, findings=_stage_path(detected, environ))
+
+
+def _valid(path: Path, config: ClusterConfig, environ: Mapping[str, str]) -> _Installation:
+    """An installation with the configuration layers above the file, as far as they can be read."""
+    kind, faults = config.cluster_type, []
+    try:
+        config, _ = load_config(path, environ)
+    except LlmbError as error:
+        faults.append(wrong("your own configuration", error, ALL))
+    try:
+        record.load(path)
+    except LlmbError as error:
+        faults.append(wrong("record of the installation", error, ALL))
+    return _Installation(folder=path, path=path, config=config, cluster_type=kind, findings=tuple(faults))
+
+
+def _damaged(path: Path, fault: Finding) -> _Installation:
+    try:
+        kind = record.load(path).config.get("cluster_type")
+    except LlmbError:  # llmb-install verify reports it
+        kind = None
+    known = kind if kind in ALL else None
+    return _Installation(folder=path, path=path, cluster_type=known, findings=(fault,))
+
+
+def _stage_path(detected: Detected, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """A finding where STAGE_PATH is set, with which no other command looks for an installation."""
+    if "STAGE_PATH" not in environ:
+        return ()
+    try:
+        find_install(None, environ, detected.cwd)
+    except UsageError as error:
+        return (wrong("STAGE_PATH", error, ALL),)
+    return ()
+
+
 def _registries(
-    detected: Detected, there: Installation, config: ClusterConfig | None, environ: Mapping[str, str]
+    detected: Detected, there: _Installation, config: ClusterConfig | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Whether the images can be had, asked as the installation asks."""
+    """Whether the images are available, asked with the registry settings of the installation."""
     architecture = config.install.node_architecture if config is not None else detected.machine.architecture
     workloads = load_plugins(builtin_plugins()).workloads()
     try:
         settings = _registry_settings(there.path, workloads)
-        yield from registries.findings(workloads, architecture, environ, detected.home, settings)
+        yield from image_findings(workloads, architecture, environ, detected.home, settings)
     except LlmbError as error:
         yield wrong(IMAGES, error, (SLURM, RUNAI))
 
 
 def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:
-    """What the answers that the installation was made by say of registries. Raises InputFaults."""
-    path = answers_path(install) if install is not None else None
+    """The registry settings in the answers of the installation. Raises InputFaults."""
+    path = record.answers_path(install) if install is not None else None
     if path is None or not path.is_file():
         return None
     asked = read_answers(yamlfile.load(path), install=install, known=workloads, recorded=True)
     return registry_settings(asked.images)
+
+
+def image_findings(
+    workloads: Mapping[str, Workload],
+    architecture: str,
+    environ: Mapping[str, str],
+    home: Path,
+    settings: RegistrySettings | None = None,
+) -> Iterator[Finding]:
+    """Ask the registries for the images of all workloads: a finding for each image, or for each fault."""
+    images = list(dict.fromkeys(workload.image for workload in workloads.values() if workload.image))
+    wanted = [(image, architecture) for image in images]
+    try:
+        checked = check_images(wanted, environ=environ, home=home, settings=settings)
+    except PreflightError as error:
+        for fault in error.faults:
+            yield Finding(check=IMAGES, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), fix=fault.hint)
+        return
+    for image, found in zip(images, checked, strict=True):
+        text = f"available for {architecture}, {size(found.compressed_bytes)} to fetch"
+        yield Finding(check=f"image {image}", state="ok", found=text, needed_by=(SLURM, RUNAI))

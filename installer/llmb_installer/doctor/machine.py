@@ -1,102 +1,170 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has: Pythons and what makes environments, pip's configuration, image tools, GPUs."""
+"""Findings about this machine: Pythons, tools for environments and images, GPUs, folders, secrets."""
 
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import shell
-from llmb_installer.detect.machine import MachineFound
-from llmb_installer.doctor.finding import LOCAL, SLURM, Finding, finding
+from llmb.system import secrets, shell
+from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
+from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.images.enroot import enroot_fault
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.images.squash import squash_fault
+from llmb_installer.registry import size
 
-SEED_PYTHON = "3.12"  # of the environments of NeMo
-_DRIVER_SECONDS = 30.0
+NEMO_PYTHON = "3.12"  # of NeMo's environments
+IMAGE_BYTES = 20e9  # the most that a NeMo environment, or an image with its layers, takes
+TEMPORARY_BYTES = 5e9  # what pip needs to unpack and build
 
 
-def findings(
-    machine: MachineFound, environ: Mapping[str, str], *, containers: bool, cpu_alone: bool = False
+def tool_findings(
+    machine: MachineFound, environ: Mapping[str, str], *, containers: bool, cpu_only: bool = False
 ) -> Iterator[Finding]:
-    """Look at this machine; ``containers``: whether a Slurm cluster here would run images; ``cpu_alone``: no GPU is
-    wanted here."""
+    """Examine this machine's tools.
+
+    ``containers``: a Slurm cluster here would run images; ``cpu_only``: no GPU is needed here.
+    """
     yield from _pythons(machine, containers=containers)
     yield from _pip(environ)
     yield from _image_tools(containers=containers)
-    yield _gpus(cpu_alone=cpu_alone)
+    yield _gpus(cpu_only=cpu_only)
 
 
 def _pythons(machine: MachineFound, *, containers: bool) -> Iterator[Finding]:
     yield Finding(check="this machine", state="ok", found=machine.architecture)
-    needed = (LOCAL,) if containers else (LOCAL, SLURM)
-    there = ", ".join(machine.pythons)
-    yield finding("Python", None if there else "none on PATH", there, needed, "install Python 3.11 or newer")
+    needed_by = (LOCAL,) if containers else (LOCAL, SLURM)
+    found = ", ".join(machine.pythons)
+    yield finding("Python", None if found else "none on PATH", found, needed_by, "install Python 3.11 or newer")
     has_uv = "uv" in machine.venv_types
-    if SEED_PYTHON not in machine.pythons:
-        said = "not on PATH; NeMo without containers wants it"
-        fetched = "uv fetches it where the answers say 'python_download: true'; else install it, or load its module"
-        fix = fetched if has_uv else "install it, load its module, or get uv, which can fetch it"
-        yield Finding(check=f"Python {SEED_PYTHON}", state="warning", found=said, fix=fix)
-    fix = "pip install uv: makes environments in a tenth of the time"
+    if NEMO_PYTHON not in machine.pythons:
+        with_uv = "set 'python_download: true' in the answers to let uv download it, or install it, or load its module"
+        fix = with_uv if has_uv else "install it, load its module, or install uv, which can download it"
+        missing = "not on PATH; NeMo without containers needs it"
+        yield Finding(check=f"Python {NEMO_PYTHON}", state="warning", found=missing, fix=fix)
+    fix = "pip install uv: it creates environments ten times as fast"
     yield finding("uv", None if has_uv else "not on PATH", str(shutil.which("uv")), (), fix)
     if (conda := shutil.which("conda")) is not None:
         yield Finding(check="conda", state="ok", found=conda)
 
 
 def _pip(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Where pip takes its settings from; their values may hold passwords, and are not shown."""
+    """The sources of pip's settings; the values may hold passwords and are not shown."""
     home = Path(environ.get("HOME") or "~").expanduser()
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     named = environ.get("PIP_CONFIG_FILE")
     files = [Path(named)] if named else [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
-    there = [str(path) for path in files if path.is_file()] + sorted(
-        name for name in environ if name.startswith("PIP_")
-    )
-    yield Finding(check="pip's configuration", state="ok", found=", ".join(there) or "none: pypi.org is asked")
+    found = [str(path) for path in files if path.is_file()]
+    found += sorted(name for name in environ if name.startswith("PIP_"))
+    yield Finding(check="pip's configuration", state="ok", found=", ".join(found) or "none: pip uses pypi.org")
     if named and not Path(named).exists():
-        fix = "unset it, or write the file"
-        yield Finding(check="PIP_CONFIG_FILE", state="warning", found=f"{named} is not there", fix=fix)
+        fix = "unset PIP_CONFIG_FILE, or write the file"
+        yield Finding(check="PIP_CONFIG_FILE", state="warning", found=f"{named} does not exist", fix=fix)
 
 
 def _image_tools(*, containers: bool) -> Iterator[Finding]:
-    """Either of the two builders of images is enough."""
+    """Either of the two image builders is enough."""
     settings = BuildSettings()
-    faults = {"mksquashfs": squash_fault(settings), "enroot": enroot_fault(settings)}
-    is_enough = None in faults.values()
-    for name, error in faults.items():
+    errors = {"mksquashfs": squash_fault(settings), "enroot": enroot_fault(settings)}
+    is_enough = None in errors.values()
+    for name, error in errors.items():
         if error is None:
             yield Finding(check=name, state="ok", found=_version(name))
             continue
-        said = error.message.splitlines()[0]
+        reason = error.message.splitlines()[0]
         if is_enough:
-            yield Finding(check=name, state="ok", found=f"{said}; the other one builds images")
+            yield Finding(check=name, state="ok", found=f"{reason}; not needed, the other tool builds images")
         else:
-            yield finding(name, said, "", (SLURM,) if containers else (), error.hint)
+            yield finding(name, reason, "", (SLURM,) if containers else (), error.hint)
 
 
 def _version(program: str) -> str:
     argv = [program, "-version"] if program == "mksquashfs" else [program, "version"]
     try:
-        said = shell.run(argv, timeout=_DRIVER_SECONDS).out.splitlines()
+        lines = shell.run(argv, timeout=ANSWER_WITHIN).out.splitlines()
     except LlmbError as error:
         return error.message
-    return said[0].strip() if said else str(shutil.which(program))
+    return lines[0].strip() if lines else str(shutil.which(program))
 
 
-def _gpus(*, cpu_alone: bool) -> Finding:
-    if cpu_alone:
-        return Finding(check="GPU driver", state="ok", found="not asked: the installation is for CPUs")
+def _gpus(*, cpu_only: bool) -> Finding:
+    check = "GPU driver"
+    if cpu_only:
+        return Finding(check=check, state="ok", found="not checked: the installation is for CPUs")
     if shutil.which("nvidia-smi") is None:
-        fix = "none is needed for gpu_type cpu, nor on a login node"
-        return Finding(check="GPU driver", state="warning", found="no nvidia-smi here", fix=fix)
-    asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        fix = "not needed for gpu_type cpu, nor on a login node"
+        return Finding(check=check, state="warning", found="there is no nvidia-smi here", fix=fix)
+    argv = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        done = shell.run(asked, timeout=_DRIVER_SECONDS)
+        done = shell.run(argv, timeout=ANSWER_WITHIN)
     except LlmbError as error:
-        return Finding(check="GPU driver", state="warning", found=error.message, fix="nvidia-smi has to answer")
-    lines = (done.out if done.code == 0 else done.out + done.err).strip().splitlines() or ["it says nothing"]
-    fault = None if done.code == 0 else lines[0]
-    fix = "the driver does not answer: load it, or ask who runs this machine"
-    return finding("GPU driver", fault, f"{len(lines)} × {lines[0]}", (), fix)
+        return Finding(check=check, state="warning", found=error.message, fix="check the driver with nvidia-smi")
+    lines = (done.out if done.code == 0 else done.out + done.err).strip().splitlines() or ["nvidia-smi prints nothing"]
+    fix = "the driver does not answer: load it, or ask the administrators of this machine"
+    return finding(check, None if done.code == 0 else lines[0], f"{len(lines)} × {lines[0]}", (), fix)
+
+
+def folder_findings(
+    install: Path, environ: Mapping[str, str], *, is_installed: bool, runs: Path | None = None, is_local: bool = False
+) -> Iterator[Finding]:
+    """Examine the folder of an installation, or for one, and the user's folders.
+
+    ``runs``: the folder for runs where it is not in ``install``; ``is_local``: only this machine uses the folder.
+    """
+    found = find_folder(install)
+    yield _writable(found, is_installed=is_installed, runs=runs)
+    yield _shared(found, is_local=is_local)
+    free = f"{size(found.free)} free on {found.mount}"
+    needed = f"{free}; an image or an environment needs up to {size(round(IMAGE_BYTES))}"
+    fix = "free some space, or install elsewhere: --install DIR"
+    yield finding("disk", None if found.free >= IMAGE_BYTES else needed, free, (), fix)
+    tmp = find_folder(Path(environ.get("TMPDIR") or "/tmp"))
+    free = f"{tmp.path}: {size(tmp.free)} free"
+    fault = f"you cannot write to {tmp.path}" if not tmp.writable else free if tmp.free < TEMPORARY_BYTES else None
+    fix = "set TMPDIR to a folder with more space"
+    yield finding("temporary files", fault, free, ALL if not tmp.writable else (), fix)
+    yield _secrets()
+
+
+def _writable(found: FolderFound, *, is_installed: bool, runs: Path | None) -> Finding:
+    """Whether the user can write to the folder; not needed in a shared installation with its runs elsewhere."""
+    check = "install folder"
+    if found.writable:
+        return Finding(check=check, state="ok", found=f"you can write to {found.path}")
+    if not is_installed:
+        fix = "choose a folder that you can write to: --install DIR"
+        text = f"you cannot write to {found.nearest}"
+        return Finding(check=check, state="missing", found=text, needed_by=ALL, fix=fix)
+    text = f"you can only read {found.path}"
+    if runs is not None and find_folder(runs).writable:
+        return Finding(check=check, state="ok", found=f"{text}; your runs are in {runs}")
+    fix = "add 'experiments_root: DIR', a folder of yours, to ~/.config/llmb/config.yaml"
+    return Finding(check=check, state="wrong", found=f"{text}, and runs are there", needed_by=ALL, fix=fix)
+
+
+def _shared(found: FolderFound, *, is_local: bool) -> Finding:
+    """Whether compute nodes see the folder."""
+    seen = {True: "other machines see it", False: "only this machine sees it", None: "shared or not: unknown"}
+    state: State = "warning" if found.shared is False and not is_local else "ok"
+    fix = "compute nodes must see the install folder: choose one on NFS, Lustre or the like"
+    return Finding(
+        check="shared folder",
+        state=state,
+        found=f"{found.file_system}: {seen[found.shared]}",
+        needed_by=(SLURM, RUNAI),
+        fix=fix if state == "warning" else None,
+    )
+
+
+def _secrets() -> Finding:
+    path = Path(secrets.SECRETS_FILE).expanduser()
+    if not path.exists():
+        text = f"no {secrets.SECRETS_FILE}; secrets may also be in the environment"
+        return Finding(check="secrets", state="ok", found=text)
+    try:
+        names = sorted(secrets.names())
+    except LlmbError as error:
+        return wrong("secrets", error, ALL)
+    mode = path.stat().st_mode & 0o777
+    return Finding(check="secrets", state="ok", found=f"{path}, mode {mode:o}: {', '.join(names) or 'empty'}")

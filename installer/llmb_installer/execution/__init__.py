@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of steps: here or on a node of the cluster, with their logs and what to do when they fail."""
+"""Runs the programs of steps here or on a node, and finds the fix for what they print when they fail."""

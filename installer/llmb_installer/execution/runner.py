@@ -1,68 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a step's programs run: on this machine, or on a node of the cluster through srun or sbatch."""
+"""Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
 
+from __future__ import annotations
+
+import contextlib
 import re
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb.system.shell import Completed
-from llmb_installer.execution.fixes import end_of, fix_for
+from llmb_installer.execution.fixes import end_of, fix_for, full_disk
 
-_MINUTES = 120  # that a job on a node may take
+if TYPE_CHECKING:
+    from llmb_installer.step import Context
+
+_MINUTES = 120  # time limit of a job on a node
 
 
 class NoNodeError(LlmbError):
-    """Slurm gives no node to run on."""
+    """Slurm allocated no node."""
 
 
-class Runner(Protocol):
-    """Runs programs to their ends somewhere; folders of the install directory are the same there."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Runs programs on this machine; its subclasses on a node, which sees the install directory under the same path."""
 
     @property
     def where(self) -> str:
-        """The place in words: ``here`` is this machine."""
+        """The machine, for messages."""
+        return "here"
 
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Run a program with its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
+        """Run a program, its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
+        umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
+        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program that answers at once. Raises LlmbError when it cannot be started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Here:
-    """This machine."""
-
-    where: str = "here"
-
-    def run(
-        self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
-    ) -> int:
-        """Run a program of this machine."""
-        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop)
-
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Run a program of this machine that answers at once."""
+        """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
         return shell.run(argv, env=env, timeout=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Srun:
-    """A node of a Slurm cluster; ``options`` choose it, as sbatch has them: ``--partition=batch``."""
+class Srun(Runner):
+    """A node that srun allocates with ``options``, such as ``--partition=batch``."""
 
     options: tuple[str, ...]
 
     @property
     def where(self) -> str:
-        """How the node is reached."""
+        """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
     def _argv(self, argv: Sequence[str]) -> list[str]:
@@ -72,47 +66,47 @@ class Srun:
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Wait for a node and run a program there."""
-        return shell.run_logged(self._argv(argv), log, env=env, cwd=cwd, stop=stop)
+        """Run a program on a node."""
+        return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Wait for a node and run a program there."""
+        """Run a program on a node, and collect its output."""
         return _answered(shell.run(self._argv(argv), env=env))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sbatch:
-    """A node of a Slurm cluster that takes batch jobs alone; ``folder`` is shared with it, for what jobs print."""
+class Sbatch(Runner):
+    """A node that sbatch allocates with ``options``; ``folder`` is shared with it, for the output of jobs."""
 
     options: tuple[str, ...]
     folder: Path
 
     @property
     def where(self) -> str:
-        """How the node is reached."""
+        """The command that allocates the node."""
         return f"sbatch {' '.join(self.options)}".rstrip()
 
     def run(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
     ) -> int:
-        """Submit a program as a job and wait for its end."""
+        """Run a program as a batch job."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         try:
-            return shell.run_logged(self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop)
+            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
-        """Submit a program as a job, wait for its end, and read what it printed."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Run a program as a batch job, and collect its output."""
+        files.make_folder(self.folder)
         name = uuid.uuid4().hex[:8]
         out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
         try:
             done = shell.run(self._argv(argv, out, err), env=env)
-            told = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
+            printed = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
             _answered(done)
-            return Completed(argv=tuple(argv), code=done.code, out=told[0], err=told[1] + done.err)
+            return Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
         finally:
             for path in (out, err):
                 path.unlink(missing_ok=True)
@@ -120,7 +114,10 @@ class Sbatch:
     def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str = "llmb-install") -> list[str]:
         script = self.folder / "run-argv.sh"
         if not script.exists():
-            files.write_text(script, '#!/bin/bash\n# Runs the program that its arguments are.\nexec "$@"\n', mode=0o755)
+            files.write_text(
+                script, '#!/bin/bash\n# Runs the program that its arguments name.\nexec "$@"\n', mode=0o755
+            )
+            files.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         return [
             "sbatch",
@@ -136,7 +133,38 @@ class Sbatch:
 
 
 def _answered(done: Completed) -> Completed:
-    """What srun or sbatch came to. Raises NoNodeError where they have not run the program at all."""
+    """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
     if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
-        raise NoNodeError(f"{done.argv[0]} gets no node:\n{end_of(done.err)}", hint=fix_for(done.err))
+        message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
+        raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
     return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """Runs the programs of one step, all with the same environment."""
+
+    context: Context
+    environ: Mapping[str, str] = field(repr=False)
+
+    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
+        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
+        log = self.context.log
+        files.create_text(log, "")  # with the mode of the install directory
+        before = log.stat().st_size
+        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
+        if code == 0:
+            return
+        printed = ""
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
+            stream.seek(before)
+            printed = end_of(stream.read().decode("utf-8", "replace"))
+        ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        fix = full_disk(log.parent, self.environ) or fix_for(printed)
+        raise LlmbError(
+            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
+        )
+
+    def read(self, argv: Sequence[str]) -> Completed:
+        """Run one program that ends at once, whatever its exit code."""
+        return self.context.runner.read(argv, env=self.environ)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images as squashfs files: built from a registry's layers or by enroot, checked, never half."""
+"""Container images as squashfs files: built from a registry's layers or with enroot, and checked."""
 
 from llmb_installer.images.build import build, changed
 from llmb_installer.images.facts import ImageFacts, check, read_facts
-from llmb_installer.images.settings import BuildSettings, Progress, Silent
+from llmb_installer.images.progress import Silent
+from llmb_installer.images.settings import BuildSettings
 
-__all__ = ["BuildSettings", "ImageFacts", "Progress", "Silent", "build", "changed", "check", "read_facts"]
+__all__ = ["BuildSettings", "ImageFacts", "Silent", "build", "changed", "check", "read_facts"]

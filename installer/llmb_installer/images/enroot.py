@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an image by enroot import, here or through srun on a node, and does not believe its exit code."""
+"""Builds an image with enroot import, here or through srun on a node, and checks the file, not only the exit code."""
 
 import re
 import shutil
@@ -9,33 +9,32 @@ from pathlib import Path
 from llmb.config import images as image_files
 from llmb.errors import LlmbError
 from llmb.system import shell
-from llmb_installer.images.architecture import architecture_of
+from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.settings import BuildSettings
-from llmb_installer.registry.endpoint import mirrored
-from llmb_installer.registry.manifests import machine_name
-from llmb_installer.registry.reference import DOCKER_HUB, Reference
+from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
 
 _TAIL = 8  # lines of its output that an error shows
 
 
 def enroot_fault(settings: BuildSettings) -> LlmbError | None:
-    """Why enroot cannot be used; None when it can. Whether a node has it, only the node can say."""
+    """Why enroot cannot be used; None if it can. Whether a node has it is not known here."""
     program = "srun" if settings.via == "srun" else "enroot"
     if shutil.which(program) is None:
-        hint = "install it here, or choose the builder 'stream', which needs mksquashfs 4.5 or newer"
-        return LlmbError(f"there is no {program} here", hint=hint)
+        hint = "install it, or choose the builder 'stream', which needs mksquashfs 4.5 or newer"
+        message = f"{program} is not installed on this machine"
+        return LlmbError(message, hint=hint, code="program-missing", key=program)
     return None
 
 
 def uri(reference: Reference) -> str:
-    """``docker://REGISTRY#repo:tag``, which every version of enroot reads; by digest, from 4.0."""
+    """``docker://REGISTRY#repo:tag``, which every enroot reads; digests only from 4.0."""
     registry = "" if reference.registry == DOCKER_HUB else f"{reference.registry}#"
     version = f"@{reference.digest}" if reference.digest else f":{reference.tag}"
     return f"docker://{registry}{reference.repository}{version}"
 
 
 def import_argv(reference: Reference, architecture: str, part: Path, settings: BuildSettings) -> list[str]:
-    """The command; without ``-a`` enroot would take the architecture of the host that it runs on."""
+    """The command; without ``-a``, enroot would take the architecture of its host."""
     image = uri(mirrored(reference, settings.registry))
     argv = ["enroot", "import", "-a", machine_name(architecture), "-o", str(part), image]
     if settings.via == "srun":
@@ -46,10 +45,10 @@ def import_argv(reference: Reference, architecture: str, part: Path, settings: B
 def import_environment(
     environ: Mapping[str, str], folder: Path | None, settings: BuildSettings, plain: bool
 ) -> dict[str, str]:
-    """Its environment: our compression in place of the slow lzo; ``plain`` where the registry is one without TLS.
+    """enroot's environment: our compression instead of the slow lzo; ``plain`` for a registry without TLS.
 
-    Its cache and temporary files go below ``folder``; None leaves them where the site's enroot.conf has them, as not
-    every file system can hold the temporary ones.
+    Its cache and temporary files are below ``folder``; None keeps the site's enroot.conf, because not every file system
+    can hold the temporary ones.
     """
     own = {"ENROOT_SQUASH_OPTIONS": " ".join(settings.options)}
     if folder is not None:
@@ -70,37 +69,43 @@ def build_enroot(
     *,
     plain: bool,
 ) -> None:
-    """Have enroot write the image to ``part``, and check that it did. Raises LlmbError."""
+    """Run enroot to write the image to ``part``, and check the result. Raises LlmbError."""
     if reference.digest and settings.via == "here":
-        _need_version_for_digest()
+        _require_digests()
     if folder is not None:
         for name in ("cache", "temp"):
             (folder / name).mkdir(parents=True, exist_ok=True)
     argv = import_argv(reference, architecture, part, settings)
     start = log.stat().st_size if log.exists() else 0
     code = shell.run_logged(argv, log, env=import_environment(environ, folder, settings, plain))
-    told = _tail(log.read_bytes()[start:].decode("utf-8", "replace"))
+    output = _tail(log.read_bytes()[start:].decode("utf-8", "replace"))
     if code != 0:
-        hint = f"all of its output: {log}; enroot takes credentials from ~/.config/enroot/.credentials alone"
-        if settings.via == "srun" and re.search(r"^\s*srun: ", told, re.MULTILINE):
-            hint = f"srun says so: sinfo tells whether Slurm answers, --srun-arg names a partition; all output: {log}"
-        raise LlmbError(f"enroot import ended with exit code {code}:\n{told}", hint=hint)
+        program = "enroot"
+        hint = f"its output is in {log}; enroot only reads credentials from ~/.config/enroot/.credentials"
+        if settings.via == "srun" and re.search(r"^\s*srun: ", output, re.MULTILINE):
+            program = "srun"
+            hint = f"check Slurm with sinfo, or choose a partition with --srun-arg; the output is in {log}"
+        message = f"enroot import failed with exit code {code}:\n{output}"
+        raise LlmbError(message, hint=hint, code="program-failed", key=program, value=code)
     fault = image_files.superblock_fault(part)
     if fault is not None:
-        raise LlmbError(f"enroot import reports success, but of its image {fault}:\n{told}", hint=f"see {log}")
+        message = f"enroot import reports success, but its image is unusable: {fault}:\n{output}"
+        raise LlmbError(message, hint=f"its output is in {log}", code="image-damaged", key="enroot")
     found = architecture_of(part)
     if found not in (None, architecture):
         message = f"enroot import wrote an image for {machine_name(found)}, not for {machine_name(architecture)}"
-        raise LlmbError(message, hint="it takes what is there; ask whether the image is made for that architecture")
+        hint = "enroot takes another architecture if the registry lacks this one: ask the image's publisher"
+        raise LlmbError(message, hint=hint, code="architecture-wrong", key="enroot", value=machine_name(found))
 
 
-def _need_version_for_digest() -> None:
-    told = shell.run(["enroot", "version"]).out.strip()
-    found = re.match(r"(\d+)", told)
+def _require_digests() -> None:
+    version = shell.run(["enroot", "version"]).out.strip()
+    found = re.match(r"(\d+)", version)
     if found is not None and int(found[1]) < 4:
-        raise LlmbError(f"enroot {told} knows no references by digest", hint="name the image by its tag")
+        message, hint = f"enroot {version} does not support references by digest", "use the image's tag"
+        raise LlmbError(message, hint=hint, code="program-outdated", key="enroot", value=version)
 
 
 def _tail(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()][-_TAIL:]
-    return "\n".join(f"  {line}" for line in lines) or "  (it printed nothing)"
+    return "\n".join(f"  {line}" for line in lines) or "  (no output)"

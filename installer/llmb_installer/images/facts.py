@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON beside an image: what it was built from and what it must be, so that nobody has to believe the file."""
+"""The record beside an image: what it was built from and what its file must be; and checks of the file against it."""
 
+import hashlib
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.config import images as image_files
 from llmb.errors import InputFaults, LlmbError
-from llmb.system import files
+from llmb.system import files, shell
 from llmb.text import typed, yamlfile
-from llmb_installer.images import whole
+
+_MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
+_PROGRAMS = ("usr/bin/bash", "bin/bash", "usr/bin/dash", "bin/dash", "usr/bin/env", "bin/busybox", "usr/bin/python3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
-    """An image: where it is from, for which machines, and the sha256 and size in bytes of its file.
+    """The record of an image, with the sha256 and the size in bytes of its file.
 
-    ``digest`` of the manifest, ``index_digest`` of what its tag named in the registry: None where unknown, as for a
-    file that was ``adopted``. ``options`` are those of mksquashfs. ``mtime_ns`` tells whether the file was touched.
-    ``devices_left_out`` counts device nodes that the image would have.
+    ``digest`` is the manifest's, ``index_digest`` that of the index its tag names; None where unknown, as for a file
+    that was ``adopted``. ``options`` are mksquashfs's. ``mtime_ns`` shows whether the file was modified.
+    ``devices_left_out`` is the number of device nodes that were omitted.
     """
 
     reference: str
@@ -36,12 +41,12 @@ class ImageFacts:
 
 
 def facts_path(target: Path) -> Path:
-    """The JSON of the image ``target``."""
+    """The JSON file of the image ``target``."""
     return target.with_name(f"{target.name}.json")
 
 
 def read_facts(target: Path) -> ImageFacts | None:
-    """What is written about an image; None when nothing is. Raises LlmbError when that is damaged."""
+    """The record of an image; None without one. Raises LlmbError for a damaged one."""
     path = facts_path(target)
     data = files.read_json(path)
     if data is None:
@@ -49,18 +54,19 @@ def read_facts(target: Path) -> ImageFacts | None:
     try:
         return typed.read(ImageFacts, yamlfile.Document(name=str(path), data=data))
     except InputFaults as error:
-        raise LlmbError(error.message, hint="it is damaged, or of another version; remove it") from error
+        hint = "it is damaged, or from another version: remove it"
+        raise LlmbError(error.message, hint=hint, code="image-record-damaged", key=str(path)) from error
 
 
 def write_facts(target: Path, facts: ImageFacts) -> None:
-    """Write it, atomically. Raises LlmbError."""
+    """Write the record atomically. Raises LlmbError."""
     files.write_json(facts_path(target), typed.to_data(facts))
 
 
 def check(target: Path, *, deep: bool) -> list[str]:
-    """What is wrong with an image, as sentences; none when it is whole. ``deep`` reads all of it.
+    """What is wrong with an image, as sentences; empty for a sound one. ``deep`` reads the whole file.
 
-    Raises LlmbError when it cannot be read.
+    Raises LlmbError where it cannot be read.
     """
     fault = image_files.superblock_fault(target)
     if fault is not None:
@@ -71,14 +77,51 @@ def check(target: Path, *, deep: bool) -> list[str]:
         return [error.message]
     if facts is None:
         return ["its record is missing"]
-    return against(target, facts, deep=deep)
+    return compare(target, facts, deep=deep)
 
 
-def against(target: Path, facts: ImageFacts, *, deep: bool) -> list[str]:
-    """What of an image differs from its record; without ``deep``, its content only where the file was touched."""
+def compare(target: Path, facts: ImageFacts, *, deep: bool) -> list[str]:
+    """What differs from the record; without ``deep``, the content is only compared if the file was modified."""
     found = target.stat()
     if found.st_size != facts.size:
-        return [f"it has {found.st_size:,} bytes, its record says {facts.size:,}"]
-    if (deep or found.st_mtime_ns != facts.mtime_ns) and whole.sha256(target) != facts.sha256:
-        return ["its content is not what its record says (the sha256 differs)"]
+        return [f"it has {found.st_size:,} bytes, but its record says {facts.size:,}"]
+    if (deep or found.st_mtime_ns != facts.mtime_ns) and sha256(target) != facts.sha256:
+        return ["its content differs from its record (sha256)"]
     return []
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file in hexadecimal digits. Raises LlmbError."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)) from error
+
+
+def architecture_of(image: Path) -> str | None:
+    """The architecture of the programs in a squashfs image, in the registries' name.
+
+    A registry's manifest may name another. None where it cannot be detected: unsquashfs is missing, or the image has
+    none of the usual programs.
+    """
+    program = shutil.which("unsquashfs")
+    if program is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
+        into = Path(folder) / "image"
+        shell.run([program, "-no-progress", "-no-xattrs", "-d", str(into), str(image), *_PROGRAMS])
+        found = (_machine_of(into / name) for name in _PROGRAMS)
+        return next((name for name in found if name is not None), None)
+
+
+def _machine_of(program: Path) -> str | None:
+    """The architecture of an ELF program; None for any other file."""
+    if not program.is_file() or program.is_symlink():
+        return None
+    with program.open("rb") as file:
+        head = file.read(20)
+    if len(head) < 20 or not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    return _MACHINES.get(number, f"machine {number}")

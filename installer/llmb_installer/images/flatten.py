@@ -1,26 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tar stream of a whole image from its layers: each file once, under all of its names, as it is in the end."""
+"""Writes the tar stream of an image: each file of its layers once, in its final version, and enroot's files in /etc.
+
+The files in /etc tell enroot, and so pyxis, how a container starts; enroot import writes the same ones. Without
+/etc/environment a job lacks the image's variables, so NVIDIA_VISIBLE_DEVICES and with it the GPUs. The formats are
+enroot's (its doc/image-format.md): volumes as lines of fstab, variables as NAME=VALUE, rc as a shell script that gets
+the container's command as its arguments.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.system.shell import StoppedError
-from llmb_installer.images.inflate import Ahead
-from llmb_installer.images.scan import Layer, fault
+from llmb_installer.images.layer import Layer, ReadAhead, layer_fault
 from llmb_installer.images.tarheader import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, attributes, header, padded
 from llmb_installer.images.tarstream import Stream, entries
 
 Write = Callable[[bytes | memoryview], object]
-_INFLATING = 3  # layers at a time: the one that is written and those after it
+_AT_A_TIME = 3  # layers decompressed at a time: the one that is written and those after it
 _ZEROS = bytes(1 << 20)
 _END = bytes(2 * BLOCK)
 
+ENVIRONMENT, RC, FSTAB, RC_LOCAL = "etc/environment", "etc/rc", "etc/fstab", "etc/rc.local"
+
+_RC = """\
+mkdir -p {folder} 2> /dev/null
+cd {folder} && unset OLDPWD || exit 1
+
+if [ -s /etc/rc.local ]; then
+    . /etc/rc.local
+fi
+
+if [ $# -gt 0 ]; then
+    exec {entry}"$@"
+else
+    exec {entry}{command}
+fi
+"""
+_RC_LOCAL = "# /etc/rc reads this when the container starts; it may change the container's command.\n"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """A file that no layer holds, and that the image shall have."""
+class ExtraFile:
+    """A file that is added to those of the layers."""
 
     names: tuple[bytes, ...]
     content: bytes
@@ -31,20 +56,20 @@ def write_image(
     layers: Sequence[Layer],
     chosen: Sequence[dict[int, list[bytes]]],
     folders: Sequence[bytes],
-    added: Sequence[Added],
+    extra: Sequence[ExtraFile],
     *,
     mtime: int,
     write: Write,
     advance: Callable[[int], None],
 ) -> None:
-    """Write the tar of an image: of each layer, the lowest first, the entries that are ``chosen`` for it.
+    """Write the tar of an image: the ``chosen`` entries of each layer, the lowest layer first.
 
-    ``folders`` are those that no layer describes. ``advance`` is told how much of the layers' own bytes is done, and
-    may raise StoppedError. Raises LlmbError for a layer that is damaged, OSError when ``write`` fails.
+    ``folders`` are those that no layer describes. ``advance`` gets the bytes of the layers' files that are done, and
+    may raise StoppedError. Raises LlmbError for a damaged layer, OSError when ``write`` fails.
     """
     for path in folders:
         write(header(path, FOLDER, 0, Attributes(mtime=mtime)))
-    with _inflating(layers) as open_layers:
+    with _decompressing(layers) as open_layers:
         for layer, pieces, names in zip(layers, open_layers, chosen, strict=True):
             counted = _Counted(layer, pieces, advance)
             try:
@@ -52,43 +77,43 @@ def write_image(
             except StoppedError:
                 raise
             except LlmbError as error:
-                raise fault(layer.label, error) from error
+                raise layer_fault(layer.label, error) from error
             counted.finish()
-    for file in added:
-        _write_added(file, mtime, write)
+    for file in extra:
+        _write_extra(file, mtime, write)
     write(_END)
 
 
 class _Counted:
-    """The pieces of a layer, told to ``advance`` by how far its file has been read."""
+    """The pieces of a layer; reports to ``advance`` how far its file has been read."""
 
     def __init__(self, layer: Layer, pieces: Iterable[bytes], advance: Callable[[int], None]) -> None:
         self._layer, self._pieces, self._advance = layer, pieces, advance
-        self._told = 0
+        self._reported = 0
 
     def __iter__(self) -> Iterator[bytes]:
         for piece in self._pieces:
-            self._tell(min(self._layer.file.tell(), self._layer.size))
+            self._report(min(self._layer.file.tell(), self._layer.size))
             yield piece
 
     def finish(self) -> None:
-        """All of the layer is done, also what nobody needed."""
-        self._tell(self._layer.size)
+        """Report the whole layer, including what was not needed."""
+        self._report(self._layer.size)
 
-    def _tell(self, done: int) -> None:
-        self._advance(done - self._told)
-        self._told = done
+    def _report(self, done: int) -> None:
+        self._advance(done - self._reported)
+        self._reported = done
 
 
 @contextlib.contextmanager
-def _inflating(layers: Sequence[Layer]) -> Iterator[Iterator[Ahead]]:
-    """The layers in order, some of them inflated ahead; all threads have ended afterwards."""
-    running: list[Ahead] = []
+def _decompressing(layers: Sequence[Layer]) -> Iterator[Iterator[ReadAhead]]:
+    """The layers in order, some of them decompressed ahead; all threads have ended afterwards."""
+    running: list[ReadAhead] = []
 
-    def start() -> Iterator[Ahead]:
+    def start() -> Iterator[ReadAhead]:
         for index in range(len(layers)):
-            while len(running) < min(len(layers), index + _INFLATING):
-                running.append(Ahead(layers[len(running)].file))
+            while len(running) < min(len(layers), index + _AT_A_TIME):
+                running.append(ReadAhead(layers[len(running)].file))
             yield running[index]
             running[index].close()
 
@@ -118,7 +143,7 @@ def _write_layer(stream: Stream, chosen: dict[int, list[bytes]]) -> None:
 
 
 def _write_entry(stream: Stream, entry: Entry, block: bytes, names: list[bytes]) -> None:
-    """Write an entry anew: it has another name or several, or says something outside of its one header block."""
+    """Write an entry with a new header: it has another name or several, or attributes outside of one header block."""
     given = attributes(block, entry.pax)
     if entry.plain:
         stream.skip(BLOCK)
@@ -134,7 +159,7 @@ def _write_entry(stream: Stream, entry: Entry, block: bytes, names: list[bytes])
 
 
 def _expand(stream: Stream, entry: Entry, parts: list[tuple[int, int]]) -> None:
-    """Write a sparse file in full; mksquashfs finds its zeros again."""
+    """Write a sparse file with its zeros, which mksquashfs detects again."""
     at = taken = 0
     for offset, length in parts:
         _zeros(stream, offset - at)
@@ -150,8 +175,50 @@ def _zeros(stream: Stream, count: int) -> None:
         count -= len(_ZEROS)
 
 
-def _write_added(file: Added, mtime: int, write: Write) -> None:
+def _write_extra(file: ExtraFile, mtime: int, write: Write) -> None:
     given = Attributes(mode=file.mode, mtime=mtime)
     write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
     for name in file.names[1:]:
         write(header(name, HARD, 0, given, file.names[0]))
+
+
+def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
+    """The content of each file by its path in the image, from ``config`` of the image's configuration."""
+    texts = {
+        ENVIRONMENT: _lines(map(str, config.get("Env") or ())),
+        FSTAB: _lines(
+            f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev"
+            for path in sorted(config.get("Volumes") or ())
+        ),
+        RC: _rc(config),
+        RC_LOCAL: _RC_LOCAL,
+    }
+    return {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
+
+
+def working_folder(config: Mapping[str, Any]) -> str:
+    """The folder in which the container starts."""
+    return str(config.get("WorkingDir") or "/")
+
+
+def _rc(config: Mapping[str, Any]) -> str:
+    labels = config.get("Labels") or {}
+    comments = _lines(f"# {key} {value}" for key, value in labels.items())
+    entry = [_quoted(word) for word in config.get("Entrypoint") or ()]
+    command = [_quoted(word) for word in config.get("Cmd") or ()]
+    if not entry and not command:
+        command = [_quoted("/bin/sh")]
+    script = _RC.format(
+        folder=_quoted(working_folder(config)), entry="".join(f"{word} " for word in entry), command=" ".join(command)
+    )
+    return f"{comments}\n{script}" if comments else script
+
+
+def _lines(lines: Any) -> str:
+    """One line each; line breaks inside become blanks, because the rest would be read as another line."""
+    return "".join(re.sub(r"[\r\n\0]+", " ", line) + "\n" for line in lines)
+
+
+def _quoted(word: str) -> str:
+    """``word`` quoted for the shell."""
+    return "'" + str(word).replace("\0", "").replace("'", "'\\''") + "'"

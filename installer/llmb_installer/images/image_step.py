@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that has a container image: built into a file where the cluster wants one, else only looked up."""
-
-from __future__ import annotations
+"""The step for a container image: it builds the file if the cluster needs one, else it only checks the reference."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
+from llmb_installer import registry
 from llmb_installer.answers import ImageAnswers
+from llmb_installer.images.build import build
+from llmb_installer.images.cache import cache_folder, missing_bytes
+from llmb_installer.images.facts import check
+from llmb_installer.images.settings import BuildSettings
 from llmb_installer.step import Context, Estimate, Facts, Step
 
-if TYPE_CHECKING:
-    from llmb_installer import images, registry
-
-FOR_PODS = "images are pulled by pods, with the cluster's own access, and not by this machine: see that they can"
+FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageStep(Step):
-    """Build the image ``reference`` for ``architecture`` as the file ``target``; None: see that it is there to use.
+    """Builds the image ``reference`` for ``architecture`` as the file ``target``; None only checks the reference.
 
-    ``settings`` say how; ``srun`` are its options where it is built on a node, None to build it here.
+    ``settings`` says how; ``srun`` are srun's options for building on a node, None builds here.
     """
 
     kind: ClassVar[str] = "image"
@@ -36,40 +36,38 @@ class ImageStep(Step):
 
     @property
     def name(self) -> str:
-        """The reference itself."""
+        """The reference."""
         return self.reference
 
     @property
     def title(self) -> str:
-        """The file that it becomes."""
+        """The file, or that the image is used by its reference."""
         if self.target is None:
             return f"Container image, used by its reference ({self.architecture})"
         return f"Container image for {self.architecture}, as {self.target.name}"
 
     @property
     def path(self) -> Path | None:
-        """The file."""
+        """The file, if any."""
         return self.target
 
     @property
     def digest(self) -> str:
-        """Of what it is, not of how it is built."""
+        """The digest of what is installed, whatever way it is built."""
         return hashlib.sha256(f"image {self.reference} {self.architecture} {self.target}".encode()).hexdigest()
 
     def check(self, context: Context) -> Estimate:
-        """What its registry says of it. Raises PreflightError."""
+        """Check the image in its registry. Raises PreflightError."""
         found, faults = check_all([self], context)
         if faults:
             raise PreflightError(faults)
         return found[0][1]
 
     def build(self, context: Context) -> Facts:
-        """Build the file, unless a whole one is there; or look the reference up, where none is wanted."""
-        from llmb_installer import images
-
+        """Build the file, unless a sound one exists; without a file, look the reference up."""
         if self.target is None:
             return self._look_up(context)
-        facts = images.build(
+        facts = build(
             self.reference,
             self.architecture,
             self.target,
@@ -82,9 +80,7 @@ class ImageStep(Step):
         return {**typed.to_data(facts), "file": str(self.target)}
 
     def _look_up(self, context: Context) -> Facts:
-        """The digest of the reference; a note where its registry gives this machine none, as it may give it to pods."""
-        from llmb_installer import registry
-
+        """The digest of the reference; a note if the registry denies it to this machine, as pods may still get it."""
         try:
             checked = registry.check_image(
                 self.reference,
@@ -99,10 +95,8 @@ class ImageStep(Step):
 
 
 def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[ImageStep, Estimate]], list[Fault]]:
-    """Ask the registries of all images at once: what each will cost, and every fault."""
-    from llmb_installer import registry
-
-    wanted = [(step.reference, step.architecture) for step in steps if not _is_whole(step)]
+    """Check all images in their registries at once: the cost of each, and every fault."""
+    wanted = [(step.reference, step.architecture) for step in steps if not _is_built(step)]
     if not wanted:
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
@@ -116,7 +110,7 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     except PreflightError as error:
         return [], error.faults
     except LlmbError as error:
-        return [], [Fault(place="image", message=error.message, hint=error.hint)]
+        return [], [as_fault(error, "image")]
     checked = dict(zip(wanted, found, strict=True))
     costs = []
     for step in steps:
@@ -131,27 +125,21 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
 
 
 def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
-    """What is still to be fetched: an attempt that was cut off has left its layers."""
-    from llmb_installer.images.cache import cache_folder, missing_bytes
-
-    assert step.target is not None, "an image used by reference costs nothing"
+    """The bytes still to be fetched; an interrupted attempt left its layers."""
+    assert step.target is not None, "an image used by its reference costs nothing"
     layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
     left = missing_bytes(image.manifest, cache_folder(step.target, _build_settings(step)))
     return image.compressed_bytes - layers + left
 
 
-def _is_whole(step: ImageStep) -> bool:
-    """Whether its file is there already, by a glance; building it will look closer."""
-    from llmb_installer import images
-
-    return step.target is not None and step.target.is_file() and not images.check(step.target, deep=False)
+def _is_built(step: ImageStep) -> bool:
+    """Whether its file exists, by a quick check; building checks more."""
+    return step.target is not None and step.target.is_file() and not check(step.target, deep=False)
 
 
-def _build_settings(step: ImageStep) -> images.BuildSettings:
-    from llmb_installer import images
-
+def _build_settings(step: ImageStep) -> BuildSettings:
     chosen = step.settings
-    return images.BuildSettings(
+    return BuildSettings(
         builder=chosen.builder,
         via="here" if step.srun is None else "srun",
         srun_args=step.srun or (),
@@ -164,9 +152,7 @@ def _build_settings(step: ImageStep) -> images.BuildSettings:
 
 
 def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
-    """What the answers say of registries."""
-    from llmb_installer import registry
-
+    """The settings for registries in the answers."""
     return registry.RegistrySettings(
         insecure_registries=chosen.insecure_registries,
         registry_mirrors=chosen.registry_mirrors,
@@ -175,25 +161,23 @@ def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether its file is there and as long as it was; always, where it is used by reference."""
+    """Whether the file exists with its recorded size; always true for an image used by its reference."""
     if "file" not in facts:
         return True
     path = Path(str(facts["file"]))
     return path.is_file() and path.stat().st_size == facts.get("size", path.stat().st_size)
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
-    """What is wrong with its file; ``deep`` reads all of it."""
-    from llmb_installer import images
-
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
+    """What is wrong with the file; ``deep`` reads all of it."""
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [f"{path}: {text}" for text in images.check(path, deep=deep)]
+    return [Fault(message=f"{path}: {text}", code="image-damaged", value=str(path)) for text in check(path, deep=deep)]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Take the file and its record away."""
+    """Remove the file and its record."""
     if "file" in facts:
         path = Path(str(facts["file"]))
         for one in (path, path.with_name(f"{path.name}.json")):
@@ -201,10 +185,8 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its file, or its digest where it is used by reference."""
+    """The file, or the digest of an image used by its reference."""
     if "file" not in facts:
-        return f"by reference, {facts.get('digest') or 'which its registry did not show to this machine'}"
-    from llmb_installer.registry.room import size
-
+        return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
     found = facts.get("size")
-    return Path(str(facts["file"])).name + (f", {size(found)}" if isinstance(found, int) else "")
+    return Path(str(facts["file"])).name + (f", {registry.size(found)}" if isinstance(found, int) else "")

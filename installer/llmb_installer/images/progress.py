@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows how far the building of one image is: a bar on a terminal, else a line for each thing that is done."""
+"""Shows the progress of building one image: a bar on a terminal, else a line for each stage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmb.system import console
-from llmb_installer.images.settings import Progress
 
 if TYPE_CHECKING:
     from rich import progress
+
+    from llmb_installer.step import Progress
 
 
 @contextlib.contextmanager
@@ -29,35 +30,42 @@ def shown() -> Iterator[Progress]:
         yield Bar(bar)
 
 
-class Lines:
-    """Progress without a terminal: what is said, a line each."""
+class Silent:
+    """A Progress that shows nothing."""
 
     def total(self, bytes: int) -> None:
-        """Nothing: the lines say it."""
+        """Show nothing."""
 
     def advance(self, bytes: int) -> None:
-        """Nothing: the lines say it."""
+        """Show nothing."""
 
     def say(self, text: str) -> None:
-        """A line on standard error."""
+        """Show nothing."""
+
+
+class Lines(Silent):
+    """Progress without a terminal: one line on standard error for each stage."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
         console.echo(text, err=True)
 
 
 class Bar:
-    """Progress as a bar, below what is said."""
+    """Progress as a bar, below the lines."""
 
     def __init__(self, bar: progress.Progress) -> None:
         self._bar = bar
         self._task = bar.add_task("image", total=None)
 
     def total(self, bytes: int) -> None:
-        """How long the bar is."""
+        """Set the length of the bar."""
         self._bar.update(self._task, total=bytes)
 
     def advance(self, bytes: int) -> None:
-        """Move on."""
+        """Move the bar."""
         self._bar.update(self._task, advance=bytes)
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How images are built, and how the building tells how far it is."""
+"""How images are built."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from llmb_installer.registry.settings import RegistrySettings
 
 Compression = Literal["zstd", "gzip", "lz4", "lzo", "xz"]
 Builder = Literal["auto", "stream", "enroot"]
 ELSEWHERE = "another folder (image_folder in the answers, -o FILE)"  # in hints: where images can go
-# zstd's own default, 15, takes twenty times as long as 3 for a few percent of the size.
+# zstd's own default, 15, takes twenty times as long as 3 and saves a few percent.
 _LEVELS: dict[Compression, int | None] = {"zstd": 3, "gzip": 6, "lz4": None, "lzo": None, "xz": None}
 
 
@@ -19,9 +19,9 @@ class BuildSettings:
     """How an image is built.
 
     ``builder``: ``stream`` writes it here from the registry's layers; ``enroot`` calls enroot import, ``via`` srun on a
-    node or here; ``auto`` takes the stream where mksquashfs can do it, else enroot. ``cache`` is the folder for layers
-    on their way, None for ``.layers`` beside the image; with ``keep_layers`` they stay there. ``processors`` None is
-    all of them. ``devices`` keeps device nodes, which make an image that only root can unpack.
+    node or here; ``auto`` is ``stream`` if mksquashfs supports it, else ``enroot``. ``cache`` is the folder for
+    downloaded layers, None for ``.layers`` beside the image; with ``keep_layers`` they stay there. ``processors`` None
+    means all. ``devices`` keeps device nodes, and only root can unpack such an image.
     """
 
     builder: Builder = "auto"
@@ -37,33 +37,7 @@ class BuildSettings:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of mksquashfs that decide what the image is like."""
+        """The options of mksquashfs that determine the file."""
         level = _LEVELS[self.compression] if self.level is None else self.level
         given = () if level is None else ("-Xcompression-level", str(level))
         return ("-comp", self.compression, *given, "-b", "1M")
-
-
-class Progress(Protocol):
-    """Whoever shows how far a build is. Called from several threads; each call may raise StoppedError to end it."""
-
-    def total(self, bytes: int) -> None:
-        """How many bytes there are to do: the layers as they are in the registry, once to fetch and once to write."""
-
-    def advance(self, bytes: int) -> None:
-        """So many more of them are done; less than none where some must be done again."""
-
-    def say(self, text: str) -> None:
-        """What is being done now, or what the user should know."""
-
-
-class Silent:
-    """A Progress that shows nothing."""
-
-    def total(self, bytes: int) -> None:
-        """Show nothing."""
-
-    def advance(self, bytes: int) -> None:
-        """Show nothing."""
-
-    def say(self, text: str) -> None:
-        """Show nothing."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives mksquashfs: whether the one here can do it, and a tar stream into it."""
+"""Builds an image by streaming its layers into mksquashfs, without root and without unpacking them."""
 
 import contextlib
 import os
@@ -8,58 +8,156 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from llmb.errors import LlmbError
 from llmb.system import shell
+from llmb_installer.images.cache import layers_of, missing_bytes
+from llmb_installer.images.flatten import RC, ExtraFile, etc_files, working_folder, write_image
+from llmb_installer.images.layer import Layer, Names, apply_all
 from llmb_installer.images.settings import ELSEWHERE, BuildSettings
-from llmb_installer.images.tarheader import BLOCK, Attributes
+from llmb_installer.images.tarheader import BLOCK, DEVICES, FILE, Attributes
+from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
+from llmb_installer.registry import Manifest, Registry, disk_faults
+from llmb_installer.registry import size as human
+from llmb_installer.step import Progress
 
 Write = Callable[[bytes | memoryview], None]
 NEEDED = (4, 5)  # the first version that reads tar from its standard input
 _EMPTY_TAR = bytes(2 * BLOCK)
 _GET = "install squashfs-tools 4.5 or newer (your cluster may have it as a module), or choose the builder 'enroot'"
 _TAIL = 8  # lines of its output that an error shows
-_MEMORY = 1024, 32  # MiB for mksquashfs: in all cases, and for each processor
+_MEMORY = 1024, 32  # MiB for mksquashfs: the base, and for each processor
+_OURS = "the files in /etc for enroot"
 
 
 def squash_fault(settings: BuildSettings) -> LlmbError | None:
-    """Why mksquashfs here cannot build with these settings; None when it can, which is tried on an empty image."""
+    """Why mksquashfs here cannot build with these settings; None if it can, which is tried on an empty image."""
     program = shutil.which("mksquashfs")
     if program is None:
-        return LlmbError("there is no mksquashfs here", hint=_GET)
-    told = shell.run([program, "-version"]).out
-    found = re.search(r"version (\d+)\.(\d+)", told)
+        message = "mksquashfs is not installed on this machine"
+        return LlmbError(message, hint=_GET, code="program-missing", key="mksquashfs")
+    printed = shell.run([program, "-version"]).out
+    found = re.search(r"version (\d+)\.(\d+)", printed)
     if found is None or (int(found[1]), int(found[2])) < NEEDED:
-        version = f"{found[1]}.{found[2]}" if found else "of an unknown version"
-        return LlmbError(f"{program} is {version}, which reads no tar stream", hint=_GET)
+        version = f"{found[1]}.{found[2]}" if found else "unknown"
+        message = f"{program} cannot read a tar stream (its version is {version})"
+        return LlmbError(message, hint=_GET, code="program-outdated", key="mksquashfs", value=version)
     with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
         log = Path(folder) / "log"
         try:
             squash(Path(folder) / "empty", settings, Attributes(), log, lambda write: write(_EMPTY_TAR))
         except LlmbError as error:
-            told = f"{program} cannot build with {' '.join(settings.options)}:\n{error.message}"
-            level = "set another level, or none; or " if settings.level is not None else ""
-            return LlmbError(told, hint=f"{level}set another compression: gzip is everywhere; or {_GET}")
+            message = f"{program} cannot build with {' '.join(settings.options)}:\n{error.message}"
+            level = "choose another level, or none; or " if settings.level is not None else ""
+            hint = f"{level}choose another compression: every mksquashfs has gzip; or {_GET}"
+            return LlmbError(message, hint=hint, code="compression-unsupported", key=settings.compression)
     return None
+
+
+def build_stream(
+    registry: Registry,
+    manifest: Manifest,
+    part: Path,
+    folder: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    log: Path,
+) -> int:
+    """Write the image to ``part``, with its layers in ``folder``; the number of device nodes omitted.
+
+    Raises LlmbError.
+    """
+    config = registry.config(manifest)
+    size = sum(layer.size for layer in manifest.layers)
+    _check_space(part.parent, folder, size, missing_bytes(manifest, folder))
+    once = sum({layer.digest: layer.size for layer in manifest.layers}.values())
+    progress.total(once + size)
+    count = len(manifest.layers)
+    progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {human(once)}")
+    with layers_of(registry, manifest, folder, progress) as layers:
+        progress.say(f"writing the image ({' '.join(settings.options)})")
+        return write_squashfs(layers, config, part, settings, progress, log)
+
+
+def write_squashfs(
+    layers: list[tuple[Layer, Names]],
+    config: dict[str, Any],
+    part: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    log: Path,
+) -> int:
+    """Write the image ``part`` from downloaded layers and the image's configuration; result as ``build_stream``."""
+    start = config.get("config") or {}
+    mtime = _seconds(config.get("created"))
+    ours = etc_files(start)
+    merged = apply_all([*((layer.label, names) for layer, names in layers), (_OURS, _names(ours))])
+    _make_working_folder(merged.tree, start)
+    omitted = () if settings.devices else DEVICES
+    names, bare = names_by_layer(merged.tree, len(layers) + 1, omitted)
+    extra = [
+        ExtraFile(names=tuple(names[-1][index]), content=content, mode=0o755 if path == RC else 0o644)
+        for index, (path, content) in enumerate(ours.items())
+    ]
+    devices = sum(1 for _, node in merged.tree.walk() if node.type in omitted)
+    root = merged.root or Attributes(mtime=mtime)
+    del merged  # frees the tree
+
+    def write_tar(write: Write) -> None:
+        found = [layer for layer, _ in layers]
+        write_image(found, names[:-1], bare, extra, mtime=mtime, write=write, advance=progress.advance)
+
+    squash(part, settings, root, log, write_tar)
+    return devices
+
+
+def _names(ours: dict[str, bytes]) -> Names:
+    """Our own files as one more layer."""
+    names = [path.encode() for path in ours]
+    return Names(names=names, types=FILE * len(names), links={}, root=None, size=0)
+
+
+def _make_working_folder(tree: Tree, start: dict[str, Any]) -> None:
+    with contextlib.suppress(RefusedError):  # a file has that name, which the container's start will report
+        tree.make_folder(working_folder(start).encode("utf-8", "surrogateescape"))
+
+
+def _seconds(created: object) -> int:
+    """The image's time in seconds since 1970; 0 where it has none."""
+    try:
+        return max(0, int(datetime.fromisoformat(str(created)).timestamp()))
+    except ValueError:
+        return 0
+
+
+def _check_space(images: Path, cache: Path, size: int, missing: int) -> None:
+    """Raise LlmbError if the disk is certain to fill up: with the missing layers, and an image of about their size."""
+    wanted = {images: size * 9 // 10}
+    wanted[cache] = wanted.get(cache, 0) + missing
+    if faults := disk_faults(wanted):
+        hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
+        raise LlmbError(faults[0].message, hint=hint, code=faults[0].code, value=faults[0].value)
 
 
 def squash(
     target: Path, settings: BuildSettings, root: Attributes, log: Path, write_tar: Callable[[Write], None]
 ) -> None:
-    """Write the image ``target``, which must not exist, from the tar that ``write_tar`` writes.
+    """Run mksquashfs on the tar that ``write_tar`` writes, to create the file ``target``.
 
-    ``root`` is what the image's root folder is like; the output goes to ``log``. Raises LlmbError; what ``write_tar``
-    raises ends mksquashfs and is raised here.
+    ``root`` are the attributes of the image's root folder; the output is added to ``log``. Raises LlmbError; an
+    exception of ``write_tar`` ends mksquashfs and is raised.
     """
     process = None
     with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
-        own = Path(folder) / "log"  # not yet to `log`: on a full disk, why it failed would be lost
+        own = Path(folder) / "log"  # on a full disk, `log` would lose the reason of the failure
         try:
             with shell.feed(_argv(target, settings, root), own) as (process, write):
                 write_tar(write)
         except BrokenPipeError:
-            pass  # it has ended early: its exit code and output say why
+            pass  # it ended early: exit code and output give the reason
         output = own.read_text("utf-8", "replace")
     _append(log, output)
     assert process is not None
@@ -79,19 +177,22 @@ def _argv(target: Path, settings: BuildSettings, root: Attributes) -> list[str]:
     argv = ["mksquashfs", "-", str(target), "-tar", *settings.options, "-noappend", "-exit-on-error"]
     argv += ["-no-progress", "-quiet", "-processors", str(processors)]
     argv += ["-mem", f"{_MEMORY[0] + _MEMORY[1] * processors}M"]
-    # Of the root's own options, mksquashfs 4.5 heeds the mode alone when it reads tar.
+    # With tar input, mksquashfs 4.5 only applies the mode of these options.
     argv += ["-root-mode", f"{root.mode:o}", "-root-uid", str(root.uid), "-root-gid", str(root.gid)]
     return [*argv, "-root-time", str(root.mtime)]
 
 
-def _failed(code: int, output: str, target: Path, log: Path) -> LlmbError:
-    told = "\n".join(f"  {line}" for line in output.splitlines()[-_TAIL:] if line.strip())
-    if code == -signal.SIGXFSZ:
-        what, fix = "mksquashfs was ended by the limit for the size of a file", "raise it: ulimit -f unlimited"
+def _failed(status: int, output: str, target: Path, log: Path) -> LlmbError:
+    lines = "\n".join(f"  {line}" for line in output.splitlines()[-_TAIL:] if line.strip())
+    code = "program-failed"
+    if status == -signal.SIGXFSZ:
+        what, hint = "mksquashfs exceeded the limit for the size of a file", "raise it: ulimit -f unlimited"
+        code = "file-limit"
     elif "No space left" in output or "quota" in output.lower():
-        what, fix = f"{target.parent} is full", f"free space there, or choose {ELSEWHERE}"
-    elif code < 0:
-        what, fix = f"mksquashfs was ended by {signal.Signals(-code).name}", "give the same command again"
+        what, hint = f"{target.parent} is full", f"free space there, or choose {ELSEWHERE}"
+        code = "disk-full"
+    elif status < 0:
+        what, hint = f"mksquashfs was ended by {signal.Signals(-status).name}", "give the same command again"
     else:
-        what, fix = f"mksquashfs failed with exit code {code}", f"all of its output: {log}"
-    return LlmbError(f"{what}:\n{told}" if told else what, hint=fix)
+        what, hint = f"mksquashfs failed with exit code {status}", f"its output is in {log}"
+    return LlmbError(f"{what}:\n{lines}" if lines else what, hint=hint, code=code, key="mksquashfs", value=status)

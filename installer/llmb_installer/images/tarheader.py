@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of tar files: ustar, GNU and PAX, read and written without the cost of a tarfile.TarInfo each.
+"""Reads and writes the headers of tar files, ustar, GNU and PAX, without the cost of a tarfile.TarInfo for each.
 
 Python's tarfile takes four times as long for an entry, and each entry is read twice.
 """
@@ -12,24 +12,27 @@ from llmb.errors import LlmbError
 BLOCK = 512
 FILE, HARD, SYMLINK, CHAR, BLOCKDEV, FOLDER, FIFO = b"0", b"1", b"2", b"3", b"4", b"5", b"6"
 DEVICES = (CHAR, BLOCKDEV)
-EXTENSIONS = (b"x", b"g", b"X", b"L", b"K")  # headers that say something of the next entry
+EXTENSIONS = (b"x", b"g", b"X", b"L", b"K")  # headers with data of the next entry
 SPARSE = b"S"
 _GNU = b"ustar  \0"
 BODILESS = (HARD, SYMLINK, CHAR, BLOCKDEV, FOLDER, FIFO)
-_MAX_TIME = 2**32 - 1  # what squashfs can hold, as for owners
-_XATTRS = (b"SCHILY.xattr.user.", b"SCHILY.xattr.trusted.", b"SCHILY.xattr.security.")  # what squashfs can hold
+_MAX_TIME = 2**32 - 1  # the largest time and owner of squashfs
+_XATTRS = (b"SCHILY.xattr.user.", b"SCHILY.xattr.trusted.", b"SCHILY.xattr.security.")  # the namespaces of squashfs
 
 
 class NotTarError(LlmbError):
-    """What should be a tar file is none, or is cut or damaged."""
+    """The data is not a tar file, or a damaged or incomplete one."""
+
+    def __init__(self, message: str, *, code: str = "layer-damaged") -> None:
+        super().__init__(message, code=code)
 
 
 @dataclass(slots=True)
 class Entry:
     """One entry of a tar file; ``size`` are the bytes that follow its header, ``name`` has no slash at either end.
 
-    ``plain``: its one header block says all of it, so that the block can be passed on as it is. ``real_size`` and
-    ``sparse`` (offset, length of each part that is stored) where only a part of the file is stored.
+    ``plain``: one header block describes it completely and can be copied. ``real_size`` and ``sparse`` (offset and
+    length of each stored part) are set for a sparse file.
     """
 
     name: bytes
@@ -75,7 +78,7 @@ def number(field_: bytes) -> int:
     try:
         return int(field_.partition(b"\0")[0].strip() or b"0", 8)
     except ValueError:
-        raise NotTarError(f"a header of it holds {field_!r} where a number belongs") from None
+        raise NotTarError(f"a header in it has {field_!r} instead of a number") from None
 
 
 def records(body: bytes) -> list[tuple[bytes, bytes]]:
@@ -84,10 +87,10 @@ def records(body: bytes) -> list[tuple[bytes, bytes]]:
     while body.strip(b"\0"):
         length, space, _ = body.partition(b" ")
         if not space or not length.isdigit() or not len(length) + 3 <= int(length) <= len(body):
-            raise NotTarError("a PAX header of it is damaged")
+            raise NotTarError("a PAX header in it is damaged")
         key, equals, value = body[len(length) + 1 : int(length) - 1].partition(b"=")
         if not equals:
-            raise NotTarError("a PAX header of it is damaged")
+            raise NotTarError("a PAX header in it is damaged")
         found.append((key, value))
         body = body[int(length) :]
     return found
@@ -95,7 +98,7 @@ def records(body: bytes) -> list[tuple[bytes, bytes]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a squashfs keeps of an entry beside its content; ``mtime`` in seconds since 1970."""
+    """The attributes that squashfs stores for an entry; ``mtime`` in seconds since 1970."""
 
     mode: int = 0o755
     uid: int = 0
@@ -106,7 +109,7 @@ class Attributes:
 
 
 def attributes(block: bytes, pax: dict[bytes, bytes]) -> Attributes:
-    """The attributes that a header and its PAX records give; numbers too large for squashfs are cut to its largest."""
+    """The attributes in a header and its PAX records; numbers too large for squashfs become its largest."""
     return Attributes(
         mode=number(block[100:108]) & 0o7777,
         uid=_bounded(pax.get(b"uid"), block[108:116]),
@@ -121,12 +124,12 @@ def _bounded(text: bytes | None, field_: bytes) -> int:
     try:
         value = number(field_) if text is None else int(text.partition(b".")[0])
     except ValueError:
-        raise NotTarError(f"a PAX header of it holds {text!r} where a number belongs") from None
+        raise NotTarError(f"a PAX header in it has {text!r} instead of a number") from None
     return max(0, min(value, _MAX_TIME))
 
 
 def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: bytes = b"") -> bytes:
-    """The header blocks of an entry: one, with a PAX header before it where that is too small."""
+    """The header blocks of an entry: one, after a PAX header where one is too small."""
     pax = list(attributes.xattrs)
     prefix, short = _split(name)
     if short is None:
@@ -144,12 +147,12 @@ def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: by
 
 
 def padded(body: bytes) -> bytes:
-    """``body`` filled up to whole blocks."""
+    """``body`` padded to whole blocks."""
     return body + bytes(-len(body) % BLOCK)
 
 
 def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """``name`` as prefix and name of a ustar header; no name when it does not fit."""
+    """``name`` as prefix and name of a ustar header; None for the name if it does not fit."""
     if len(name) <= 100:
         return b"", name
     cut = name.find(b"/", len(name) - 101)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers come to: applied one upon another as an unpacker would, but to names alone, nothing is unpacked.
+"""Applies layers in order as an unpacker would, but to names only; nothing is unpacked.
 
-The result says for each entry of each layer under which names it is in the image. An unpacker that writes to a disk
-follows symbolic links of the image on the way to a name; so does this, within the image, as if it were chrooted there.
+The result maps each entry of each layer to its names in the image. Like an unpacker that is chrooted to the image, this
+follows the image's symbolic links on the path to a name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,14 @@ _WHITEOUT, _OPAQUE, _AUFS = b".wh.", b".wh..wh..opq", b".wh..wh."
 
 
 class RefusedError(LlmbError):
-    """A layer holds what cannot be done, or what only somebody with bad intentions writes."""
+    """A layer contains what is impossible, or what only an attacker writes; ``value`` says what."""
+
+    def __init__(self, message: str, *, value: str) -> None:
+        super().__init__(message, code="layer-rejected", value=value)
 
 
 class Node:
-    """A file, folder or link of the image, and the entry that it comes from; hard links are one node."""
+    """A file, folder or link of the image, and the entry that defines it; hard links share one node."""
 
     __slots__ = ("children", "index", "layer", "link", "type")
 
@@ -31,16 +34,16 @@ class Node:
 
 
 class Tree:
-    """The image as far as its layers have been applied."""
+    """The files of the image after the layers that have been applied."""
 
     def __init__(self) -> None:
         self.root = Node(FOLDER, NOWHERE, 0)
-        self._folder: tuple[bytes, Node] | None = None  # the last that was found, as entries come folder by folder
-        self._touched: set[tuple[int, bytes]] = set()  # what this layer has made: its own whiteouts leave it alone
-        self._gone: list[Node] = []  # what this layer has removed, kept so that no new folder gets the same id
+        self._folder: tuple[bytes, Node] | None = None  # the last one found: entries come folder by folder
+        self._touched: set[tuple[int, bytes]] = set()  # created by this layer, whose whiteouts do not remove it
+        self._gone: list[Node] = []  # removed by this layer, kept so that no new folder gets the same id
 
     def apply(self, layer: int, names: Sequence[bytes], types: bytes, links: dict[int, bytes]) -> None:
-        """Apply one more layer: the names of its entries, their types, and where those that are links lead.
+        """Apply one more layer: the names of its entries, their types, and the targets of links by index.
 
         Raises RefusedError.
         """
@@ -57,17 +60,17 @@ class Tree:
                 self._add(layer, index, above, last, types[index : index + 1], links.get(index, b""))
 
     def make_folder(self, path: bytes) -> None:
-        """Make the folder ``path`` and those above it where they are missing. Raises RefusedError."""
+        """Create the folder ``path`` and missing folders above it. Raises RefusedError."""
         self._find(path, make=True)
 
     def find(self, path: bytes) -> Node | None:
-        """What is at ``path``, links on the way to it followed."""
+        """The node at ``path``; links in the path are followed."""
         above, _, last = path.rpartition(b"/")
         folder = self._find(above, make=False)
         return None if folder is None or folder.children is None else folder.children.get(last)
 
     def walk(self) -> Iterator[tuple[bytes, Node]]:
-        """Everything in the image but its root, by its path; a folder before what it holds."""
+        """Every node except the root, with its path; a folder comes before its content."""
         waiting = [(b"", self.root)]
         while waiting:
             above, folder = waiting.pop()
@@ -79,12 +82,12 @@ class Tree:
 
     def _own_root(self, layer: int, index: int, kind: bytes) -> None:
         if kind != FOLDER:
-            raise RefusedError("holds an entry without a name")
+            raise RefusedError("contains an entry without a name", value="name")
         self.root.layer, self.root.index = layer, index
 
     def _add(self, layer: int, index: int, above: bytes, last: bytes, kind: bytes, link: bytes) -> None:
         if len(last) > _MAX_NAME:
-            raise RefusedError(f"holds a name of {len(last)} bytes, '{_text(last[:40])}...'; {_MAX_NAME} are possible")
+            raise _long_name(last)
         folder = self._folder_of(above)
         assert folder.children is not None
         self._touch(folder, last)
@@ -94,7 +97,7 @@ class Tree:
             return
         node = self._target(above, last, link) if kind == HARD else Node(kind, layer, index, link)
         if before is not None and before.type in (FOLDER, SYMLINK) and before is not node:
-            self._folder = None  # the way to the folder that was found last may have led there
+            self._folder = None  # the path of that folder may have led through it
             self._gone.append(before)
         folder.children[last] = node
 
@@ -102,9 +105,9 @@ class Tree:
         target = self.find(link)
         name = _text(above + b"/" + last if above else last)
         if target is None:
-            raise RefusedError(f"makes '{name}' a further name of '{_text(link)}', which is not there")
+            raise RefusedError(f"links '{name}' to '{_text(link)}', which does not exist", value="link")
         if target.type == FOLDER:
-            raise RefusedError(f"makes '{name}' a further name of '{_text(link)}', which is a folder")
+            raise RefusedError(f"links '{name}' to '{_text(link)}', which is a folder", value="link")
         return target
 
     def _folder_of(self, path: bytes) -> Node:
@@ -118,7 +121,7 @@ class Tree:
         self._touched.add((id(folder), name))
 
     def _find(self, path: bytes, *, make: bool) -> Node | None:
-        """The folder ``path``, links followed within the image; None when it is missing and not to be made."""
+        """The folder ``path``, links followed within the image; None if it is missing and ``make`` is not set."""
         way = [self.root]
         names = path.split(b"/")[::-1]
         links = 0
@@ -136,31 +139,31 @@ class Tree:
                 if not make:
                     return None
                 if len(name) > _MAX_NAME:
-                    raise RefusedError(f"holds a name of {len(name)} bytes, '{_text(name[:40])}...'")
+                    raise _long_name(name)
                 node = here.children[name] = Node(FOLDER, NOWHERE, 0)
             if make:
                 self._touch(here, name)
             if node.type == SYMLINK:
                 links += 1
                 if links > _MAX_LINKS:
-                    raise RefusedError(f"holds '{_text(path)}', whose symbolic links lead nowhere")
+                    raise RefusedError(f"contains '{_text(path)}', whose symbolic links form a loop", value="loop")
                 way = way[:1] if node.link.startswith(b"/") else way
                 names += node.link.split(b"/")[::-1]
             elif node.type == FOLDER:
                 way.append(node)
             elif make:
-                raise RefusedError(f"holds something below '{_text(path)}', which is not a folder")
+                raise RefusedError(f"contains a file below '{_text(path)}', which is not a folder", value="folder")
             else:
                 return None
         return way[-1]
 
     def _whiteout(self, above: bytes, last: bytes) -> None:
-        """Remove what is below this layer and it hides; what this layer itself holds stays."""
+        """Remove what lower layers have there; what this layer itself contains stays."""
         if last != _OPAQUE and last.startswith(_AUFS):
-            return  # what the aufs file system notes for itself
+            return  # the aufs file system's own notes
         hidden = last.removeprefix(_WHITEOUT)
         if hidden in (b"", b".", b".."):
-            raise RefusedError(f"holds '{_text(last)}', which hides nothing that has a name")
+            raise RefusedError(f"contains the whiteout '{_text(last)}' without a name", value="whiteout")
         folder = self._find(above, make=False)
         if folder is None or folder.children is None:
             return
@@ -174,7 +177,7 @@ class Tree:
                 self._prune(node)
 
     def _prune(self, node: Node) -> None:
-        """Remove from a folder what this layer has not made."""
+        """Remove from a folder what this layer has not created."""
         waiting = [node]
         while waiting:
             folder = waiting.pop()
@@ -186,15 +189,17 @@ class Tree:
                     waiting.append(child)
 
 
-def chosen(tree: Tree, layers: int, left_out: Sequence[bytes]) -> tuple[list[dict[int, list[bytes]]], list[bytes]]:
-    """For each layer, the names in the image of each entry that is in it; and the folders that no layer describes.
+def names_by_layer(
+    tree: Tree, layers: int, omitted: Sequence[bytes]
+) -> tuple[list[dict[int, list[bytes]]], list[bytes]]:
+    """For each layer, the names in the image by entry; and the folders that no layer describes.
 
-    The types ``left_out`` are left out, and whatever is in /dev.
+    Entries of the types ``omitted`` and the content of /dev are skipped.
     """
     found: list[dict[int, list[bytes]]] = [{} for _ in range(layers)]
     bare = []
     for path, node in tree.walk():
-        if node.type in left_out or path.startswith(b"dev/"):
+        if node.type in omitted or path.startswith(b"dev/"):
             continue
         if node.layer == NOWHERE:
             bare.append(path)
@@ -204,13 +209,18 @@ def chosen(tree: Tree, layers: int, left_out: Sequence[bytes]) -> tuple[list[dic
 
 
 def clean(name: bytes) -> bytes:
-    """A name of a tar entry without what does not matter; the root is empty. Raises RefusedError for ``..``."""
+    """The normalized name of a tar entry, empty for the root. Raises RefusedError for ``..``."""
     if name[:1] not in b"/." and b"/." not in name and b"//" not in name:
         return name.removesuffix(b"/")
     parts = [part for part in name.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
-        raise RefusedError(f"holds the name '{_text(name)}', which leads out of the image")
+        raise RefusedError(f"contains the name '{_text(name)}', which leads out of the image", value="escape")
     return b"/".join(parts)
+
+
+def _long_name(name: bytes) -> RefusedError:
+    message = f"contains a name of {len(name)} bytes, '{_text(name[:40])}...'; at most {_MAX_NAME} are possible"
+    return RefusedError(message, value="name")
 
 
 def _text(name: bytes) -> str:

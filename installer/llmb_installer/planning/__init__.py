@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From answers to a plan: steps, costs, configuration, and how an installation compares with them."""
+"""From answers to a plan: steps, costs, configuration, and the status of an installation."""

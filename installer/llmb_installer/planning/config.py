@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installer's part of cluster_config.yaml, put into what a user has made of the file since."""
+"""Merges the installer's part of cluster_config.yaml into the file, keeping what users changed in it."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -11,27 +11,27 @@ import yaml
 
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import UsageError
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
 from llmb_installer.answers import AUTO, Answers
 from llmb_installer.answers.read import lean, without_nulls
-from llmb_installer.record.folder import own_config
+from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
-_LEADS_TO = ("venv_path", "venv_type", "venvs", "assets")  # of a workload's entry: what the installer has made
-_NAMES = "workloads.installed"  # a list whose order says nothing
+_BUILT = ("venv_path", "venv_type", "venvs", "assets")  # keys of a workload that the installer sets
+_NAMES = "workloads.installed"  # a list without order
 _ABSENT: Any = object()
-_LEFT_OPEN = ("experiments_root", "pass_environment", "install.image_folder")  # a person may set them, nobody minds
+_OPTIONAL = ("experiments_root", "pass_environment", "install.image_folder")  # keys that users set and the answers omit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """What cluster_config.yaml is to become: ``data``; ``changed`` False when it says so already.
+    """The new data of cluster_config.yaml; ``changed`` is False when the file has it already.
 
-    ``kept`` says where a user's change stands against the answers.
+    ``kept`` are messages about changes of users that differ from the answers.
     """
 
     data: dict[str, Any]
@@ -40,10 +40,9 @@ class ConfigChange:
 
 
 def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[Step]) -> dict[str, Any]:
-    """What the installer itself has to say in cluster_config.yaml, with ``workloads`` installed.
+    """The installer's part of cluster_config.yaml, with ``workloads`` installed.
 
-    Sections of other cluster types and options of sbatch that are left open are not written; what a person may want to
-    set by hand is, as null or empty.
+    It omits sections of other cluster types and unset options of sbatch; keys that users often set are null or empty.
     """
     steps, installed = tuple(steps), list(workloads)
     return {
@@ -53,11 +52,11 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         "llmb_install": str(site.install),
         "experiments_root": typed.to_data(answers.experiments_root),
         "gpu_type": answers.gpu_type if answers.gpu_type != AUTO else site.gpu_type,
-        **_said_of(answers, "gpu_types"),
+        **_section(answers, "gpu_types"),
         "environment": dict(answers.environment),
         "pass_environment": list(answers.pass_environment),
-        **_said_of(answers, "slurm"),
-        **_said_of(answers, "runai"),
+        **_section(answers, "slurm"),
+        **_section(answers, "runai"),
         "install": {
             "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
             "method": "local" if answers.method == "here" else "slurm",
@@ -74,8 +73,8 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
     }
 
 
-def _said_of(answers: Answers, key: str) -> dict[str, Any]:
-    """The key with what the answers say of it, nothing where they say nothing."""
+def _section(answers: Answers, key: str) -> dict[str, Any]:
+    """The key with its value in the answers; empty where that is unset."""
     value = typed.to_data(getattr(answers, key))
     if key == "gpu_types":
         value = {name: without_nulls(own) for name, own in value.items()}
@@ -84,7 +83,7 @@ def _said_of(answers: Answers, key: str) -> dict[str, Any]:
 
 
 def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
-    """What is installed for one workload: its environment, several by their names, files of a hub by repository."""
+    """The entry of one workload: its environment, several by name, folders of model files by repository."""
     found: dict[str, Any] = {}
     venvs = [step for step in steps if isinstance(step, VenvStep)]
     if venvs:
@@ -97,10 +96,7 @@ def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
 
 
 def read_config(install: Path) -> dict[str, Any]:
-    """The data of the configuration in ``install``, empty where there is none.
-
-    Raises InputFaults when it is not valid.
-    """
+    """The data of the configuration in ``install``, empty where it is missing. Raises InputFaults."""
     path = install / CONFIG_FILE
     if not path.exists():
         return {}
@@ -110,7 +106,7 @@ def read_config(install: Path) -> dict[str, Any]:
 
 
 def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """``own`` with what the configuration ``before`` says of the workloads ``keys`` as well."""
+    """``own`` with the entries of the workloads ``keys`` from the configuration ``before``."""
     keys = list(keys)
     workloads = {
         "installed": [*own["workloads"]["installed"], *keys],
@@ -120,20 +116,19 @@ def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[
 
 
 def _entries(data: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """What the configuration ``data`` says of the workloads ``keys``, under the names that they have there."""
-    said, forms = (data.get("workloads") or {}).get("config") or {}, {squash_workload(key) for key in keys}
-    return {name: own for name, own in said.items() if squash_workload(str(name)) in forms}
+    """The entries of the workloads ``keys`` in the configuration ``data``, by the names that it uses."""
+    entries, forms = (data.get("workloads") or {}).get("config") or {}, {squash_workload(key) for key in keys}
+    return {name: own for name, own in entries.items() if squash_workload(str(name)) in forms}
 
 
-def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
-    """What of ``now``, a file that somebody else wrote, the installer may change as if it had written it.
+def adopted(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
+    """The part of ``now``, a file written by hand, that the installer may change as its own.
 
-    That is the folder's own path, what leads to the environments of the workloads that are ``renewed``, and all that is
-    said of those that are ``removed``.
+    That is the folder's path, the environments of the workloads ``renewed``, and the entries of those ``removed``.
     """
     entries = (now.get("workloads") or {}).get("config") or {}
     own = {
-        key: {name: value for name, value in (entries[key] or {}).items() if name in _LEADS_TO}
+        key: {name: value for name, value in (entries[key] or {}).items() if name in _BUILT}
         for key in renewed
         if key in entries
     }
@@ -145,21 +140,22 @@ def taken_over(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Ite
 
 
 def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
-    """Put ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
+    """Merge ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
 
-    Raises UsageError when the file is for another cluster type: its jobs, images and environments are not ours.
+    Raises UsageError when the file is for another cluster type, whose images and environments differ.
     """
-    there, wanted = now.get("cluster_type"), ours.get("cluster_type")
-    if there is not None and there != wanted:
-        message = f"the {CONFIG_FILE} there is for cluster type {there}, and this installation is for {wanted}"
-        raise UsageError(message, hint="install into another folder: --install DIR")
+    present, wanted = now.get("cluster_type"), ours.get("cluster_type")
+    if present is not None and present != wanted:
+        message = f"{CONFIG_FILE} is for cluster type {present}, and this installation is for {wanted}"
+        hint = "install into another folder: --install DIR"
+        raise UsageError(message, hint=hint, code="cluster-type-differs", key="cluster_type", value=present)
     kept: list[str] = []
     data = _merge(before if now else {}, now, ours, "", kept)
     return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
 
 
 def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
-    """Three-way: what only one side has changed is taken from that side; what both have stays as the user has it."""
+    """A three-way merge: the side that changed a value wins, the user's where both did."""
     if isinstance(now, Mapping) and isinstance(ours, Mapping):
         old = before if isinstance(before, Mapping) else {}
         merged = {
@@ -173,28 +169,28 @@ def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
         return ours
     if name == _NAMES and isinstance(now, list) and isinstance(ours, list):
         return _merge_names(before if isinstance(before, list) else [], now, ours, kept)
-    said_nothing = ours is _ABSENT if before is _ABSENT else name in _LEFT_OPEN and ours in (None, [])
-    if now != ours and not said_nothing:
-        kept.append(f"{CONFIG_FILE} keeps {_said(name, now)}; the answers give {_said(name, ours)}")
+    is_unset = ours is _ABSENT if before is _ABSENT else name in _OPTIONAL and ours in (None, [])
+    if now != ours and not is_unset:
+        kept.append(f"{CONFIG_FILE} keeps {_assignment(name, now)}; the answers have {_assignment(name, ours)}")
     return now
 
 
 def _merge_names(before: list[Any], now: list[Any], ours: list[Any], kept: list[str]) -> list[Any]:
-    """Workloads come and go by themselves, on either side, and in any spelling."""
-    old, new, there = ({squash_workload(str(one)) for one in names} for names in (before, ours, now))
-    stay = [one for one in now if squash_workload(str(one)) not in old - new]
-    come = [one for one in ours if squash_workload(str(one)) not in there]
-    if out := [one for one in come if squash_workload(str(one)) in old]:
-        kept.append(f"{CONFIG_FILE} keeps {', '.join(map(str, out))} out of {_NAMES}; the answers ask for it")
-    return [*stay, *(one for one in come if one not in out)]
+    """Merge lists of workloads, which either side may add or remove, in any spelling."""
+    old, new, present = ({squash_workload(str(one)) for one in names} for names in (before, ours, now))
+    remaining = [one for one in now if squash_workload(str(one)) not in old - new]
+    added = [one for one in ours if squash_workload(str(one)) not in present]
+    if removed := [one for one in added if squash_workload(str(one)) in old]:
+        kept.append(f"{CONFIG_FILE} keeps {_NAMES} without {', '.join(map(str, removed))}; the answers ask for it")
+    return [*remaining, *(one for one in added if one not in removed)]
 
 
-def _said(name: str, value: Any) -> str:
+def _assignment(name: str, value: Any) -> str:
     return f"no {name}" if value is _ABSENT else f"{name} {value!r}"
 
 
 def set_aside(install: Path) -> Path | None:
-    """Move the configuration away, to a name that is free; where it is now, None where there was none."""
+    """Rename the configuration to a free name; its new path, None where there was none."""
     path = install / CONFIG_FILE
     if not path.exists():
         return None
@@ -205,15 +201,15 @@ def set_aside(install: Path) -> Path | None:
 
 
 def write_config(install: Path, change: ConfigChange) -> str | None:
-    """Write the file; a sentence when a user's text is now in a file beside it. Raises InputFaults if not valid."""
+    """Write the file; a message when a copy keeps its comments. Raises InputFaults where it would be invalid."""
     path = install / CONFIG_FILE
     text = HEADER + str(yaml.safe_dump(change.data, sort_keys=False, allow_unicode=True))
     typed.read(ClusterConfig, yamlfile.parse(text, name=str(path)))
-    said = None
+    note = None
     old = path.read_text("utf-8") if path.exists() else ""
     if "#" in old.removeprefix(HEADER):
         backup = path.with_name(f"{CONFIG_FILE}.before")
         files.write_text(backup, old)
-        said = f"{CONFIG_FILE} had comments: as it was, it is now {backup.name}"
+        note = f"{CONFIG_FILE} had comments, which are kept in {backup.name}"
     files.write_text(path, text)
-    return said
+    return note

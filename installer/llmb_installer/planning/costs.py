@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan costs, asked before anything starts: bytes to fetch, bytes on each disk, and what stands in its way."""
+"""The costs of a plan before it starts: bytes to fetch, space on each disk, and what would make it fail."""
 
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, as_fault
+from llmb.system.parallel import run_bounded
+from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.record import record
-from llmb_installer.registry.room import size
+from llmb_installer.registry import size
 from llmb_installer.steps import Context, Estimate, Step
 
-RESERVE = 50_000_000  # bytes that stay free for logs and records
+_CHECKS = 4  # steps that are checked at a time
+RESERVE = 50_000_000  # bytes kept free for logs and records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A file system that the plan writes to: a folder on it, the bytes needed there and those free."""
+    """A file system that the plan writes to: a folder on it, bytes needed and bytes free."""
 
     folder: Path
     needed: int
@@ -28,7 +29,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What each step to do costs, by its key; the disks; all that is known to stand in the way, and what may."""
+    """The estimate of each step by key, the disks, the faults that prevent it, and warnings (``doubts``)."""
 
     estimates: Mapping[str, Estimate]
     disks: tuple[Disk, ...]
@@ -37,7 +38,7 @@ class Costs:
 
     @property
     def fetch(self) -> int:
-        """Bytes to fetch, as far as they are known."""
+        """The known bytes to fetch."""
         return sum(estimate.fetch or 0 for estimate in self.estimates.values())
 
     def require(self) -> None:
@@ -47,7 +48,7 @@ class Costs:
 
 
 def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
-    """Ask every step what it costs, several at a time; nothing is changed."""
+    """Check every step, several at a time; nothing is changed."""
     images = [step for step in steps if isinstance(step, ImageStep) and step.target is not None]
     by_reference = [step for step in steps if isinstance(step, ImageStep) and step.target is None]
     others = [step for step in steps if not isinstance(step, ImageStep)]
@@ -55,12 +56,19 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
     _, doubtful = check_all(by_reference, context) if by_reference else ([], [])
     estimates = {step.key: Estimate(fetch=0, disk=0) for step in by_reference}
     estimates |= {step.key: estimate for step, estimate in found}
-    with ThreadPoolExecutor(4) as pool:
-        for step, answer in zip(others, pool.map(lambda step: _check(step, context), others), strict=True):
-            if isinstance(answer, Fault):
-                faults.append(answer)
-            else:
-                estimates[step.key] = answer
+    answers: dict[str, Estimate | Fault] = {}
+
+    def keep(checked: tuple[str, Estimate | Fault]) -> bool:
+        answers.update([checked])
+        return True
+
+    run_bounded(others, lambda step: (step.key, _check(step, context)), keep, workers=_CHECKS)
+    for key in (step.key for step in others):
+        answer = answers[key]
+        if isinstance(answer, Fault):
+            faults.append(answer)
+        else:
+            estimates[key] = answer
     disks = _disks(steps, estimates, install)
     return Costs(
         estimates=estimates,
@@ -74,11 +82,11 @@ def _check(step: Step, context: Context) -> Estimate | Fault:
     try:
         return step.check(context)
     except LlmbError as error:
-        return Fault(place=step.key, message=error.message, hint=error.hint)
+        return as_fault(error, step.key)
 
 
 def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Path) -> tuple[Disk, ...]:
-    """The file systems, each with the bytes of all steps that write to it."""
+    """The file systems, each with the bytes that all steps need there."""
     needed: dict[int, int] = {}
     folders: dict[int, Path] = {}
     for step in steps:
@@ -93,28 +101,35 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
 
 
 def existing(path: Path) -> Path:
-    """The nearest folder of ``path`` that is there."""
+    """``path`` or its nearest parent that is a folder."""
     return next(parent for parent in (path, *path.parents) if parent.is_dir())
 
 
 def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
-    """A fault for each folder to write to that is not this user's; one where all of the install directory is not."""
+    """A fault for each folder that the user may not write; one fault where that is the install directory."""
     places = [install / record.FOLDER, *(step.path.parent for step in steps if step.path is not None)]
     folders = dict.fromkeys(existing(place) for place in (install, *places))
     closed = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
     if existing(install) in closed:
         closed = [existing(install)]
-    hint = "choose a folder that you may write: --install DIR; or ask its owner"
-    return [Fault(place=str(install), message=f"{folder} cannot be written by you", hint=hint) for folder in closed]
+    hint = "choose a folder that you may write (--install DIR), or ask its owner"
+    return [
+        Fault(
+            place=str(install), message=f"you may not write {folder}", hint=hint, code="not-writable", value=str(folder)
+        )
+        for folder in closed
+    ]
 
 
 def _too_small(disks: Sequence[Disk]) -> list[Fault]:
-    hint = "free space there, or choose another folder: --install DIR, image_folder in the answers"
+    hint = "free space there, or choose another folder (--install DIR; image_folder in the answers)"
     return [
         Fault(
             place=str(disk.folder),
-            message=f"{size(disk.needed)} are needed, {size(RESERVE)} more for logs, and {size(disk.free)} are free",
+            message=f"{size(disk.needed)} and {size(RESERVE)} for logs are needed, {size(disk.free)} are free",
             hint=hint,
+            code="disk-too-small",
+            value=disk.needed,
         )
         for disk in disks
         if disk.needed and disk.needed + RESERVE > disk.free

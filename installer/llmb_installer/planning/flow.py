@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From answers to an intent: what an installation is to be, whoever gave the answers. Nothing is written here."""
+"""Turns answers into the intent of an installation; writes nothing."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,20 @@ from typing import Any, Literal, cast
 
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
+from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
-from llmb_installer.detect import gres
+from llmb_installer.detect import slurm_fit
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.plan import SMOKE, Intent, intend
-from llmb_installer.record import record
-from llmb_installer.record.folder import own_config
+from llmb_installer.record import own_config
 
-# Keys of the answers that have another place in cluster_config.yaml.
+# Keys of the answers with another name in cluster_config.yaml.
 _CONFIGURED = {
     "node_architecture": {
         "place": "install.node_architecture",
@@ -33,7 +33,7 @@ _CONFIGURED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The plugins, their workloads by their keys, and a sentence for each plugin that is left out."""
+    """The plugins, their workloads by key, and a note for each plugin that failed to load."""
 
     plugins: Plugins
     workloads: Mapping[str, Workload]
@@ -41,69 +41,69 @@ class Known:
 
 
 def known() -> Known:
-    """What plugins offer. Raises LlmbError when that is nothing."""
+    """Load the plugins. Raises LlmbError where none offers a workload."""
     plugins = load_plugins(builtin_plugins())
     workloads = plugins.workloads()
     if not workloads:
-        raise LlmbError("no plugin offers a workload", hint="pip install llmb brings three")
-    notes = [f"plugin {problem.source} is left out: {problem.reason}" for problem in plugins.problems]
+        raise LlmbError("no plugin offers a workload", hint="pip install llmb installs three", code="no-workloads")
+    notes = [f"plugin {problem.source} is skipped: {problem.reason}" for problem in plugins.problems]
     return Known(plugins=plugins, workloads=workloads, notes=notes)
 
 
 def intent_of(asked: Answers, offered: Known, *, before: Mapping[str, Any] | None = None) -> tuple[Intent, list[str]]:
-    """What the answers ask for here, and notes for the user. Raises LlmbError.
+    """The intent of the answers here, and notes for the user. Raises LlmbError.
 
-    ``before`` is the configuration that the installer wrote last: of an installation that is there nothing has to be
-    found out again, and a cluster that does not answer is no hindrance.
+    What the configuration ``before``, which the installer wrote last, contains is not detected again, so that an
+    installation can be changed while its cluster does not answer.
     """
     answers, found = settle(recalled(asked, before or {}))
     known = tuple(offered.workloads)
     if asked.workloads is not None and not {*asked.workloads} & {*known}:  # all were removed, or their plugins
         site = site_of(answers, answers.gpu_type)
-        intent, left_out = Intent(answers=answers, asked=asked, site=site, workloads=(), steps=()), list[str]()
+        intent, omitted = Intent(answers=answers, asked=asked, site=site, workloads=(), steps=()), list[str]()
     else:
-        intent, left_out = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
+        intent, omitted = intend(answers, site_of(answers, answers.gpu_type), offered.plugins, asked=asked)
     gone = [key for key in asked.workloads or () if key not in known]
-    left_out += [f"{key}: no plugin offers it here; what is installed of it stays" for key in gone]
+    omitted += [f"{key}: no plugin offers it here; its installation is kept" for key in gone]
     smoke = tuple(key for key in intent.workloads if SMOKE in offered.workloads[key].on(intent.site.gpu_type))
-    if intent.site.cluster_type == "local":  # its environment may be one without NeMo
+    if intent.site.cluster_type == "local":  # its environment may lack NeMo
         smoke = ()
-    return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *left_out]
+    return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *omitted]
 
 
 def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:
-    """``asked`` with what it leaves open as it was found out ``before``: GPU type, GRES, nodes' architecture."""
+    """``asked`` with GPU type, GRES and architecture as detected ``before``, where the answers omit them."""
     gpu_type, machine = before.get("gpu_type"), (before.get("install") or {}).get("node_architecture")
     if asked.gpu_type == AUTO and gpu_type in (*known_types(), *asked.gpu_types):
         asked = replace(asked, gpu_type=str(gpu_type))
     if asked.node_architecture == AUTO and machine in ARCHITECTURES:
         asked = replace(asked, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
-    return gres.recalled(asked, before)
+    return slurm_fit.with_gres_of(asked, before)
 
 
 def recorded_answers(install: Path, offered: Known) -> Answers:
-    """The answers that the install directory was made by last; without them what its configuration tells.
+    """The answers of the latest installation, else those that its configuration implies.
 
-    Raises LlmbError where they cannot be read, or where the configuration leaves out what is needed.
+    Raises LlmbError where they cannot be read or are incomplete.
     """
     path = record.answers_path(install)
     if not path.is_file():
-        return _told_by_configuration(install, offered)
+        return _from_configuration(install, offered)
     try:
         document = yamlfile.load(path)
     except UsageError as error:
-        hint = f"llmb-install --config answers.yaml --install {shlex.quote(str(install))} writes it anew"
-        raise InputFaults([Fault(message=error.message)], hint=hint) from error
+        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
+        raise InputFaults([replace(as_fault(error), hint=None)], hint=hint) from error
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
 
 
-def _told_by_configuration(install: Path, offered: Known) -> Answers:
-    """The answers that a cluster_config.yaml written by hand, or copied, amounts to.
+def _from_configuration(install: Path, offered: Known) -> Answers:
+    """The answers that a cluster_config.yaml written by hand, or copied, implies.
 
-    They ask for those workloads alone for which something was installed; the others stay as the file has them. Raises
-    InputFaults for what the file does not tell, and this machine neither.
+    They ask only for workloads for which something was installed; the file keeps the others. Raises InputFaults for
+    what the file omits and cannot be detected.
     """
-    from llmb_installer.detect.installed import Installed
+    from llmb_installer.detect.detected import Installed
 
     config = own_config(install)
     built = {key for done in record.load(install).steps.values() for key in done.workloads}
@@ -115,5 +115,5 @@ def _told_by_configuration(install: Path, offered: Known) -> Answers:
         settle(asked)
     except InputFaults as error:
         faults = [replace(fault, **_CONFIGURED.get(fault.place, {})) for fault in error.faults]
-        raise InputFaults(faults, hint=f"write what is missing into {install / CONFIG_FILE}") from error
+        raise InputFaults(faults, hint=f"add the missing keys to {install / CONFIG_FILE}") from error
     return asked

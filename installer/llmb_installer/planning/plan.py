@@ -1,35 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of an installation: every step with whether it is done, and what becomes of the configuration."""
+"""The plan of an installation: steps to do, finished steps, and the change of the configuration."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from llmb.errors import Fault, LlmbError, PreflightError
-from llmb.runs.site import Site
+from llmb.errors import LlmbError, PreflightError, as_fault
+from llmb.runs.launch import Site
 from llmb.workload.needs import Needs
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers
+from llmb_installer import record
+from llmb_installer.answers import AUTO, Answers
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning import config
 from llmb_installer.planning.config import ConfigChange
-from llmb_installer.record import record
-from llmb_installer.record.record import InstallRecord
-from llmb_installer.steps import Step
-from llmb_installer.steps.kinds import is_finished
+from llmb_installer.record import InstallRecord
+from llmb_installer.steps import Step, is_finished
 from llmb_installer.steps.make import Plugins, add_workload, programs_step
 
-SMOKE = "smoke"  # the size for the first run on a cluster, by its name
+SMOKE = "smoke"  # the size for the first run on a cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What is wanted, whatever is there already: workloads by their keys, the steps that they need.
+    """What to install, whatever is installed already: keys of workloads, and the steps that they need.
 
-    ``asked`` are the answers as they were given, with what is to be found out left open. ``takes_over``: what a
-    configuration written by hand says of these workloads' environments is the installer's to change. ``known``: the
-    keys of all that plugins offer here. ``smoke``: those of ``workloads`` that have a size for the first run here.
+    ``asked`` are the answers before detection. ``adopts``: the installer may change what a configuration written by
+    hand has about the environments of these workloads. ``known``: keys of all workloads that plugins offer here.
+    ``smoke``: those of ``workloads`` with a size for the first run.
     """
 
     answers: Answers
@@ -37,14 +36,14 @@ class Intent:
     site: Site
     workloads: tuple[str, ...]
     steps: tuple[Step, ...]
-    takes_over: bool = False
+    adopts: bool = False
     known: tuple[str, ...] = ()
     smoke: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is still to do for an intent, seen from ``record`` and the files there now."""
+    """What is still to do for an intent, by ``record`` and the files that exist."""
 
     intent: Intent
     record: InstallRecord
@@ -60,18 +59,17 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all of it is done."""
+        """Whether nothing is to do."""
         return not self.todo and not self.config.changed and self.record.config == self.own_config
 
 
 def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | None = None) -> tuple[Intent, list[str]]:
-    """What ``answers`` ask for at ``site``, and a sentence for each workload that is left out.
+    """The intent of ``answers`` at ``site``, and a note for each workload that is skipped.
 
-    A workload that cannot be installed there is left out where the answers do not name it, otherwise raises LlmbError
-    with all that are named.
+    A workload that cannot be installed there is skipped. Raises LlmbError for all such workloads that the answers name.
     """
     steps: tuple[Step, ...] = ()
-    keys, left_out, refused = [], [], list[LlmbError]()
+    keys, omitted, refused = [], [], list[LlmbError]()
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
             continue
@@ -79,28 +77,29 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
             steps = add_workload(steps, key, _needs(plugins, workload, answers, site), answers, site)
         except LlmbError as error:
             refused += [error] if answers.workloads is not None else []
-            left_out.append(f"{key} is left out: {error.message}")
+            omitted.append(f"{key} is skipped: {error.message}")
             continue
         keys.append(key)
     if len(refused) == 1:
         raise refused[0]
     if refused:
-        raise PreflightError([Fault(message=error.message, hint=error.hint) for error in refused])
+        raise PreflightError([as_fault(error) for error in refused])
     if not keys:
-        raise LlmbError("no workload can be installed here: " + "; ".join(left_out), hint="llmb-run plugins tells more")
+        message = f"no workload can be installed here: {'; '.join(omitted)}"
+        raise LlmbError(message, hint="llmb-run plugins shows more", code="no-workloads")
     steps = (*steps, programs_step(site.install, tuple(keys)))
-    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), left_out
+    return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), omitted
 
 
 def _needs(plugins: Plugins, workload: Workload, answers: Answers, site: Site) -> Needs | None:
-    """What ``workload`` needs for all GPU types of the answers together; None where nobody can say for any."""
+    """What ``workload`` needs for all GPU types of the answers; None where its plugin defines it for none."""
     others = [site_of(answers, name) for name in answers.gpu_types if name != answers.gpu_type]
     found = [own for place in (site, *others) if (own := plugins.setup(workload, place)) is not None]
     return Needs(needs=tuple(dict.fromkeys(need for own in found for need in own.needs))) if found else None
 
 
 def look(intent: Intent) -> Plan:
-    """The plan for ``intent``; reads the record and the configuration, and starts or writes nothing."""
+    """The plan for ``intent``, from the record and the configuration; starts and writes nothing."""
     install = intent.site.install
     found, now = record.load(install), config.read_config(install)
     todo = tuple(step for step in intent.steps if not is_finished(step, found, install))
@@ -116,10 +115,10 @@ def look(intent: Intent) -> Plan:
 
 
 def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What of the configuration ``now`` is the installer's own: what it wrote last, or takes over."""
-    if found.config or not intent.takes_over:
+    """The installer's own part of the configuration ``now``: what it wrote last, or adopts."""
+    if found.config or not intent.adopts:
         return found.config
-    return config.taken_over(now, renewed=intent.workloads)
+    return config.adopted(now, renewed=intent.workloads)
 
 
 def own_config(
@@ -127,13 +126,16 @@ def own_config(
 ) -> dict[str, object]:
     """The installer's part of cluster_config.yaml with ``workloads`` installed.
 
-    Those whose plugin is not here stay as they were, but for those that it is to be ``without``.
+    Workloads whose plugin is missing here keep their entries, except those in ``without``.
     """
-    own = config.own_part(intent.answers, intent.site, workloads, intent.steps)
-    return config.with_entries(own, found.config, [key for key in strangers(intent, found) if key not in without])
+    answers, written = intent.answers, found.config.get("install", {}).get("venv_type")
+    if written is not None and intent.asked.venv_type == AUTO:  # the tools on PATH today do not matter
+        answers = replace(answers, venv_type=written)
+    own = config.own_part(answers, intent.site, workloads, intent.steps)
+    return config.with_entries(own, found.config, [key for key in unoffered(intent, found) if key not in without])
 
 
-def strangers(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
-    """The installed workloads that no plugin offers here: it was taken away, or is in somebody else's environment."""
+def unoffered(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+    """The installed workloads that no plugin offers here."""
     installed = found.config.get("workloads", {}).get("installed") or ()
     return tuple(key for key in installed if key not in intent.known) if intent.known else ()

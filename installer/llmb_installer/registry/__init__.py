@@ -1,27 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container registries: what they hold, whether we may have it, and fetching it whole."""
+"""Container registries: checks whether images exist and may be read, and downloads them."""
 
-from llmb_installer.registry.availability import Checked, check_image, check_images
+from llmb_installer.registry.availability import Checked, check_image, check_images, disk_faults, size
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.credentials import Credentials, find_credentials
-from llmb_installer.registry.faults import ImageFaultError
-from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.room import no_room
-from llmb_installer.registry.settings import RegistrySettings
+from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name, machine_name
+from llmb_installer.registry.reference import DOCKER_HUB, Reference
+from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored
 
 __all__ = [
+    "DOCKER_HUB",
     "Checked",
     "Credentials",
     "Descriptor",
-    "ImageFaultError",
     "Manifest",
     "Reference",
     "Registry",
     "RegistrySettings",
+    "allows_plain_http",
     "architecture_name",
     "check_image",
     "check_images",
+    "disk_faults",
+    "endpoint_of",
     "find_credentials",
-    "no_room",
+    "machine_name",
+    "mirrored",
+    "size",
 ]

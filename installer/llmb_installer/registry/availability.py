@@ -1,48 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks images in their registries before anything is fetched: all that stands in the way, at once."""
+"""Checks images in their registries, and the space on the disks, before anything is fetched: all faults at once."""
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import parallel
-from llmb_installer.registry.client import Registry
-from llmb_installer.registry.faults import ImageFaultError
+from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
 from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.retry import Sleep
 from llmb_installer.registry.settings import RegistrySettings
 
-_WORKERS = 8
+T = TypeVar("T")
 
-# Measured on images of frameworks: zstd's squashfs is about as large as the gzip layers, and at times a little larger.
-_BUILT = 1.1
+_WORKERS = 8
+_BUILT = 1.1  # size of a zstd squashfs by that of the gzip layers, at most; measured on images of frameworks
+_COMMON = ("host-unreachable", "credentials-refused", "credentials-missing")  # faults that several images may share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """An image that can be had; ``disk_bytes``: what building it takes at most, its layers and the file together."""
+    """An image that can be fetched."""
 
     reference: Reference
     manifest: Manifest
 
     @property
     def compressed_bytes(self) -> int:
-        """What is to be fetched."""
+        """The bytes to fetch."""
         return self.manifest.compressed_bytes
 
     @property
     def image_bytes(self) -> int:
-        """About what the finished file takes."""
+        """The approximate size of the built file."""
         return round(self.compressed_bytes * _BUILT)
-
-    @property
-    def disk_bytes(self) -> int:
-        """What building it takes at most, its layers and the file together."""
-        return self.compressed_bytes + self.image_bytes
 
 
 def check_image(
@@ -54,7 +50,7 @@ def check_image(
     settings: RegistrySettings | None = None,
     sleep: Sleep = time.sleep,
 ) -> Checked:
-    """Look ``reference`` up for ``architecture``. Raises ImageFaultError, UsageError for what is no reference."""
+    """Look ``reference`` up for ``architecture``. Raises LlmbError, UsageError for an invalid reference."""
     parsed = Reference.parse(reference)
     with Registry(parsed.registry, environ=environ, home=home, settings=settings, sleep=sleep) as registry:
         return Checked(reference=parsed, manifest=registry.manifest(parsed, architecture))
@@ -69,13 +65,13 @@ def check_images(
     sleep: Sleep = time.sleep,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Checked]:
-    """Look up every (reference, architecture) at once, in their order. Raises PreflightError with all faults.
+    """Look up every (reference, architecture) at once; in their order. Raises PreflightError with all faults.
 
-    ``say`` is told of long pauses.
+    ``say`` is informed of long pauses.
     """
     outcomes: dict[tuple[str, str], Checked | LlmbError] = {}
     with contextlib.ExitStack() as stack:
-        references = {pair: _parse(pair[0]) for pair in wanted}
+        references = {pair: _attempt(Reference.parse, pair[0]) for pair in wanted}
         registries = {
             name: stack.enter_context(
                 Registry(name, environ=environ, home=home, settings=settings, sleep=sleep, say=say)
@@ -85,11 +81,11 @@ def check_images(
 
         def look(pair: tuple[str, str]) -> None:
             reference = references[pair]
-            outcomes[pair] = (
-                reference
-                if isinstance(reference, LlmbError)
-                else _look(registries[reference.registry], reference, pair[1])
-            )
+            if isinstance(reference, LlmbError):
+                outcomes[pair] = reference
+                return
+            found = _attempt(registries[reference.registry].manifest, reference, pair[1])
+            outcomes[pair] = found if isinstance(found, LlmbError) else Checked(reference=reference, manifest=found)
 
         parallel.run_bounded(iter(references), look, lambda _: True, workers=_WORKERS, stop=lambda: False)
     if faults := _faults([(pair[0], found) for pair in references if isinstance(found := outcomes[pair], LlmbError)]):
@@ -97,28 +93,54 @@ def check_images(
     return [found for pair in wanted if isinstance(found := outcomes[pair], Checked)]
 
 
-def _parse(reference: str) -> Reference | LlmbError:
+def _attempt(call: Callable[..., T], *arguments: Any) -> T | LlmbError:
     try:
-        return Reference.parse(reference)
-    except LlmbError as error:
-        return error
-
-
-def _look(registry: Registry, reference: Reference, architecture: str) -> Checked | LlmbError:
-    try:
-        return Checked(reference=reference, manifest=registry.manifest(reference, architecture))
+        return call(*arguments)
     except LlmbError as error:
         return error
 
 
 def _faults(failed: Sequence[tuple[str, LlmbError]]) -> list[Fault]:
-    """One fault for each thing that is wrong, which may keep several images from us."""
+    """A fault for each different error; one that several images share names them."""
     users: dict[tuple[str, str | None], list[str]] = {}
+    errors: dict[tuple[str, str | None], LlmbError] = {}
     for reference, error in failed:
-        common = isinstance(error, ImageFaultError) and error.kind in ("unreachable", "refused", "no_credentials")
-        users.setdefault((error.message, error.hint), []).extend([reference] if common else [])
+        same = error.message, error.hint
+        errors.setdefault(same, error)
+        users.setdefault(same, []).extend([reference] if error.code in _COMMON else [])
     faults = []
-    for (message, hint), references in users.items():
-        for_whom = f" (needed for {', '.join(dict.fromkeys(references))})" if references else ""
-        faults.append(Fault(message=f"{message}{for_whom}", place="image", hint=hint))
+    for same, error in errors.items():
+        used_by = f" (needed for {', '.join(dict.fromkeys(users[same]))})" if users[same] else ""
+        faults.append(replace(as_fault(error, "image"), message=f"{error.message}{used_by}"))
     return faults
+
+
+def disk_faults(needed: Mapping[Path, int]) -> list[Fault]:
+    """A fault for each disk with less free space than the ``needed`` bytes of all its folders together.
+
+    A folder that does not exist yet is on the disk of the nearest one above it.
+    """
+    folders: dict[int, list[Path]] = {}
+    for folder in needed:
+        folders.setdefault(_existing(folder).stat().st_dev, []).append(folder)
+    faults = []
+    for group in folders.values():
+        total, free = sum(needed[folder] for folder in group), shutil.disk_usage(_existing(group[0])).free
+        if total > free:
+            message = f"{', '.join(map(str, group))}: needs {size(total)}, {size(free)} are free"
+            hint = "free space there, or choose another folder"
+            faults.append(Fault(place="disk", message=message, hint=hint, code="disk-full", value=total))
+    return faults
+
+
+def size(number: int) -> str:
+    """A number of bytes for people: 1.6 GB."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.1f} {unit}"
+    return f"{number} bytes"
+
+
+def _existing(folder: Path) -> Path:
+    absolute = folder.expanduser().absolute()
+    return next(path for path in (absolute, *absolute.parents) if path.exists())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of one registry: manifests, configs and blobs, each checked against its digest."""
+"""The client of one registry: manifests, configurations and blobs, each checked against its digest."""
 
 from __future__ import annotations
 
@@ -8,41 +8,36 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from llmb_installer.registry import blobs, manifests, transport
+from llmb.errors import LlmbError
+from llmb.system import http
+from llmb_installer.registry import blobs, manifests
 from llmb_installer.registry.access import Access
-from llmb_installer.registry.endpoint import called, may_be_plain, mirrored, place_of
-from llmb_installer.registry.faults import ImageFaultError
-from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name
-from llmb_installer.registry.not_there import not_there
+from llmb_installer.registry.manifests import Descriptor, Manifest
 from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.retry import AskAgain, Sleep, persist
-from llmb_installer.registry.settings import RegistrySettings
-from llmb_installer.registry.transport import Answer
+from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored, shown_host
 
 if TYPE_CHECKING:
     import httpx
 
+Sleep = Callable[[float], None]
+
 _MOST_REDIRECTS = 5
-_LONG, _PIECE = 5.0, 1.0  # seconds of a pause that is told, and of its pieces
+_LONG, _PIECE = 5.0, 1.0  # seconds: pauses that are announced, and the pieces they are slept in
 _DEEPEST = 3  # indexes within indexes
-
-
-def _never() -> bool:
-    return False
-
-
-def _nothing(text: str) -> None:
-    pass
+_HINTS = {
+    "certificate": "name your site's certificates: ca_bundle in the answers, or SSL_CERT_FILE",
+    "tls": "a registry without TLS must be listed in insecure_registries",
+    "limited": "try again later; registries often allow more requests to users who are logged in",
+}
 
 
 class Registry:
-    """The registry ``name`` (``nvcr.io``); as a context manager, closed in the end. Threads may share it.
+    """The registry ``name`` (``nvcr.io``), a context manager that closes it; several threads may share it.
 
-    Whatever asks it raises ImageFaultError; what may pass is tried again after a pause, of which ``say`` tells when it
-    is long. ``read_seconds`` is how long the registry may be silent.
+    Every method raises LlmbError. A request that may succeed later is repeated after a pause, of which ``say`` is
+    informed when it is long. ``read_seconds`` is how long the registry may be silent.
     """
 
     def __init__(
@@ -53,15 +48,20 @@ class Registry:
         home: Path,
         settings: RegistrySettings | None = None,
         sleep: Sleep = time.sleep,
-        say: Callable[[str], None] = _nothing,
-        read_seconds: float = transport.READ_SECONDS,
+        say: Callable[[str], None] = lambda text: None,
+        read_seconds: float = http.READ_SECONDS,
     ) -> None:
         self._settings = settings or RegistrySettings()
-        self._place = place_of(name, self._settings)
+        self._endpoint = endpoint_of(name, self._settings)
         self._sleep, self._say = sleep, say
-        self._client = transport.make_client(self._settings, environ, read_seconds)
+        self._client = http.make_client(
+            headers={"User-Agent": "llmb-install", "Accept-Encoding": "identity"},
+            environ=environ,
+            ca_bundle=self._settings.ca_bundle,
+            read_seconds=read_seconds,
+        )
         self._access = Access(
-            self._place.registry, environ, home, lambda: f"{self._base_url()}/v2/", self._ask, self._may_be_plain
+            self._endpoint.registry, environ, home, lambda: f"{self._base_url()}/v2/", self._ask, self._allows_plain
         )
         self._base: str | None = None
         self._finding_base = threading.Lock()
@@ -70,17 +70,16 @@ class Registry:
     def __enter__(self) -> Registry:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._client.close()
 
     def manifest(self, reference: Reference, architecture: str) -> Manifest:
-        """The image for ``architecture``, by the machine's name or the registry's (x86_64 or amd64)."""
-        name, version, index = architecture_name(architecture), reference.version, None
+        """The image for ``architecture``, in the machine's name or the registry's (x86_64 or amd64)."""
+        name, version, index = manifests.architecture_name(architecture), reference.version, None
         for _ in range(_DEEPEST):
             body = self._manifest_body(reference, version)
-            listed = manifests.read_index(_data(body, reference), reference)
+            data = manifests.parse_json(body, f"the manifest of {reference}")
+            listed = manifests.read_index(data, reference)
             if listed is None:
                 return self._image(reference, name, body, index)
             version, index = manifests.choose(listed, name, reference).digest, index or _digest(body)
@@ -91,8 +90,8 @@ class Registry:
         return self._config(manifest.reference, manifest.config)
 
     def tags(self, repository: str) -> list[str] | None:
-        """The first tags of a repository; None when there is no such repository."""
-        answer = persist(lambda: self._read(repository, "tags/list?n=1000", {}), self._pause)
+        """The first tags of a repository; None where it does not exist."""
+        answer = http.persist(lambda: self._read(repository, "tags/list?n=1000", {}), self._pause)
         if answer.status != 200:
             return None
         tags = manifests.parse_json(answer.body, f"the tags of {repository}").get("tags")
@@ -105,13 +104,13 @@ class Registry:
         path: Path,
         on_bytes: Callable[[int], None],
         *,
-        stop: Callable[[], bool] = _never,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Have the blob at ``path``, whole and its sha256 checked; what is there already is used.
+        """Download the blob to ``path`` and check its sha256; a file that exists is used if it is right.
 
-        It grows in ``path.part``, from which a later call goes on; nobody else may be writing there. ``on_bytes`` gets
-        the bytes gained, less than none when some had to be thrown away; their sum is the blob's size. Once ``stop``
-        says so, raises StoppedError.
+        The file grows as ``path.part``, which a later call continues; only one process may write there. ``on_bytes``
+        gets the bytes received, a negative number where some are discarded; their sum is the blob's size. Raises
+        StoppedError once ``stop()`` is true.
         """
         download = blobs.Download(
             descriptor=descriptor,
@@ -122,30 +121,31 @@ class Registry:
         )
 
         def pause(seconds: float, why: str) -> None:
-            self._pause(seconds, why, download.heed_stop)
+            self._pause(seconds, why, download.check_stop)
 
         download.run(pause)
 
     def open(self, repository: str, what: str, headers: Mapping[str, str]) -> httpx.Response:
         """The answer with its body still to be read; the caller closes it. Raises AskAgain too."""
-        repository = f"{self._place.prefix}{repository}"
+        repository = f"{self._endpoint.prefix}{repository}"
         url = f"{self._base_url()}/v2/{repository}/{what}"
-        sent, fresh = self._access.header(repository), False
+        sent, is_new = self._access.header(repository), False
         while True:
             response = self._follow(url, {**headers, **({"Authorization": sent} if sent else {})})
             if response.status_code not in (401, 403) or not self._is_own(response.url):
                 return response
-            transport.let_go(response)
-            if fresh or response.status_code == 403:
+            http.discard(response)
+            if is_new or response.status_code == 403:
                 raise self._access.denied(repository, response.status_code)
             challenges = response.headers.get_list("WWW-Authenticate")
-            sent, fresh = self._access.answer(repository, challenges, sent), True
+            sent, is_new = self._access.renew(repository, challenges, sent), True
 
     def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> Manifest:
-        config, layers = manifests.read_manifest(_data(body, reference), reference)
-        there = str(self._config(reference, config).get("architecture") or "")
-        if there != architecture:
-            raise manifests.no_architecture(reference, architecture, [there])
+        data = manifests.parse_json(body, f"the manifest of {reference}")
+        config, layers = manifests.read_manifest(data, reference)
+        found = str(self._config(reference, config).get("architecture") or "")
+        if found != architecture:
+            raise manifests.no_architecture(reference, architecture, [found])
         return Manifest(
             reference=reference,
             digest=_digest(body),
@@ -160,89 +160,104 @@ class Registry:
             accept = {"Accept": ", ".join(manifests.MEDIA_TYPES)}
             answer = self._read(reference.repository, f"manifests/{version}", accept)
             if answer.status == 404:
-                asked = mirrored(reference, self._settings)  # that is where it is not
-                instead = reference.registry if asked != reference else None
-                raise not_there(asked, version, lambda: self.tags(reference.repository), instead_of=instead)
-            self._must_be(200, answer, f"{reference}")
+                asked = mirrored(reference, self._settings)
+                mirror_of = reference.registry if asked != reference else None
+                raise manifests.missing(
+                    asked, lambda: self.tags(reference.repository), version=version, mirror_of=mirror_of
+                )
+            self._require_ok(answer, f"{reference}")
             _check(answer.body, version if ":" in version else None, f"the manifest of {reference}")
             return answer.body
 
-        return persist(ask, self._pause)
+        return http.persist(ask, self._pause)
 
     def _config(self, reference: Reference, config: Descriptor) -> dict[str, Any]:
+        what = f"the configuration of {reference}"
+
         def ask() -> bytes:
             answer = self._read(reference.repository, f"blobs/{config.digest}", {})
-            self._must_be(200, answer, f"the configuration of {reference}")
-            _check(answer.body, config.digest, f"the configuration of {reference}")
+            self._require_ok(answer, what)
+            _check(answer.body, config.digest, what)
             return answer.body
 
-        return manifests.parse_json(persist(ask, self._pause), f"the configuration of {reference}")
+        return manifests.parse_json(http.persist(ask, self._pause), what)
 
-    def _pause(self, seconds: float, why: str, heed_stop: Callable[[], None] = lambda: None) -> None:
+    def _pause(self, seconds: float, why: str, check_stop: Callable[[], None] = lambda: None) -> None:
         """Sleep, in pieces that let the user interrupt."""
         if seconds >= _LONG:
-            self._say(f"{why}; asked again in {seconds:.0f} s")
+            self._say(f"{why}; next attempt in {seconds:.0f} s")
         while seconds > 0:
-            heed_stop()
+            check_stop()
             self._sleep(min(seconds, _PIECE))
             seconds -= _PIECE
 
-    def _must_be(self, status: int, answer: Answer, what: str) -> None:
-        if answer.status != status:
-            message = f"{called(self._place.host)} answers HTTP {answer.status} for {what}"
-            raise ImageFaultError("unusable", message, hint="check the reference, and what stands before the registry")
+    def _require_ok(self, answer: http.Answer, what: str) -> None:
+        if answer.status != 200:
+            hint = "check the reference, and any proxy in front of the registry"
+            raise self._unusable(f"answers HTTP {answer.status} for {what}", hint)
 
-    def _read(self, repository: str, what: str, headers: Mapping[str, str]) -> Answer:
-        return transport.read_all(self.open(repository, what, headers))
+    def _unusable(self, why: str, hint: str) -> LlmbError:
+        host = self._endpoint.host
+        return LlmbError(f"{shown_host(host)} {why}", hint=hint, code="registry-unusable", key=host)
+
+    def _read(self, repository: str, what: str, headers: Mapping[str, str]) -> http.Answer:
+        return _read_all(self.open(repository, what, headers))
 
     def _follow(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
-        """GET ``url`` and where it redirects to; another host does not get the Authorization header."""
+        """GET ``url`` and what it redirects to; the Authorization header is not sent to another host."""
         request = self._client.build_request("GET", url, headers=headers)
         for _ in range(_MOST_REDIRECTS):
             response = self._send(request)
             if response.next_request is None:
                 return response
-            transport.let_go(response)
+            http.discard(response)
             following = response.next_request
             if request.url.scheme == "https" != following.url.scheme:
-                message = f"{called(self._place.host)} redirects to {following.url.host} without TLS"
-                raise ImageFaultError("unusable", message, hint="tell who runs the registry")
+                why = f"redirects to {following.url.host} without TLS"
+                raise self._unusable(why, "report it to the registry's administrator")
             request = following
-        message = f"{called(self._place.host)} redirects more than {_MOST_REDIRECTS} times"
-        raise ImageFaultError("unusable", message, hint="check the registry's name")
+        raise self._unusable(f"redirects more than {_MOST_REDIRECTS} times", "check the registry's name")
 
     def _send(self, request: httpx.Request) -> httpx.Response:
         host = request.url.netloc.decode()
-        response = transport.send(self._client, request, known=host in self._known)
+        response = http.send(self._client, request, known=host in self._known, name=shown_host(host), hints=_HINTS)
         self._known.add(host)
         return response
 
-    def _ask(self, method: str, url: str, parameters: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+    def _ask(self, method: str, url: str, parameters: Mapping[str, str], headers: Mapping[str, str]) -> http.Answer:
         import httpx
 
         address = httpx.URL(url).copy_merge_params(parameters) if method == "GET" else url
         form = parameters if method == "POST" else None
-        request = self._client.build_request(method, address, headers=headers, data=form)
-        return transport.read_all(self._send(request))
+        return _read_all(self._send(self._client.build_request(method, address, headers=headers, data=form)))
 
     def _base_url(self) -> str:
-        """``https://HOST``; where TLS may be missing, what HOST speaks."""
+        """``https://HOST``; ``http://HOST`` where that is allowed and the host has no TLS."""
         with self._finding_base:
             if self._base is None:
-                host = self._place.host
-                plain = self._may_be_plain(host) and transport.speaks_plain_http(self._client, host)
-                self._base = f"{'http' if plain else 'https'}://{host}"
+                host = self._endpoint.host
+                is_plain = self._allows_plain(host) and self._speaks_plain_http(host)
+                self._base = f"{'http' if is_plain else 'https'}://{host}"
             return self._base
 
-    def _may_be_plain(self, host: str) -> bool:
-        return may_be_plain(host, self._settings)
+    def _speaks_plain_http(self, host: str) -> bool:
+        """Whether ``host`` answers without TLS; one with TLS answers 400, redirects, or closes the connection."""
+        import httpx
+
+        try:
+            return not 300 <= self._client.get(f"http://{host}/v2/").status_code <= 400
+        except httpx.TransportError:
+            return False
+
+    def _allows_plain(self, host: str) -> bool:
+        return allows_plain_http(host, self._settings)
 
     def _is_own(self, url: httpx.URL) -> bool:
         return f"{url.scheme}://{url.netloc.decode()}" == self._base
 
 
-def _data(body: bytes, reference: Reference) -> dict[str, Any]:
-    return manifests.parse_json(body, f"the manifest of {reference}")
+def _read_all(response: httpx.Response) -> http.Answer:
+    return http.read_all(response, shown_host(response.url.netloc.decode()))
 
 
 def _digest(body: bytes) -> str:
@@ -251,5 +266,5 @@ def _digest(body: bytes) -> str:
 
 def _check(body: bytes, digest: str | None, what: str) -> None:
     if digest is not None and _digest(body) != digest:
-        message = f"{what} is not what its digest says"
-        raise AskAgain(ImageFaultError("damaged", message, hint="a proxy on the way may change it"))
+        message, hint = f"{what} does not match its digest", "a proxy may have changed it"
+        raise http.AskAgain(LlmbError(message, hint=hint, code="image-damaged", key=what))

@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose credentials a registry gets: those of the environment, of docker, of podman, or of enroot; the first found."""
+"""Finds the credentials for a registry: in the environment, then in the files of docker, podman and enroot."""
 
+import base64
+import binascii
+import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from llmb.errors import LlmbError
-from llmb.system import secrets
-from llmb_installer.registry import docker_config, netrc
-from llmb_installer.registry.reference import DOCKER_HUB
+from llmb.system import files, secrets, shell
+from llmb_installer.registry.reference import DOCKER_HUB, HUB_NAMES
 
 NGC, NGC_KEY, NGC_USER = "nvcr.io", "NGC_API_KEY", "$oauthtoken"
 
-# The hosts under which enroot's users keep what these registries ask for.
-_TOKEN_HOSTS = {DOCKER_HUB: "auth.docker.io", NGC: "authn.nvidia.com"}
+_TOKEN_HOSTS = {DOCKER_HUB: "auth.docker.io", NGC: "authn.nvidia.com"}  # the hosts in enroot's files for these
+_HUB_KEY = "https://index.docker.io/v1/"
+_SECONDS = 30.0  # for a credential helper, or a command in enroot's file
+_WORD = re.compile(r'\$\([^)]*\)|"((?:\\.|[^"\\])*)"|\S+')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """A user and his secret, which is never shown, and the ``source`` that they came from.
+    """A user name and its secret, which is never printed, and the ``source`` where they were found.
 
-    ``identity_token``: the secret is an OAuth2 refresh token in place of a password.
+    ``is_identity_token``: the secret is an OAuth2 refresh token instead of a password.
     """
 
     user: str
     secret: str = field(repr=False)
-    source: str
-    identity_token: bool = False
+    source: str = ""
+    is_identity_token: bool = False
 
     def __str__(self) -> str:
         return f"'{self.user}' from {self.source}"
@@ -36,44 +42,40 @@ class Credentials:
 def find_credentials(
     registry: str, environ: Mapping[str, str], home: Path, *, token_host: str | None = None
 ) -> Credentials | None:
-    """The credentials for ``registry``, whose token server is ``token_host``; None when there are none.
+    """The credentials for ``registry``, whose token server is ``token_host``; None where there are none.
 
-    Raises LlmbError when a file that may hold them cannot be read, or a credential helper fails.
+    Raises LlmbError for a file that cannot be read, and for a credential helper that fails.
     """
-    if (found := _from_variables(registry, environ)) is not None:
+    if (found := _from_environment(registry, environ)) is not None:
         return found
     for path in _docker_files(environ, home):
-        if (pair := docker_config.look_up(path, registry, environ)) is not None:
-            source = f"{shown(path, home)} (docker-credential-{pair.helper})" if pair.helper else shown(path, home)
-            return Credentials(user=pair.user, secret=pair.secret, source=source, identity_token=pair.is_identity_token)
+        if (found := read_docker_config(path, registry, environ)) is not None:
+            return replace(found, source=f"{_shown(path, home)}{found.source}")
     path = _enroot_file(environ, home)
     hosts = [registry, registry.partition(":")[0], token_host, _TOKEN_HOSTS.get(registry)]
-    login = netrc.look_up(path, [host for host in hosts if host], environ)
-    if login is None:
-        return None
-    return Credentials(user=login.user, secret=login.password, source=shown(path, home))
+    found = read_netrc(path, [host for host in hosts if host], environ)
+    return found and replace(found, source=_shown(path, home))
 
 
-def looked_in(registry: str, environ: Mapping[str, str], home: Path) -> str:
-    """Where credentials for ``registry`` were looked for, for a message."""
+def searched_places(registry: str, environ: Mapping[str, str], home: Path) -> str:
+    """The places that ``find_credentials`` searches, for a message."""
     names = [NGC_KEY] if registry == NGC else [variables(registry)[1]]
-    files = [*_docker_files(environ, home), _enroot_file(environ, home)]
-    return ", ".join([*names, *(shown(path, home) for path in files)])
-
-
-def shown(path: Path, home: Path) -> str:
-    """A path for a message, ``~`` for the home folder."""
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    paths = [*_docker_files(environ, home), _enroot_file(environ, home)]
+    return ", ".join([*names, *(_shown(path, home) for path in paths)])
 
 
 def variables(registry: str) -> tuple[str, str]:
-    """The variables with user and password of any registry: ``REGISTRY_GHCR_IO_USER``, ``..._PASSWORD``."""
+    """The variables for user and password of any registry: ``REGISTRY_GHCR_IO_USER``, ``..._PASSWORD``."""
     word = re.sub(r"\W", "_", registry).upper()
     return f"REGISTRY_{word}_USER", f"REGISTRY_{word}_PASSWORD"
 
 
-def _from_variables(registry: str, environ: Mapping[str, str]) -> Credentials | None:
-    """From the environment or llmb's file of secrets."""
+def _shown(path: Path, home: Path) -> str:
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def _from_environment(registry: str, environ: Mapping[str, str]) -> Credentials | None:
+    """From variables, or from llmb's file of secrets."""
     user, password = variables(registry)
     found = secrets.find([user, password, *([NGC_KEY] if registry == NGC else [])], environ)
 
@@ -81,7 +83,7 @@ def _from_variables(registry: str, environ: Mapping[str, str]) -> Credentials | 
         return f"the variable {name}" if environ.get(name) else f"{name} in {secrets.SECRETS_FILE}"
 
     if password in found and user not in found:
-        raise LlmbError(f"{password} is set, but not {user}", hint=f"set {user} too")
+        raise LlmbError(f"{password} is set, but not {user}", hint=f"set {user} too", code="variable-missing", key=user)
     if password in found:
         return Credentials(user=found[user], secret=found[password], source=source(password))
     if NGC_KEY in found:
@@ -90,7 +92,7 @@ def _from_variables(registry: str, environ: Mapping[str, str]) -> Credentials | 
 
 
 def _docker_files(environ: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """docker's file, and podman's, which has its form."""
+    """docker's file, and podman's, which has the same format."""
     yield Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
     if environ.get("REGISTRY_AUTH_FILE"):
         yield Path(environ["REGISTRY_AUTH_FILE"])
@@ -101,3 +103,148 @@ def _docker_files(environ: Mapping[str, str], home: Path) -> Iterator[Path]:
 def _enroot_file(environ: Mapping[str, str], home: Path) -> Path:
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     return Path(environ.get("ENROOT_CONFIG_PATH") or config / "enroot") / ".credentials"
+
+
+def read_docker_config(path: Path, registry: str, environ: Mapping[str, str]) -> Credentials | None:
+    """The credentials for ``registry`` by docker's config.json at ``path``; None without any, or without the file.
+
+    The registry's own credential helper comes first, then the common one, then the file itself. ``source`` names the
+    helper. Raises LlmbError for a damaged file and for a helper that fails.
+    """
+    data = files.read_json(path)
+    if not isinstance(data, dict):
+        return None
+    auths, helpers = _mapping(data, "auths"), _mapping(data, "credHelpers")
+    helper = next((name for key, name in helpers.items() if _is_for(key, registry)), None) or data.get("credsStore")
+    entry = next((entry for key, entry in auths.items() if _is_for(key, registry) and entry), None)
+    if isinstance(helper, str) and helper:
+        found = _ask_helper(helper, registry, environ, path)
+        if found is not None:
+            return found
+    return _from_entry(entry, path, registry) if isinstance(entry, dict) else None
+
+
+def _mapping(data: dict[str, Any], key: str) -> dict[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _is_for(key: str, registry: str) -> bool:
+    """Whether a key of the file (``https://index.docker.io/v1/``, ``nvcr.io``) means ``registry``."""
+    host = key.partition("://")[2] or key
+    host = host.partition("/")[0].lower()
+    return host == registry or (registry == DOCKER_HUB and host in HUB_NAMES)
+
+
+def _from_entry(entry: dict[str, Any], path: Path, registry: str) -> Credentials | None:
+    user, secret = entry.get("username"), entry.get("password")
+    if entry.get("auth"):
+        try:
+            user, colon, secret = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+            colon = ""
+        if not colon:
+            message = f"{path}: 'auth' of {registry} cannot be decoded"
+            hint = f"log in again: docker login {registry}"
+            raise LlmbError(message, hint=hint, code="credentials-unreadable", key=str(path))
+    if entry.get("identitytoken"):
+        return Credentials(user=user or "<token>", secret=str(entry["identitytoken"]), is_identity_token=True)
+    return Credentials(user=str(user), secret=str(secret)) if user and secret else None
+
+
+def _ask_helper(helper: str, registry: str, environ: Mapping[str, str], path: Path) -> Credentials | None:
+    """The credentials of a credential helper, by docker's protocol; None where it has none for ``registry``."""
+    program = f"docker-credential-{helper}"
+    server = _HUB_KEY if registry == DOCKER_HUB else registry
+    try:
+        done = shell.run([program, "get"], env=environ, timeout=_SECONDS, given=server)
+    except LlmbError as error:
+        raise _helper_failed(path, program, error.message) from error
+    if done.code:
+        output = (done.out or done.err).strip()
+        if "not found" in output.lower():  # docker's protocol has no other sign
+            return None
+        raise _helper_failed(path, program, output or f"exit code {done.code}")
+    try:
+        answer = json.loads(done.out)
+        user, secret = answer["Username"], answer["Secret"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _helper_failed(path, program, "its output has no Username and Secret") from error
+    if not secret:
+        return None
+    return Credentials(user=user, secret=secret, is_identity_token=user == "<token>", source=f" ({program})")
+
+
+def _helper_failed(path: Path, program: str, cause: str) -> LlmbError:
+    message = f"{program}, the credential helper that {path} names, failed: {cause}"
+    hint = "fix it, or remove its line ('credsStore', 'credHelpers') from that file"
+    return LlmbError(message, hint=hint, code="credential-helper-failed", key=program, value=cause)
+
+
+def read_netrc(path: Path, hosts: Sequence[str], environ: Mapping[str, str]) -> Credentials | None:
+    """The credentials for the first of ``hosts`` in enroot's file ``path``; None without any, or without the file.
+
+    Its lines are netrc's, and a password may be a variable or a command, which is run without a shell:
+
+        machine gcr.io login oauth2accesstoken password $(gcloud auth print-access-token)
+
+    Raises LlmbError for a file that cannot be read, and for a command that fails.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        message, hint = f"{path} cannot be read: {error}", f"make it readable for you alone: chmod 600 {path}"
+        raise LlmbError(message, hint=hint, code="credentials-unreadable", key=str(path)) from error
+    machines = parse_netrc(text)
+    found = next((machines[host] for host in hosts if host in machines), None)
+    return found and replace(found, secret=_password(found.secret, path, environ))
+
+
+def parse_netrc(text: str) -> dict[str, Credentials]:
+    """The credentials by machine, passwords unresolved; the first of two for a machine, as curl; incomplete omitted."""
+    found: dict[str, Credentials] = {}
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    words = [match[1] if match[1] is not None else match[0] for match in _WORD.finditer("\n".join(lines))]
+    machine, fields = "", dict[str, str]()
+    for key, value in [*_pairs(words), ("machine", "")]:
+        if key == "machine":
+            if machine and {"login", "password"} <= fields.keys():
+                found.setdefault(machine, Credentials(user=fields["login"], secret=fields["password"]))
+            machine, fields = value, {}
+        else:
+            fields[key] = value
+    return found
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    """Each keyword with the word after it; other words are skipped."""
+    pairs, index = [], 0
+    while index < len(words) - 1:
+        if words[index] in ("machine", "login", "password", "account"):
+            pairs.append((words[index], words[index + 1]))
+            index += 1
+        index += 1
+    return pairs
+
+
+def _password(text: str, path: Path, environ: Mapping[str, str]) -> str:
+    """The password itself, where the file has a variable or a command for it."""
+    if variable := re.fullmatch(r"\$(?:(\w+)|\{(\w+)\})", text):
+        name = variable[1] or variable[2]
+        if not environ.get(name):
+            message = f"{path} takes a password from the variable {name}, which is not set"
+            raise LlmbError(message, hint=f"export {name}=...", code="variable-missing", key=name)
+        return environ[name]
+    if not text.startswith("$("):
+        return text
+    argv = shlex.split(text[2:-1])
+    done = shell.run(argv, env=environ, timeout=_SECONDS) if argv else None
+    if done is None or done.code or not done.out.strip():
+        cause = done.err.strip() if done is not None else ""
+        message = f"{path}: the command {text} prints no password{f': {cause}' if cause else ''}"
+        raise LlmbError(
+            message, hint="log in with that program again", code="credential-helper-failed", key=text, value=cause
+        )
+    return done.out.strip()

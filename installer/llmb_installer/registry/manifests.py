@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what registries say of an image: manifests and indexes, docker's and OCI's. Pure."""
+"""Reads the manifests and indexes of images, docker's and OCI's, and says what is wrong with them. Pure."""
 
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmb_installer.registry.faults import ImageFaultError
+from llmb.errors import LlmbError
+from llmb.text.names import nearest
 from llmb_installer.registry.reference import Reference
 
 MEDIA_TYPES = (
@@ -19,14 +20,15 @@ MEDIA_TYPES = (
 )
 _CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 
-# As machines call themselves, which is what people read, and as registries call them.
+# The names that `uname -m` prints, which messages use, and those of registries.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _USUAL_VARIANTS = {"amd64": ("", "v1"), "arm64": ("", "v8")}
+_SHOWN = 8  # tags that a message lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """A blob of an image: what it is, its sha256 digest, and its size in bytes."""
+    """A blob of an image: its media type, sha256 digest, and size in bytes."""
 
     media_type: str
     digest: str
@@ -35,9 +37,9 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """An image for one architecture (the registries' name: amd64), its layers from the lowest to the uppermost.
+    """An image for one ``architecture`` (the registries' name, amd64), its layers from the lowest to the uppermost.
 
-    ``index_digest`` is that of the index that listed it, None where there was none.
+    ``index_digest`` is that of the index that lists it, None without one.
     """
 
     reference: Reference
@@ -49,13 +51,13 @@ class Manifest:
 
     @property
     def compressed_bytes(self) -> int:
-        """What is to be fetched, in bytes; a layer that comes twice counts once."""
+        """The bytes to fetch; a layer that is listed twice is fetched once."""
         return sum({blob.digest: blob.size for blob in (self.config, *self.layers)}.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """One image that an index lists."""
+    """One image of an index."""
 
     descriptor: Descriptor
     os: str
@@ -64,13 +66,13 @@ class Listed:
 
 
 def architecture_name(machine: str | None = None) -> str:
-    """The registries' name of an architecture: ``x86_64`` is amd64, ``aarch64`` arm64; None is this machine's."""
+    """The registries' name of an architecture: amd64 for ``x86_64``, arm64 for ``aarch64``; None is this machine's."""
     name = (machine or platform.machine()).lower()
     return _ARCHITECTURES.get(name, name)
 
 
 def machine_name(architecture: str | None) -> str:
-    """An architecture as machines call themselves, for people: ``amd64`` and ``x86_64`` are x86_64."""
+    """The name of an architecture as `uname -m` prints it: x86_64 for ``amd64`` and for ``x86_64``."""
     if architecture is None:
         return "unknown machines"
     name = architecture.lower()
@@ -78,18 +80,18 @@ def machine_name(architecture: str | None) -> str:
 
 
 def parse_json(body: bytes, what: str) -> dict[str, Any]:
-    """The JSON object in ``body``. Raises ImageFaultError."""
+    """The JSON object in ``body``. Raises LlmbError."""
     try:
         data = json.loads(body)
     except ValueError as error:
-        raise _odd(f"{what} is not JSON: {error}") from error
+        raise _damaged(f"{what} is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise _odd(f"{what} is not a JSON object")
+        raise _damaged(f"{what} is not a JSON object")
     return data
 
 
 def read_index(data: dict[str, Any], reference: Reference) -> tuple[Listed, ...] | None:
-    """The images that an index lists; None when ``data`` is no index. Raises ImageFaultError."""
+    """The images of an index; None where ``data`` is not an index. Raises LlmbError."""
     if not isinstance(data.get("manifests"), list):
         return None
     listed = []
@@ -104,7 +106,7 @@ def read_index(data: dict[str, Any], reference: Reference) -> tuple[Listed, ...]
 
 
 def choose(listed: Sequence[Listed], architecture: str, reference: Reference) -> Descriptor:
-    """The image for Linux on ``architecture``, the plainest of several variants. Raises ImageFaultError."""
+    """The image for Linux on ``architecture``, of several variants the most general. Raises LlmbError."""
     images = [image for image in listed if image.os in ("", "linux")]
     fits = [image for image in images if image.architecture == architecture]
     if not fits:
@@ -113,37 +115,76 @@ def choose(listed: Sequence[Listed], architecture: str, reference: Reference) ->
     return next((image for image in fits if image.variant in usual), fits[0]).descriptor
 
 
-def no_architecture(reference: Reference, architecture: str, there: Sequence[str]) -> ImageFaultError:
-    """The error that an image is not there for ``architecture`` but for those ``there``."""
-    names = sorted({machine_name(name) for name in there if name not in ("", "unknown")})
-    others = ", ".join(names) or "none that it names"
-    message = f"{reference} is not there for {machine_name(architecture)}; it is for {others}"
-    return ImageFaultError("architecture", message, hint="name an image for it, or mend the nodes' architecture")
-
-
 def read_manifest(data: dict[str, Any], reference: Reference) -> tuple[Descriptor, tuple[Descriptor, ...]]:
-    """Config and layers of a manifest. Raises ImageFaultError when it is none of a container image."""
+    """Config and layers of a manifest. Raises LlmbError where it is not one of a container image."""
     if "fsLayers" in data:
-        raise unusable(reference, "is in docker's old format (schema 1)", "push it again with a docker of this decade")
+        raise unusable(reference, "is in docker's old format (schema 1)", "push it again with a current docker")
     config, layers = data.get("config"), data.get("layers")
     if not isinstance(config, dict) or not isinstance(layers, list):
         raise unusable(reference, "has no manifest of a container image", "check the reference")
     if config.get("mediaType") not in _CONFIGS:
-        raise unusable(reference, f"is no container image but {config.get('mediaType')}", "check the reference")
+        raise unusable(reference, f"is not a container image but {config.get('mediaType')}", "check the reference")
     return _descriptor(config, reference), tuple(_descriptor(layer, reference) for layer in layers)
 
 
 def _descriptor(item: Any, reference: Reference) -> Descriptor:
     digest, size = (item.get("digest"), item.get("size")) if isinstance(item, dict) else (None, None)
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", str(digest)) or not isinstance(size, int) or size < 0:
-        raise unusable(reference, "lists a part without a sha256 digest and a size", "tell who publishes it")
+        raise unusable(reference, "lists a part without a sha256 digest and a size", "report it to its publisher")
     return Descriptor(media_type=str(item.get("mediaType") or ""), digest=str(digest), size=size)
 
 
-def unusable(reference: Reference, why: str, hint: str) -> ImageFaultError:
-    """The error that an image cannot be used by its form."""
-    return ImageFaultError("unusable", f"{reference} {why}", hint=hint)
+def no_architecture(reference: Reference, architecture: str, available: Sequence[str]) -> LlmbError:
+    """The error for an image that exists only for the architectures ``available``."""
+    names = sorted({machine_name(name) for name in available if name not in ("", "unknown")})
+    message = f"{reference} is not available for {machine_name(architecture)}"
+    message += f", only for {', '.join(names)}" if names else "; its registry names no architecture"
+    hint = "choose another image, or correct the nodes' architecture"
+    return LlmbError(message, hint=hint, code="architecture-missing", key=str(reference), value=names)
 
 
-def _odd(message: str) -> ImageFaultError:
-    return ImageFaultError("damaged", message, hint="try again; a proxy on the way may have answered in its place")
+def unusable(reference: Reference, why: str, hint: str) -> LlmbError:
+    """The error for an image of an unsupported form."""
+    return LlmbError(f"{reference} {why}", hint=hint, code="image-unusable", key=str(reference))
+
+
+def missing(
+    reference: Reference, tags: Callable[[], list[str] | None], *, version: str, mirror_of: str | None = None
+) -> LlmbError:
+    """The error for a reference that does not exist, with the nearest tag of ``tags()``, those of its repository.
+
+    ``version`` is the tag or digest that was asked for, ``mirror_of`` the registry that this one is a mirror of.
+    """
+    message, hint = _missing_part(reference, version, tags)
+    if mirror_of is not None:
+        hint = f"{hint}; registry_mirrors names it as the mirror of {mirror_of}"
+    return LlmbError(message, hint=hint, code="image-missing", key=str(reference))
+
+
+def _missing_part(reference: Reference, version: str, tags: Callable[[], list[str] | None]) -> tuple[str, str]:
+    """Which part of ``reference`` does not exist, and the fix."""
+    if ":" in version:
+        return f"{reference.name} has no image {version}", "it may have been removed: choose another, or a tag"
+    try:
+        existing = tags()
+    except LlmbError as error:  # reading tags may need more rights than reading the image
+        return f"{reference} does not exist", f"check name and tag; its tags cannot be read: {error}"
+    if existing is None:
+        return f"{reference.registry} has no repository {reference.repository}", "check the spelling of the name"
+    if version in existing:
+        message = f"{reference.name} lists the tag {version}, but its registry does not have it (HTTP 404)"
+        return message, "the push may be unfinished: try again, else report it to its publisher"
+    close = nearest(version, existing, str.lower)
+    hint = f"did you mean '{close}'?" if close else f"existing tags: {_listed(existing)}"
+    return f"{reference.name} has no tag {version}", hint
+
+
+def _listed(tags: list[str]) -> str:
+    if not tags:
+        return "none"
+    rest = f" and {len(tags) - _SHOWN} more" if len(tags) > _SHOWN else ""
+    return ", ".join(sorted(tags)[-_SHOWN:]) + rest
+
+
+def _damaged(message: str) -> LlmbError:
+    return LlmbError(message, hint="try again; a proxy may have answered instead of the registry", code="image-damaged")

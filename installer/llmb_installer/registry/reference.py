@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References to images, in all the spellings that users bring from docker, podman and enroot."""
+"""References to images, in all the spellings of docker, podman and enroot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLE = "write one like nvcr.io/nvidia/nemo:25.04.01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """An image in a registry: by ``tag``, or by ``digest``, which alone counts where both are given."""
+    """An image in a registry: by ``tag``, or by ``digest``, which decides where both are given."""
 
     registry: str
     repository: str
@@ -28,23 +28,23 @@ class Reference:
     def parse(cls, text: str) -> Reference:
         """Read ``nvcr.io/nvidia/nemo:25.04.01``, ``nvcr.io#nvidia/nemo:25.04.01``, ``docker://...``, ``...@DIGEST``.
 
-        A name without a registry is Docker Hub's, one without tag and digest its ``latest``. Raises UsageError.
+        A name without a registry is on Docker Hub; one without tag and digest means ``latest``. Raises UsageError.
         """
         named, at, digest = text.strip().removeprefix("docker://").partition("@")
         if "#" in digest or "://" in named:
-            raise _wrong(text, f"leave the {'user' if at else 'protocol'} out; {_EXAMPLE}")
+            raise _invalid(text, f"omit the {'user' if at else 'protocol'}; {_EXAMPLE}")
         if at and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-            raise _wrong(text, "a digest is sha256: and 64 hexadecimal digits")
+            raise _invalid(text, "a digest is sha256: and 64 hexadecimal digits")
         registry, path = _split_registry(named)
         repository, colon, tag = path.partition(":")
         if colon and not re.fullmatch(r"\w[\w.-]{0,127}", tag, re.ASCII):
-            raise _wrong(text, f"'{tag}' cannot be a tag" if tag else "there is no tag after the ':'")
+            raise _invalid(text, f"'{tag}' is not a valid tag" if tag else "the tag after ':' is missing")
         if not re.fullmatch(rf"{_COMPONENT}(?:/{_COMPONENT})*", repository):
             lower = repository.lower()
             in_lower_case = lower != repository and re.fullmatch(rf"{_COMPONENT}(?:/{_COMPONENT})*", lower)
-            raise _wrong(text, f"names are in lower case: {lower}" if in_lower_case else _EXAMPLE)
+            raise _invalid(text, f"write the name in lower case: {lower}" if in_lower_case else _EXAMPLE)
         if not re.fullmatch(_HOST, registry):
-            raise _wrong(text, f"'{registry}' cannot be a registry's name")
+            raise _invalid(text, f"'{registry}' is not a valid name of a registry")
         return cls(
             registry=registry.lower(),
             repository=f"library/{repository}" if registry == DOCKER_HUB and "/" not in repository else repository,
@@ -59,16 +59,16 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """What the registry is asked for: the digest, else the tag."""
+        """The digest, else the tag."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
-        """The one canonical spelling."""
+        """The canonical spelling."""
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
 
 
 def _split_registry(named: str) -> tuple[str, str]:
-    """Registry and the rest: the part before ``#``, or a first part that looks like a host's name, as docker does."""
+    """Registry and rest: split at ``#``, else after a first part that looks like a host, as docker does."""
     registry, sharp, rest = named.partition("#")
     if not sharp:
         registry, slash, rest = named.partition("/")
@@ -77,5 +77,5 @@ def _split_registry(named: str) -> tuple[str, str]:
     return (DOCKER_HUB if registry.lower() in HUB_NAMES else registry), rest
 
 
-def _wrong(text: str, hint: str) -> UsageError:
-    return UsageError(f"'{text}' is not the reference of an image", hint=hint)
+def _invalid(text: str, hint: str) -> UsageError:
+    return UsageError(f"'{text}' is not a valid image reference", hint=hint, code="reference-invalid", value=text)

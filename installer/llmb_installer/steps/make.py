@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what workloads need to the steps of an installation, equal needs shared."""
+"""Turns what workloads need into steps, and chooses where their programs run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,44 +7,47 @@ from pathlib import Path
 from typing import Protocol
 
 from llmb.config import images
+from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import LlmbError
 from llmb.runs import programs
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.workload import needs
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import Need, Needs
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
-from llmb_installer.hub.asset_step import AssetStep
+from llmb_installer.execution.runner import Runner, Sbatch, Srun
+from llmb_installer.hub import AssetStep
 from llmb_installer.images.image_step import ImageStep
+from llmb_installer.record import FOLDER
 from llmb_installer.step import Step
-from llmb_installer.steps.nodes import node_options
 from llmb_installer.steps.programs import ProgramsStep
 from llmb_installer.steps.repo import RepoStep
 from llmb_installer.steps.task import TaskStep
-from llmb_installer.venv.torch_source import TorchSource
+from llmb_installer.venv.lock import TorchSource
 from llmb_installer.venv.venv_step import VenvStep
 
-LEAVE_OUT = "name the others under 'workloads' in the answers"
+OMIT_HINT = "list the other workloads under 'workloads' in the answers"
 
 
 class Plugins(Protocol):
-    """The part of llmb's loaded plugins that an installation asks."""
+    """The part of llmb's loaded plugins that an installation needs."""
 
     def workloads(self) -> Mapping[str, Workload]:
-        """The workloads by their keys."""
+        """The workloads by key."""
 
     def setup(self, workload: Workload, site: Site) -> Needs | None:
-        """What ``workload`` needs at ``site``; None when nobody can say."""
+        """What ``workload`` needs at ``site``; None where its plugin does not define it."""
 
 
 def add_workload(
     steps: tuple[Step, ...], workload: str, wanted: Needs | None, answers: Answers, site: Site
 ) -> tuple[Step, ...]:
-    """``steps`` with those of one more workload, equal ones shared. Raises LlmbError for what cannot be installed."""
+    """``steps`` with those of one more workload, equal ones shared. Raises LlmbError where it cannot be installed."""
     if wanted is None:
-        raise LlmbError(f"{workload} does not say what it needs on cluster type {site.cluster_type}", hint=LEAVE_OUT)
+        message = f"the plugin of {workload} defines no setup for cluster type {site.cluster_type}"
+        raise LlmbError(message, hint=OMIT_HINT, code="setup-missing", key=workload)
     found = {step.key: step for step in steps}
     own: list[str] = []
     made = [_step(workload, need, answers, site) for need in wanted.needs]
@@ -54,8 +57,9 @@ def add_workload(
         if other.digest != step.digest:
             users = " and ".join(dict.fromkeys([workload, *other.workloads]))
             several = "needs" if users == workload else "need"
-            message = f"{users} {several} different things under one name, '{step.key}'"
-            raise LlmbError(message, hint="install them into folders of their own, or tell the plugins' makers")
+            message = f"{users} {several} different content for one step, '{step.key}'"
+            hint = "install them into separate folders, or report it to the plugins' authors"
+            raise LlmbError(message, hint=hint, code="steps-conflict", key=step.key)
         found[step.key] = replace(
             other, workloads=(*other.workloads, workload), after=tuple(dict.fromkeys([*other.after, *after]))
         )
@@ -64,7 +68,7 @@ def add_workload(
 
 
 def programs_step(install: Path, workloads: tuple[str, ...]) -> ProgramsStep:
-    """The step that stages the programs of compute nodes, which every workload may need."""
+    """The step that copies the programs of compute nodes, which every workload may need."""
     return ProgramsStep(install=install, content=programs.digest(), workloads=workloads)
 
 
@@ -84,7 +88,11 @@ def _step(workload: str, need: Need, answers: Answers, site: Site) -> Step:
 
 def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> VenvStep:
     if "/" in need.name or need.name.startswith("."):
-        raise LlmbError(f"{workload}: '{need.name}' cannot be a folder's name", hint="tell the plugin's maker")
+        raise LlmbError(
+            f"{workload}: '{need.name}' is not a folder's name",
+            hint="report it to the plugin's author",
+            code="name-invalid",
+        )
     index, cpu_index = answers.torch_index, answers.torch_cpu_index
     all_cpu = all(cluster_of(answers, CPU).rows_for(name) == CPU for name in (site.gpu_type, *answers.gpu_types))
     without_gpu = cpu_index is not None and index is None and all_cpu
@@ -105,8 +113,8 @@ def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> Venv
 
 def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> ImageStep:
     if not answers.uses_images:
-        message = f"{workload} needs the container image {need.reference}, and there are no containers here"
-        raise LlmbError(message, hint=LEAVE_OUT)
+        message = f"{workload} needs the container image {need.reference}, and this cluster has no containers"
+        raise LlmbError(message, hint=OMIT_HINT, code="no-containers", key=workload)
     target = None
     if site.cluster_type != "runai":
         config = cluster_of(answers, answers.gpu_type)
@@ -120,3 +128,22 @@ def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> Im
         settings=answers.images,
         srun=node_options(answers) if answers.method == "srun" else None,
     )
+
+
+_OMITTED = ("gres", "gpus_per_node", "segment", "nice")  # an installation needs no GPU
+
+
+def runner_for(answers: Answers, install: Path) -> Runner:
+    """The machine that fetches and builds."""
+    if answers.method == "srun":
+        return Srun(options=node_options(answers))
+    if answers.method == "sbatch":
+        return Sbatch(options=node_options(answers), folder=install / FOLDER / "jobs")
+    return Runner()
+
+
+def node_options(answers: Answers) -> tuple[str, ...]:
+    """The options of srun and sbatch that allocate one of the nodes that jobs will use."""
+    slurm = answers.slurm or SlurmConfig()
+    given = {name: slurm.option(name) for name in SLURM_OPTIONS if name not in _OMITTED}
+    return tuple(f"--{name}={value}" for name, value in given.items() if value is not None)

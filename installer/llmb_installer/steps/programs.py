@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.errors import Fault
 from llmb.runs import programs
 from llmb_installer.step import Context, Estimate, Facts, Step
 
@@ -23,25 +24,25 @@ class ProgramsStep(Step):
 
     @property
     def name(self) -> str:
-        """There is one such step."""
+        """Always the same: there is one such step."""
         return NAME
 
     @property
     def title(self) -> str:
-        """What they are."""
+        """Their description and content."""
         return f"The programs that compute nodes run ({self.content[:12]})"
 
     @property
     def path(self) -> Path:
-        """The folder of this content alone."""
+        """The folder of this content."""
         return programs.path(self.install, self.content)
 
     def check(self, context: Context) -> Estimate:
-        """Next to nothing."""
+        """Estimate no cost: they are small."""
         return Estimate(fetch=0, disk=0)
 
     def build(self, context: Context) -> Facts:
-        """Copy them, unless they are there and whole."""
+        """Copy them unless they are complete."""
         facts = {"digest": self.content}
         if verify(NAME, facts, self.install, deep=True):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -50,25 +51,27 @@ class ProgramsStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether their folder is there."""
+    """Whether their folder exists."""
     return programs.path(install, str(facts.get("digest"))).is_dir()
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
-    """Whether they are there with the content that names their folder: a few small files, read in any case."""
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
+    """Whether they have the content that names their folder; the files are small and always read."""
     folder, total = programs.path(install, str(facts.get("digest"))), hashlib.sha256()
     if not folder.is_dir():
-        return [f"{folder} is missing"]
+        return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
     for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder / programs.PACKAGE).as_posix()):
         text = path.read_text(encoding="utf-8")
         total.update(f"{path.relative_to(folder).as_posix()}\0{len(text)}\0{text}\0".encode())
-    return [] if total.hexdigest() == facts.get("digest") else [f"{folder} was changed"]
+    if total.hexdigest() == facts.get("digest"):
+        return []
+    return [Fault(message=f"{folder} was changed", code="folder-changed", value=str(folder))]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Nothing: runs of earlier days may still wait for theirs, and they are small."""
+    """Keep them: queued runs may still need them."""
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Their content's name."""
+    """The digest of their content."""
     return f"programs {str(facts.get('digest'))[:12]}"

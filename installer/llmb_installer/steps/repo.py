@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that has a git repository at one commit."""
+"""A step that checks out a git repository at one commit."""
 
+import hashlib
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from llmb.errors import LlmbError
-from llmb.system import shell
+from llmb.errors import Fault, LlmbError
+from llmb.system import files, shell
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step
 
+MANIFEST = "llmb-files.json"  # in .git: the files of the checkout, to verify them without git
 _SHORT = 12  # hex digits of a commit in a folder's name
 
 
@@ -25,13 +27,13 @@ class RepoStep(Step):
 
     @property
     def name(self) -> str:
-        """The repository's last word and the commit."""
+        """The last part of the URL, and the commit."""
         word = re.sub(r"[^\w.-]", "-", self.need.url.rstrip("/").removesuffix(".git").rpartition("/")[2]) or "repo"
         return f"{word}-{self.need.commit[:_SHORT]}"
 
     @property
     def title(self) -> str:
-        """Where it comes from, and its commit."""
+        """Its URL and commit."""
         return f"Repository {self.need.url} at {self.need.commit}"
 
     @property
@@ -40,21 +42,22 @@ class RepoStep(Step):
         return self.folder / self.name
 
     def check(self, context: Context) -> Estimate:
-        """Whether there is git, and the commit is one. Raises LlmbError."""
+        """Check for git and a full commit hash. Raises LlmbError."""
         if shutil.which("git", path=context.environ.get("PATH")) is None:
-            raise LlmbError("there is no git here", hint="install git (Debian: apt-get install git)")
+            raise LlmbError("git is not on PATH", hint="install git (Debian: apt-get install git)", code="no-git")
         if not re.fullmatch(r"[0-9a-f]{40}", self.need.commit):
-            hint = "tell the plugin's maker: a branch or a tag may move"
-            raise LlmbError(f"'{self.need.commit}' is not a whole commit of {self.need.url}", hint=hint)
+            hint = "report it to the plugin's author: a branch or a tag may move"
+            message = f"'{self.need.commit}' is not a full commit hash of {self.need.url}"
+            raise LlmbError(message, hint=hint, code="commit-invalid", value=self.need.commit)
         return Estimate()
 
     def build(self, context: Context) -> Facts:
-        """Fetch the one commit, all commits where the server gives no single one, and check it out."""
-        from llmb_installer.execution.subprocesses import Commands
+        """Fetch the commit, or all commits where the server serves no single one, and check it out."""
+        from llmb_installer.execution.runner import Commands
 
         part = self.folder / f".{self.name}.part"
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        files.make_folder(part)
         commands = Commands(context=context, environ={**context.environ, "GIT_TERMINAL_PROMPT": "0"})
         git, commit = ["git", "-C", str(part), "-c", "advice.detachedHead=false"], self.need.commit
         try:
@@ -73,6 +76,8 @@ class RepoStep(Step):
                 commands.run(
                     "git submodule update", [*git, "submodule", "update", "--init", "--recursive", "--depth=1"]
                 )
+            files.write_json(part / ".git" / MANIFEST, _manifest(part))
+            files.share_tree(part)
             shutil.rmtree(self.path, ignore_errors=True)
             part.rename(self.path)
         finally:
@@ -81,29 +86,77 @@ class RepoStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether its working tree is there."""
+    """Whether its working tree exists."""
     return (Path(str(facts.get("folder"))) / ".git").exists()
 
 
-def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[str]:
-    """Whether it is at its commit; ``deep``: and no file of it was changed."""
-    folder = str(facts.get("folder"))
+def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
+    """Whether it is at its commit, and with ``deep`` its files are unchanged. Needs no git."""
+    folder = Path(str(facts.get("folder")))
     if not is_there(name, facts, install):
-        return [f"{folder} is missing"]
-    head = shell.run(["git", "-C", folder, "rev-parse", "HEAD"])
-    if head.out.strip() != facts.get("commit"):
-        return [f"{folder} is at {head.out.strip() or head.err.strip()} instead of {facts.get('commit')}"]
-    changed = shell.run(["git", "-C", folder, "status", "--porcelain"]).out.splitlines() if deep else []
-    return [f"{folder}: {len(changed)} changed, the first: {changed[0].strip()}"] if changed else []
+        return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
+    head = _head(folder / ".git")
+    if head != facts.get("commit"):
+        message = f"{folder} is at commit {head or 'unknown'}, expected {facts.get('commit')}"
+        return [Fault(message=message, code="commit-differs", value=head)]
+    changed = _changed(folder) if deep else []
+    if not changed:
+        return []
+    message = f"{folder}: {len(changed)} files are missing or changed, the first: {changed[0]}"
+    return [Fault(message=message, code="folder-changed", value=tuple(changed))]
+
+
+def _head(git: Path) -> str:
+    """The commit that is checked out; empty where it cannot be read."""
+    try:
+        text = (git / "HEAD").read_text(encoding="utf-8").strip()
+        if not text.startswith("ref: "):
+            return text
+        name = text.removeprefix("ref: ")
+        if (git / name).is_file():
+            return (git / name).read_text(encoding="utf-8").strip()
+        lines = (git / "packed-refs").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return next((line.partition(" ")[0] for line in lines if line.endswith(f" {name}")), "")
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    """Every file of a working tree with the sha256 of its content, of a link that of its target."""
+    return {
+        path.relative_to(folder).as_posix(): _sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if ".git" not in path.relative_to(folder).parts and (path.is_symlink() or path.is_file())
+    }
+
+
+def _sha256(path: Path) -> str:
+    if path.is_symlink():
+        return hashlib.sha256(str(path.readlink()).encode()).hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _changed(folder: Path) -> list[str]:
+    """The files that are missing or changed since the checkout; by git where an earlier release made it."""
+    manifest = files.read_json(folder / ".git" / MANIFEST)
+    if manifest is None:
+        return shell.run(["git", "-C", str(folder), "status", "--porcelain"]).out.splitlines()
+    paths = {name: folder / name for name in manifest}
+    return [
+        name
+        for name, path in paths.items()
+        if not (path.is_symlink() or path.is_file()) or _sha256(path) != manifest[name]
+    ]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Take the working tree away."""
+    """Delete the working tree."""
     folder = Path(str(facts.get("folder")))
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Where it comes from."""
+    """Its URL and commit."""
     return f"{facts.get('url')} at {str(facts.get('commit'))[:_SHORT]}"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of Python: found interpreter, packages with hashes in a lock file, built beside the one in use."""
+"""Python environments: their tool and Python, packages with hashes in a lock file, verification and repair."""

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock file of an environment: every package with its version and hashes, so that a later one is the very same."""
+"""The lock file of an environment: every package with its version and hashes, and the index that torch comes from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from llmb_installer.answers.schema import CPU_WHEELS
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep
-
 
 _HEAD = """\
 # The packages of the environment {name}, as llmb-install chose them; a later installation takes the very same.
@@ -24,32 +26,56 @@ _MADE_FOR, _TORCH, _HASHED, _PLAIN = "# made for ", "# torch, from ", "# package
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """Lines of pip's requirements: ``hashed`` with hashes, ``plain`` without (a repository at a commit), and ``torch``
-    where it comes from ``torch_index`` alone. ``made_for`` is the digest of what they were chosen for; ``done_without``
-    an index that gave nothing, which is not written down."""
+    """Requirement lines of pip: ``hashed``, ``plain`` (a repository at a commit), ``torch`` from ``torch_index``.
+
+    ``made_for`` is the digest of the requirements; ``failed_index``, which the file omits, an index that gave no torch.
+    """
 
     made_for: str
     hashed: tuple[str, ...]
     plain: tuple[str, ...] = ()
     torch_index: str | None = None
     torch: tuple[str, ...] = ()
-    done_without: str | None = None
+    failed_index: str | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The normalized names of all packages."""
+        return {package_of(line) for line in (*self.hashed, *self.plain, *self.torch)}
+
+    def only(self, names: Collection[str]) -> Lock:
+        """The lock with the packages ``names`` alone."""
+
+        def chosen(lines: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(line for line in lines if package_of(line) in names)
+
+        return replace(self, hashed=chosen(self.hashed), plain=chosen(self.plain), torch=chosen(self.torch))
+
+
+def normalized(name: str) -> str:
+    """A package's name as pip compares names: ``Nemo_Toolkit`` is ``nemo-toolkit``."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def package_of(line: str) -> str:
+    """The normalized name of the package that a requirement line asks for."""
+    return normalized(re.split(r"[\s@=<>!~;\[]", line.strip(), maxsplit=1)[0])
 
 
 def path_of(step: VenvStep, install: Path) -> Path:
-    """Where the lock file of an environment lies."""
+    """The lock file of an environment."""
     return install / ".llmb" / "locks" / f"{step.name}.txt"
 
 
 def made_for(step: VenvStep, version: str) -> str:
-    """The digest of all that decides on the packages; ``version`` is that of Python, ``X.Y``."""
+    """The digest of everything that the choice of packages depends on; ``version`` is Python's, ``X.Y``."""
     need, torch = step.need, step.torch
     content = [need.requirements, need.constraints, torch.index, torch.cpu_index, version, step.architecture]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def to_text(lock: Lock, name: str, wanted: str) -> str:
-    """The lock as a file that ``pip install --require-hashes -r`` reads as well."""
+    """The lock as a file that ``pip install --require-hashes -r`` can read."""
     text = _HEAD.format(name=name, wanted=wanted) + f"{_MADE_FOR}{lock.made_for}\n"
     if lock.torch_index is not None:
         text += f"{_TORCH}{lock.torch_index}\n" + _lines(lock.torch)
@@ -65,7 +91,7 @@ _FOLD = " \\\n    --hash="
 
 
 def from_text(text: str) -> Lock | None:
-    """The lock in a file's text, None when it is not one of ours."""
+    """Parse a lock file; None when it is not one of llmb-install."""
     made, index = "", None
     parts: dict[str, list[str]] = {"torch": [], "hashed": [], "plain": []}
     part = "hashed"
@@ -90,9 +116,46 @@ def from_text(text: str) -> Lock | None:
 
 
 def find(step: VenvStep, install: Path, version: str) -> Lock | None:
-    """The lock that an earlier installation has left for this content; None when the packages are to be chosen."""
+    """The lock of an earlier installation with the same requirements, if there is one."""
     try:
         lock = from_text(path_of(step, install).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return lock if lock is not None and lock.made_for == made_for(step, version) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchSource:
+    """Where torch comes from: ``index`` for torch alone, else pip's own indexes.
+
+    ``cpu_index`` replaces pip's indexes when they would install CUDA's libraries; None keeps pip's.
+    """
+
+    index: str | None = None
+    cpu_index: str | None = None
+
+
+def torch_line(requirements: Iterable[str]) -> str | None:
+    """The requirement line that asks for torch itself (not torchvision), if there is one."""
+    return next((line for line in requirements if re.match(r"torch(?![\w.-])", line.strip(), re.IGNORECASE)), None)
+
+
+def cuda_packages(report: dict[str, Any]) -> list[str]:
+    """The packages in pip's installation report that only a machine with an NVIDIA GPU uses."""
+    names = [normalized(item["metadata"]["name"]) for item in report["install"]]
+    return [name for name in names if re.match(r"(nvidia|cuda)-|(pytorch-)?triton$", name)]
+
+
+def index_for(source: TorchSource, report: dict[str, Any]) -> str | None:
+    """The index for torch alone, None for pip's own; ``report`` is what pip would install from its own."""
+    if source.index is not None:
+        return source.index
+    return source.cpu_index if cuda_packages(report) else None
+
+
+def is_optional(source: TorchSource) -> bool:
+    """Whether torch may come from pip's own indexes, larger, when PyTorch's index of CPU builds is unreachable.
+
+    Sites with an index of their own often cannot reach it. An index that the answers name is required.
+    """
+    return source.index is None and source.cpu_index == CPU_WHEELS.text

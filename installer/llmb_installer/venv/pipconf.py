@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads pip's configuration, its files and variables, and says the same to uv, which does not read them.
+"""Reads pip's configuration, its files and variables, and passes it to uv, which does not read them.
 
 Source: pip's documentation, "Configuration" (order of files: global, user, site; variables over all; the section of a
 command over [global]), and uv's, "Environment variables" and "Compatibility with pip".
@@ -17,7 +17,7 @@ _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings as ``pip install`` sees them, by their names: ``index-url``."""
+    """pip's settings for ``pip install``, by name, such as ``index-url``."""
     found: dict[str, str] = {}
     for path in _files(environ):
         parser = _parsed(path)
@@ -29,17 +29,17 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _parsed(path: Path) -> configparser.RawConfigParser:
-    """pip's file; empty where there is none. Raises LlmbError for one that pip cannot read either."""
+    """A configuration file of pip, empty where it is missing. Raises LlmbError where pip cannot read it either."""
     parser = configparser.RawConfigParser()
-    hint = "mend it: pip config debug shows the files that pip reads; or name another one with PIP_CONFIG_FILE"
+    hint = "correct it (pip config debug lists the files that pip reads), or set PIP_CONFIG_FILE to another file"
     try:
         parser.read(path, encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise LlmbError(f"{path} is not UTF-8", hint=hint) from error
+        raise LlmbError(f"{path} is not UTF-8", hint=hint, code="pip-config-invalid") from error
     except configparser.Error as error:
         line = getattr(error, "lineno", None) or next((one for one, _ in getattr(error, "errors", ())), None)
         place = f"{path}:{line}" if line else str(path)
-        raise LlmbError(f"{place} is not as pip's configuration must be", hint=hint) from error
+        raise LlmbError(f"{place} is not valid pip configuration", hint=hint, code="pip-config-invalid") from error
     except OSError as error:
         raise LlmbError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     return parser
@@ -65,9 +65,9 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """uv's variables for pip's settings; those that the user has set for uv stay.
+    """uv's variables for pip's settings, without those that the user set.
 
-    In variables and not in arguments, since an index's URL may hold a password.
+    Variables and not arguments, since the URL of an index may contain a password.
     """
     pip = settings(environ)
     found = {
@@ -90,7 +90,7 @@ def uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def no_index(environ: Mapping[str, str]) -> bool:
-    """Whether pip is to ask no index at all; uv has no variable for it."""
+    """Whether pip uses no index; uv has no variable for that."""
     return _is_true(settings(environ).get("no-index", ""))
 
 
@@ -99,7 +99,7 @@ def _is_true(value: str) -> bool:
 
 
 def for_pip(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
-    """The environment for pip: as it is, and where all comes from a wheelhouse, without any configuration."""
+    """The environment for pip; ``offline`` (from a wheelhouse) without any configuration."""
     kept = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     if offline:
         kept = {name: value for name, value in kept.items() if not name.startswith("PIP_")}
@@ -108,7 +108,7 @@ def for_pip(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
 
 
 def for_uv(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
-    """The environment for uv: pip's settings as its variables, and where all comes from a wheelhouse, none."""
+    """The environment for uv with pip's settings; ``offline`` (from a wheelhouse) without any."""
     kept = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     if not offline:
         return {**kept, **uv_variables(environ)}

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tool makes an environment: uv where there is one, Python's own venv, or conda."""
+"""Finds the tool that makes an environment, and the Python that it is made with."""
 
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from llmb.errors import LlmbError
+from llmb_installer.execution.runner import Commands, NoNodeError
 
 CONDAS = ("micromamba", "mamba", "conda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The maker of an environment, its program where it has one, and uv for the packages where there is one."""
+    """The tool that makes an environment, its program (None for venv), and uv where it installs the packages."""
 
     maker: Literal["uv", "venv", "conda"]
     program: str | None = None
@@ -23,16 +25,17 @@ class Tools:
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:
-    """uv on PATH, else beside the Python that runs this."""
+    """uv on PATH, else next to the Python that runs this."""
     return shutil.which("uv", path=environ.get("PATH")) or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def choose(asked: Literal["auto", "uv", "venv", "conda"], environ: Mapping[str, str], *, here: bool) -> Tools:
-    """The tools for what was asked. On a node nothing but Python itself is counted on. Raises LlmbError."""
+    """The tools for the answer ``asked``; on a node only venv. Raises LlmbError."""
     if not here:
         if asked in ("uv", "conda"):
-            message = f"environments of {asked} are made on this machine alone"
-            raise LlmbError(message, hint="set 'venv_type: venv' or 'method: here' in the answers")
+            message = f"{asked} makes environments on this machine only, not on a node"
+            hint = "set 'venv_type: venv' or 'method: here' in the answers"
+            raise LlmbError(message, hint=hint, code="tool-not-on-nodes", key=asked)
         return Tools(maker="venv")
     uv = find_uv(environ)
     if asked == "venv" or (asked == "auto" and uv is None):
@@ -40,7 +43,8 @@ def choose(asked: Literal["auto", "uv", "venv", "conda"], environ: Mapping[str, 
     if asked == "conda":
         return _conda(environ, uv)
     if uv is None:
-        raise LlmbError("there is no uv here", hint="pip install uv, or set 'venv_type: venv' in the answers")
+        hint = "pip install uv, or set 'venv_type: venv' in the answers"
+        raise LlmbError("uv is not installed", hint=hint, code="no-uv")
     return Tools(maker="uv", program=uv, uv=uv)
 
 
@@ -49,5 +53,115 @@ def _conda(environ: Mapping[str, str], uv: str | None) -> Tools:
     found = found or environ.get("CONDA_EXE") or environ.get("MAMBA_EXE")
     if found is None:
         hint = "load its module or activate it first, or set 'venv_type: venv' in the answers"
-        raise LlmbError(f"there is none of {', '.join(CONDAS)} here", hint=hint)
+        raise LlmbError(f"none of {', '.join(CONDAS)} is installed", hint=hint, code="no-conda")
     return Tools(maker="conda", program=found, uv=uv)
+
+
+# pyenv has shims for versions that it does not run: only a Python that answers is used.
+_PROBE = "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.executable)); import venv, ensurepip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python:
+    """A Python that runs: its program, its version ``X.Y``, and whether its module venv is complete."""
+
+    program: str
+    version: str
+    has_venv: bool
+
+
+def find(wanted: str | None, commands: Commands, *, fetch: bool) -> Python:
+    """The Python ``wanted``: ``3.12``, a program, or None for the one that runs this (on a node, its python3).
+
+    With ``fetch`` uv may download a missing version. Raises LlmbError with the ways to get it.
+    """
+    here = commands.context.runner.where == "here"
+    if wanted is None:
+        candidates = iter([sys.executable] if here else ["python3"])
+    elif is_version(wanted):
+        candidates = _places(wanted, commands, here=here, fetch=fetch)
+    else:
+        candidates = iter([str(Path(wanted).expanduser()) if "/" in wanted else wanted])
+    found: Python | None = None
+    for program in candidates:
+        python = _probe(program, commands)
+        if python is None or (wanted is not None and is_version(wanted) and python.version != wanted):
+            continue
+        if python.has_venv:
+            return python
+        found = found or python  # still good for uv
+    if found is None:
+        raise missing(wanted, commands.context.runner.where)
+    return found
+
+
+def is_version(wanted: str) -> bool:
+    """Whether ``wanted`` is ``X.Y`` and not a program."""
+    return re.fullmatch(r"\d+\.\d+", wanted) is not None
+
+
+def missing(wanted: str | None, where: str) -> LlmbError:
+    """The error for a missing Python, with the ways to get it."""
+    place = "on this machine" if where == "here" else f"on a node ({where})"
+    if wanted is not None and not is_version(wanted):
+        hint = "set 'python' in the answers to another program or version"
+        return LlmbError(f"Python '{wanted}' is missing {place}", hint=hint, code="no-python", value=wanted)
+    version = wanted or "3"
+    ways = f"uv python install {version}, or your system's package (Debian: python{version} python{version}-venv)"
+    hint = f"install it: {ways}; or set 'python' in the answers to its path, or 'venv_type: conda'"
+    return LlmbError(f"Python {version} is missing {place}", hint=hint, code="no-python", value=version)
+
+
+def _places(version: str, commands: Commands, *, here: bool, fetch: bool) -> Iterator[str]:
+    """Programs that may be Python ``version``, the most likely first."""
+    name, environ = f"python{version}", commands.environ
+    if not here:
+        yield name
+        return
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+        yield sys.executable
+    for folder in environ.get("PATH", "").split(":"):
+        if found := shutil.which(name, path=folder or None):
+            yield found
+    root = Path(environ.get("PYENV_ROOT") or Path(environ.get("HOME", "~")).expanduser() / ".pyenv")
+    yield from map(str, sorted(root.glob(f"versions/{version}.*/bin/{name}"), reverse=True))
+    if (uv := find_uv(environ)) is not None:
+        yield from _by_uv(uv, version, commands, fetch=fetch)
+
+
+def _by_uv(uv: str, version: str, commands: Commands, *, fetch: bool) -> Iterator[str]:
+    """The Python ``version`` that uv has, or downloads."""
+    argv = [uv, "python", "find", "--quiet", "--managed-python", "--no-python-downloads", version]
+    found = commands.read(argv)
+    if found.code != 0 and fetch:
+        commands.run(f"uv python install {version}", [uv, "python", "install", version])
+        found = commands.read(argv)
+    if found.code == 0:
+        yield found.out.strip()
+
+
+def _probe(program: str, commands: Commands) -> Python | None:
+    """The Python behind ``program``; None when it does not run."""
+    try:
+        answer = commands.read([program, "-I", "-c", _PROBE])
+    except NoNodeError:
+        raise
+    except LlmbError:  # there is no such program
+        return None
+    match = re.match(r"(\d+\.\d+) (.+)", answer.out)
+    if match is None:
+        return None
+    return Python(program=match[2], version=match[1], has_venv=answer.code == 0)
+
+
+def own_version() -> str:
+    """The version ``X.Y`` of the Python that runs this."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def no_venv(python: Python) -> LlmbError:
+    """The error for a Python without a complete module venv, as on Debian."""
+    message = f"{python.program} cannot make environments: its module venv or ensurepip is missing"
+    package = f"python{python.version}-venv"
+    hint = f"install it (Debian: apt-get install {package}), or uv (pip install uv)"
+    return LlmbError(message, hint=hint, code="no-venv", value=python.version)

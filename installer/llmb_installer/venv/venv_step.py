@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that makes an environment of Python; the work itself is in llmb_installer.venv."""
+"""A step that makes a Python environment."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -8,13 +8,19 @@ from typing import ClassVar, Literal
 
 from llmb.workload.needs import Venv
 from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
-from llmb_installer.venv.torch_source import TorchSource, torch_line
-from llmb_installer.venv.whole import folder_of
-from llmb_installer.venv.whole import is_there as is_there
-from llmb_installer.venv.whole import verify as verify
+from llmb_installer.venv import contents
+from llmb_installer.venv.contents import is_there as is_there
+from llmb_installer.venv.contents import verify as verify
+from llmb_installer.venv.lock import TorchSource, torch_line
 
-SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")  # whose version a summary tells
-_NAMED = 4  # packages that a plan names
+SHOWN = (
+    "torch",
+    "transformers",
+    "nemo_toolkit",
+    "nemo-toolkit",
+    "megatron-core",
+)  # packages whose versions a summary shows
+_NAMED = 4  # packages that a plan shows
 VenvType = Literal["auto", "uv", "venv", "conda"]
 
 
@@ -22,9 +28,8 @@ VenvType = Literal["auto", "uv", "venv", "conda"]
 class VenvStep(Step):
     """Make the environment ``need`` at ``folder`` with ``python`` (None: the one that runs this).
 
-    ``tool`` makes it: auto is uv where there is one, else Python's own venv. ``wheelhouse`` is a folder of wheels that
-    all packages come from, with no index asked. ``architecture`` is that of the machines that will use it.
-    ``fetch_python`` lets uv fetch a Python that is not here.
+    ``tool`` auto is uv where it is installed, else venv. All packages come from the folder ``wheelhouse`` if given.
+    ``architecture`` is that of the machines that will use it. ``fetch_python`` lets uv download a missing Python.
     """
 
     kind: ClassVar[str] = "venv"
@@ -39,18 +44,18 @@ class VenvStep(Step):
 
     @property
     def digest(self) -> str:
-        """Of what it is: uv and venv make the same, and a wheelhouse holds what an index does."""
+        """Identifies the content: uv and venv make the same, and so do a wheelhouse and an index."""
         tool: VenvType = "conda" if self.tool == "conda" else "auto"
         return digest_of(replace(self, tool=tool, wheelhouse=None, fetch_python=False))
 
     @property
     def name(self) -> str:
-        """The environment's own name."""
+        """The environment's name."""
         return self.need.name
 
     @property
     def title(self) -> str:
-        """Its packages and where torch comes from."""
+        """Its packages, and the source of torch."""
         source, torch = "", torch_line(self.need.requirements) is not None
         if self.wheelhouse is not None:
             source = f", all from {self.wheelhouse}"
@@ -64,36 +69,45 @@ class VenvStep(Step):
 
     @property
     def path(self) -> Path:
-        """The link that leads to the environment in use."""
+        """The link to the environment in use."""
         return self.folder
 
-    def check(self, context: Context) -> Estimate:
-        """Whether the tool and the Python are there, and what the packages are known to weigh. Raises LlmbError."""
-        from llmb_installer.venv import ready
+    def is_whole(self, facts: Facts) -> bool:
+        """Whether no file of a package is missing; contents are not read."""
+        faults = contents.faults(self.folder, facts, deep=False)
+        return not any(fault.code == contents.DAMAGED for fault in faults)
 
-        return ready.check(self, context)
+    def is_repairable(self, install: Path) -> bool:
+        """Whether the environment in use is this one, with damaged packages at most; contents are not read."""
+        from llmb_installer.venv import repair
+
+        return repair.is_likely(self, install)
+
+    def check(self, context: Context) -> Estimate:
+        """Check for the tool and the Python; estimate the size of the packages. Raises LlmbError."""
+        from llmb_installer.venv import checks
+
+        return checks.check(self, context)
 
     def build(self, context: Context) -> Facts:
-        """Make it beside the one in use, and switch. Raises LlmbError with the end of the log."""
+        """Repair the environment in use, or build another and switch to it. Raises LlmbError."""
         from llmb_installer.venv import create
 
         return create.build(self, context)
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Take the link away, then every build of this name."""
-    from llmb_installer.venv import location
-
-    link = folder_of(name, install)
+    """Delete the link, then every build of this name."""
+    link = contents.folder_of(name, install)
     if link.is_symlink():
         link.unlink()
     elif link.is_dir():
         shutil.rmtree(link)
-    location.sweep(link.parent, name)
+    contents.sweep(link.parent, name)
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its Python and its best known packages."""
+    """Its Python and its main packages."""
     packages = facts.get("packages", {})
     names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
     count = f"{len(packages)} package{'s' * (len(packages) != 1)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conversation of llmb-install in a terminal: what it asks, in which order, and what comes of it."""
+"""The wizard of llmb-install: what it asks in a terminal, in which order, and the answers."""
 
 from llmb_installer.wizard.conversation import Asked, ask
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions that every cluster type asks: what it is, where to, which workloads."""
+"""The questions for every cluster type, and those about Run:ai."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,9 @@ from llmb.config import CONFIG_FILE
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES
 from llmb_installer.answers.read import unusable_in
-from llmb_installer.detect.folder import FolderFound, find_folder
-from llmb_installer.detect.gpu_names import likeliest
-from llmb_installer.detect.site import find_gpu
-from llmb_installer.registry.room import size
+from llmb_installer.detect.detected import read_mount
+from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
+from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View
 
 TINY = "tiny"
@@ -28,9 +27,9 @@ def _types(view: View) -> list[Option]:
         else "it does not answer"
     )
     return [
-        Option("slurm", f"slurm: jobs through sbatch ({found})"),
-        Option("runai", f"runai: jobs through Run:ai ({runai.base_url or 'BASE_URL is not set'})"),
-        Option("local", "local: this machine alone, no scheduler"),
+        Option("slurm", f"slurm: submit jobs with sbatch ({found})"),
+        Option("runai", f"runai: submit jobs to Run:ai ({runai.base_url or 'BASE_URL is not set'})"),
+        Option("local", "local: only this machine, without a scheduler"),
     ]
 
 
@@ -48,127 +47,122 @@ def _default_folder(view: View) -> str:
 def _check_folder(view: View, value: Any) -> str | None:
     text = str(value).strip()
     if not text or "$" in text:
-        return "write the folder out"
-    if (odd := unusable_in(text)) is not None:
-        return f"it cannot be used: {odd}"
+        return "write the full path"
+    if (reason := unusable_in(text)) is not None:
+        return f"this folder cannot be used: {reason}"
     try:
         found = find_folder(Path(text))
     except RuntimeError:
-        return f"nobody knows the home folder in {text}: write the folder out"
+        return f"the home folder in {text} is unknown: write the full path"
     if not found.writable:
-        return f"{found.nearest} cannot be written by you: choose another folder"
-    other = found.path / CONFIG_FILE
-    if other.is_file() and not re.search(rf"^cluster_type: {view.kind}\b", other.read_text("utf-8"), re.MULTILINE):
-        return f"{found.path} holds an installation for another cluster type: choose another folder"
+        return f"you cannot write to {found.nearest}: choose another folder"
+    config = found.path / CONFIG_FILE
+    if config.is_file() and not re.search(rf"^cluster_type: {view.kind}\b", config.read_text("utf-8"), re.MULTILINE):
+        return f"{found.path} has an installation for another cluster type: choose another folder"
     return None
 
 
-def _tell_folder(view: View, value: Any) -> str | None:
+def _folder_note(view: View, value: Any) -> str | None:
     found = find_folder(Path(str(value)))
-    told = f"{free_text(found)}{'; an installation is there, and is gone on from' if _holds(found.path) else ''}"
-    return f"{told}: compute nodes have to see it too" if view.kind != "local" and found.shared is False else told
-
-
-def _holds(folder: Path) -> bool:
-    return (folder / CONFIG_FILE).is_file()
+    existing = "; it has an installation, which will be continued" if (found.path / CONFIG_FILE).is_file() else ""
+    unseen = ". Compute nodes must see it too" if view.kind != "local" and found.shared is False else ""
+    return f"{free_text(found)}{existing}{unseen}"
 
 
 def free_text(found: FolderFound) -> str:
-    """Free space, and whether other machines see the folder."""
-    seen = {True: "shared with other machines", False: "this machine's own", None: "shared or not: not known"}
-    return f"{size(found.free)} free on {found.file_system}, {seen[found.shared]}"
+    """Free space, on which file system, and whether other machines see the folder."""
+    seen = {True: "shared with other machines", False: "only on this machine", None: "shared or not: unknown"}
+    return f"{size(found.free)} free on {found.mount} ({found.file_system}, {seen[found.shared]})"
+
+
+def _partition(view: View) -> str:
+    return str(view.at("slurm.gpu.partition") or "")
 
 
 def _gpu_types(view: View) -> list[Option]:
     known = [name for name in known_types() if name != CPU or view.kind != "runai"]
-    found = view.slurm.gpu_types_of(str(view.at("slurm.gpu.partition") or "")) if view.kind == "slurm" else []
+    found = view.slurm.gpu_types_of(_partition(view)) if view.kind == "slurm" else []
     return [Option(name, name) for name in dict.fromkeys([*found, *known])]
 
 
 def _default_gpu(view: View) -> str:
     if view.kind == "local":
         return find_gpu("auto").gpu_type
-    found = view.slurm.gpu_types_of(str(view.at("slurm.gpu.partition") or ""))
+    found = view.slurm.gpu_types_of(_partition(view))
     return found[0] if found else "h100"
 
 
 def _gpu_is_clear(view: View) -> bool:
     if view.kind == "slurm":
-        return len(view.slurm.gpu_types_of(str(view.at("slurm.gpu.partition") or ""))) == 1
+        return len(view.slurm.gpu_types_of(_partition(view))) == 1
     return view.kind == "local"
 
 
 def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
-    """The GPU type; where a partition has several, GRES has to name the one meant."""
-    kinds = view.slurm.gpu_kinds(str(view.at("slurm.gpu.partition") or "")) if view.kind == "slurm" else []
+    """The GPU type; in a partition with several, GRES has to name it too."""
+    kinds = view.slurm.gpu_kinds(_partition(view)) if view.kind == "slurm" else []
     own = next((kind for kind in kinds if kind.gpu_type == value), None)
     if own is None or len(kinds) == 1:
         return {"gpu_type": value}
     return {"gpu_type": value, "slurm": {"gpu": {"gres": f"{own.gres_type}:{own.per_node}"}}}
 
 
-def _is_unlike(view: View) -> bool:
+def _needs_like(view: View) -> bool:
     name = str(view.at("gpu_type"))
     return name not in known_types() and not view.at(f"gpu_types.{name}.like")
 
 
-def _like_layer(view: View, value: Any) -> dict[str, Any]:
-    return {"gpu_types": {str(view.at("gpu_type")): {"like": value}}}
-
-
 def _default_architecture(view: View) -> str:
     if view.kind == "slurm":
-        found = view.slurm.architecture_of(str(view.at("slurm.gpu.partition") or ""))
+        found = view.slurm.architecture_of(_partition(view))
         if found in ARCHITECTURES:
             return str(found)
-    return "aarch64" if view.rows == "gb200" else "x86_64"
+    return "aarch64" if view.known_gpu_type == "gb200" else "x86_64"
 
 
 def _architecture_is_clear(view: View) -> bool:
-    found = view.slurm.architecture_of(str(view.at("slurm.gpu.partition") or ""))
-    return view.kind == "runai" or found in ARCHITECTURES
+    return view.kind == "runai" or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES
 
 
 def _workloads(view: View) -> list[Option]:
     width = max((len(key) for key in view.workloads), default=0)
+    gpus = [str(name) for name in dict.fromkeys([view.at("gpu_type"), *(view.at("gpu_types") or {})])]
     options = []
     for key, workload in view.workloads.items():
-        told = []
-        for gpu in gpu_types_of(view):
-            sizes = [size for size in workload.on(_rows_of(view, gpu)) if size != TINY or _runs_tiny(view)]
-            told += [f"{', '.join(sizes)} on {gpu}"] if sizes else []
-        refused = "" if told else f"nothing for {', '.join(gpu_types_of(view))}"
-        options.append(Option(key, f"{key:<{width}}  {'; '.join(told)}".rstrip(), refused))
+        texts = []
+        for gpu in gpus:
+            known = str(view.at(f"gpu_types.{gpu}.like") or gpu)
+            sizes = [size for size in workload.on(known) if size != TINY or not view.uses_images]
+            texts += [f"{', '.join(sizes)} on {gpu}"] if sizes else []
+        refused = "" if texts else f"nothing for {', '.join(gpus)}"
+        options.append(Option(key, f"{key:<{width}}  {'; '.join(texts)}".rstrip(), refused))
     return options
 
 
-def gpu_types_of(view: View) -> list[str]:
-    """The cluster's GPU types by its own names, the default one first."""
-    return [str(name) for name in dict.fromkeys([view.at("gpu_type"), *(view.at("gpu_types") or {})])]
+def _check_url(_: View, value: Any) -> str | None:
+    is_valid = str(value).startswith("https://") and len(str(value)) > len("https://")
+    return None if is_valid else "write the URL of the control plane's API: https://HOST/api/v1"
 
 
-def _rows_of(view: View, gpu: str) -> str:
-    return str(view.at(f"gpu_types.{gpu}.like") or gpu)
+def _mount_layer(_: View, value: Any) -> dict[str, Any]:
+    found = read_mount(str(value))
+    return {"runai": {"pvc": dict(zip(("name", "path", "claim"), found or (), strict=False))}}
 
 
-def _runs_tiny(view: View) -> bool:
-    return not view.uses_images
+def _mount_value(answer: Any) -> str:
+    return ":".join(str(answer.get(key, "")) for key in ("name", "path", "claim")) if isinstance(answer, dict) else ""
 
 
-def _all_workloads(view: View) -> list[str]:
-    return [option.value for option in _workloads(view) if not option.refused]
+def _is_runai(view: View) -> bool:
+    return view.kind == "runai"
 
 
-def _some(_: View, value: Any) -> str | None:
-    return None if value else "choose at least one (space bar)"
-
-
-VENV_TITLES = {"uv": "uv: quickest", "venv": "venv: Python's own, with pip", "conda": "conda"}
+VENV_TITLES = {"uv": "uv: the fastest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
 CLUSTER_TYPE = Question(
     key="cluster_type",
     label="cluster type",
-    text="What runs the jobs?",
+    text="Which scheduler?",
     kind="one",
     options=_types,
     default=lambda view: view.detected.cluster_type,
@@ -180,8 +174,48 @@ FOLDER = Question(
     kind="folder",
     default=_default_folder,
     check=_check_folder,
-    note=_tell_folder,
+    note=_folder_note,
     layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
+)
+BASE_URL = Question(
+    key="runai.base_url",
+    label="Run:ai API",
+    text="URL of Run:ai's API (https://HOST/api/v1):",
+    kind="text",
+    default=lambda view: view.detected.runai.base_url or "",
+    applies=_is_runai,
+    check=_check_url,
+)
+PROJECT = Question(
+    key="runai.project",
+    label="project",
+    text="Run:ai project:",
+    kind="text",
+    applies=_is_runai,
+    default=lambda view: view.detected.runai.project or "",
+    check=lambda _, value: None if str(value).strip() else "write the project's name",
+)
+PVC = Question(
+    key="runai.pvc",
+    label="volume",
+    text="Persistent volume, as name:path:claim:",
+    kind="text",
+    applies=_is_runai,
+    default=lambda view: ":".join(view.detected.runai.pvc or ()),
+    check=lambda _, value: (
+        None if read_mount(str(value)) else "write name:path:claim, such as work:/work:work-claim; the path is absolute"
+    ),
+    layer=_mount_layer,
+    value=_mount_value,
+)
+APP_ID = Question(
+    key="runai.app_id",
+    label="application",
+    text="ID of the client or application that signs in:",
+    kind="text",
+    default=lambda view: view.detected.runai.app_id or "",
+    applies=_is_runai,
+    layer=lambda _, value: {"runai": {"app_id": str(value).strip() or None}},
 )
 GPU_TYPE = Question(
     key="gpu_type",
@@ -197,18 +231,18 @@ LIKE = Question(
     key="like",
     label="its configurations",
     kind="one",
-    text="llmb has no configurations for these GPUs. Take those of:",
+    text="llmb has no configurations for these GPUs. Use those of:",
     options=lambda _: [Option(name, name) for name in known_types() if name != CPU],
     default=lambda view: likeliest(str(view.at("gpu_type"))),
-    applies=_is_unlike,
-    layer=_like_layer,
+    applies=_needs_like,
+    layer=lambda view, value: {"gpu_types": {str(view.at("gpu_type")): {"like": value}}},
 )
 ARCHITECTURE = Question(
     key="node_architecture",
     label="compute nodes are",
     text="Which processors do the compute nodes have?",
     kind="one",
-    options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, as Grace is")],
+    options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, such as Grace")],
     default=_default_architecture,
     applies=lambda view: view.kind != "local",
     clear=_architecture_is_clear,
@@ -216,7 +250,7 @@ ARCHITECTURE = Question(
 VENV_TYPE = Question(
     key="venv_type",
     label="environments",
-    text="How are environments of Python made?",
+    text="Which tool creates the Python environments?",
     kind="one",
     options=lambda view: [Option(kind, VENV_TITLES[kind]) for kind in view.detected.machine.venv_types],
     default=lambda view: view.detected.machine.venv_types[0],
@@ -229,8 +263,8 @@ WORKLOADS = Question(
     text="Which workloads?",
     kind="many",
     options=_workloads,
-    default=_all_workloads,
-    check=_some,
+    default=lambda view: [option.value for option in _workloads(view) if not option.refused],
+    check=lambda _, value: None if value else "select at least one (space bar)",
 )
 NAME = Question(
     key="cluster_name",
@@ -239,5 +273,5 @@ NAME = Question(
     kind="text",
     default=lambda view: view.slurm.cluster or "slurm" if view.kind == "slurm" else view.kind,
     clear=lambda _: True,
-    check=lambda _, value: None if str(value).strip() else "any name",
+    check=lambda _, value: None if str(value).strip() else "write any name",
 )

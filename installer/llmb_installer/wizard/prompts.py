@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks in the terminal, with questionary. Ctrl-C comes out as KeyboardInterrupt."""
+"""Asks in the terminal, with questionary. Ctrl-C raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from llmb_installer.wizard.question import Option, Question, View
 if TYPE_CHECKING:
     import questionary
 
-_MANY = 15  # choices from which on typing narrows them down
+_MANY = 15  # from this number of choices on, typing filters them
 
 
 def ask(question: Question, view: View, default: Any) -> Any:
-    """The user's answer to ``question``. Raises LlmbError where there is nothing to choose from."""
+    """The user's answer to ``question``. Raises LlmbError where nothing can be chosen."""
     value = _ask(question, view, default)
-    if (told := question.note(view, value)) is not None:
-        console.echo(f"  {told}")
+    if (note := question.note(view, value)) is not None:
+        console.echo(f"  {note}")
     return value
 
 
@@ -33,11 +33,11 @@ def _ask(question: Question, view: View, default: Any) -> Any:
 
 
 def one(text: str, options: Sequence[Option], default: Any) -> Any:
-    """One of ``options``; the cursor begins at ``default``."""
+    """One of ``options``; the cursor starts at ``default``."""
     import questionary
 
-    open_ones = [option.value for option in _open(text, options)]
-    first = default if default in open_ones else open_ones[0]
+    available = [option.value for option in _available(text, options)]
+    first = default if default in available else available[0]
     choices = _choices(options, ())
     start = next(choice for choice in choices if choice.value == first and not choice.disabled)
     searched = len(choices) > _MANY
@@ -47,22 +47,22 @@ def one(text: str, options: Sequence[Option], default: Any) -> Any:
 
 
 def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
-    """Any of ``options``; those of ``default`` are ticked."""
+    """Any of ``options``; those of ``default`` are selected."""
     import questionary
 
-    _open(text, options)
+    _available(text, options)
     return _answer(
         questionary.checkbox(
             text,
             choices=_choices(options, default),
             validate=lambda value: check(value) or True,
-            instruction="(space bar: yes or no; Enter: done)",
+            instruction="(space bar selects, Enter confirms)",
         )
     )
 
 
 def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
-    """A line of text, a folder's name completed with the tab key."""
+    """A line of text; Tab completes the name of a ``folder``."""
     import questionary
 
     kind = questionary.path if folder else questionary.text
@@ -72,28 +72,27 @@ def line(text: str, default: str, check: Callable[[str], str | None], folder: bo
 
 
 def hidden(text: str) -> str:
-    """A secret: nothing of it is shown."""
+    """A secret, which is not shown."""
     import questionary
 
     return str(_answer(questionary.password(text))).strip()
 
 
 def _answer(question: questionary.Question) -> Any:
-    """As its ``unsafe_ask``, but that a signal from outside ends it as well as a key: Python itself heeds those."""
+    """The answer. Unlike ``unsafe_ask``, a signal from outside ends the question too, as Python handles it."""
     return question.application.run(handle_sigint=False)
 
 
-def _open(text: str, options: Sequence[Option]) -> list[Option]:
+def _available(text: str, options: Sequence[Option]) -> list[Option]:
     found = [option for option in options if not option.refused]
     if not found:
-        why = "; ".join(f"{option.value}: {option.refused}" for option in options)
-        raise LlmbError(
-            f"{text} there is nothing to choose from. {why}", hint="choose other GPUs, or another cluster type"
-        )
+        reasons = "; ".join(f"{option.value}: {option.refused}" for option in options)
+        hint = "choose other GPUs, or another cluster type"
+        raise LlmbError(f"{text} Nothing can be chosen: {reasons}", hint=hint, code="nothing-to-choose")
     return found
 
 
-def _choices(options: Sequence[Option], ticked: Sequence[Any]) -> list[Any]:
+def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[Any]:
     import questionary
 
     return [
@@ -101,7 +100,7 @@ def _choices(options: Sequence[Option], ticked: Sequence[Any]) -> list[Any]:
             option.title,
             value=option.value,
             disabled=option.refused or None,
-            checked=option.value in ticked and not option.refused,
+            checked=option.value in selected and not option.refused,
         )
         for option in options
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a question is: a value with functions of what is known so far. Nothing here touches the terminal."""
+"""A question of the wizard: a value with functions of what is known so far. Nothing here uses the terminal."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import Any, Literal
 from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
 from llmb_installer.answers.layers import given, joined, nested, value_at
-from llmb_installer.detect.look import Detected
+from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.scheduler import SlurmFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that is known when a question comes up: what was found, the answers so far as ``data``, the workloads."""
+    """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads."""
 
     detected: Detected
     workloads: Mapping[str, Workload]
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, key: str) -> Any:
-        """The answer at a dotted key, None where there is none yet."""
+        """The answer at a dotted key; None without one."""
         return value_at(self.data, key)
 
-    def says(self, key: str) -> bool:
-        """Whether there is an answer at a dotted key, be it null."""
+    def has(self, key: str) -> bool:
+        """Whether there is an answer at a dotted key, even null."""
         return given(self.data, key)
 
     def over(self, layer: Mapping[str, Any]) -> View:
-        """The view with ``layer`` over its answers."""
+        """The view with its answers overridden by ``layer``."""
         return replace(self, data=joined(self.data, layer))
 
     @property
     def slurm(self) -> SlurmFound:
-        """What Slurm says; empty where there is none."""
+        """The detected Slurm; an empty one without Slurm."""
         return self.detected.slurm or SlurmFound()
 
     @property
     def kind(self) -> str:
-        """The cluster type answered."""
+        """The cluster type in the answers."""
         return str(self.at("cluster_type"))
 
     @property
-    def rows(self) -> str:
-        """The known GPU type whose rows the cluster's own takes."""
+    def known_gpu_type(self) -> str:
+        """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))
         return str(self.at(f"gpu_types.{name}.like") or name) if name not in known_types() else name
 
@@ -58,7 +58,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the answers to choose from: its value, how it is shown, and why it cannot be had where it cannot."""
+    """One answer to choose from: its value, its title, and why it cannot be chosen where ``refused`` is not empty."""
 
     value: Any
     title: str
@@ -87,12 +87,12 @@ def _nothing(_: View, __: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question, for the answer at ``key``; ``also`` are keys that answer it too.
+    """One question, for the answer at ``key``; a value at one of the keys ``also`` answers it too.
 
-    ``applies``: whether it means anything here; ``clear``: whether its default needs no asking (the review shows it,
-    and it can be changed there); ``check``: what is wrong with a value, None if nothing; ``note``: what to say of a
-    value before the next question; ``layer``: what a value gives as answers, ``nested(key, value)`` if not said,
-    and ``value`` the way back; ``empty``: how the review shows nothing.
+    ``applies``: whether the question is needed here; ``clear``: whether its default is used without asking (the review
+    shows it, and it can be changed there); ``check``: the fault of a value, None without one; ``note``: printed after
+    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``; ``value``: the inverse of
+    ``layer``; ``empty``: how the review shows an empty value.
     """
 
     key: str
@@ -111,23 +111,23 @@ class Question:
     empty: str = "none"
 
     def answers(self, view: View, value: Any) -> dict[str, Any]:
-        """The answers that ``value`` gives."""
+        """The layer of answers for ``value``."""
         return self.layer(view, value) if self.layer is not None else nested(self.key, value)
 
     def is_given(self, view: View) -> bool:
-        """Whether a file or an option has answered it."""
-        return any(view.says(key) for key in (self.key, *self.also))
+        """Whether a file or an option answers the question."""
+        return any(view.has(key) for key in (self.key, *self.also))
 
     def fault(self, view: View, value: Any) -> str | None:
-        """What is wrong with ``value``; None if nothing is."""
+        """Why ``value`` cannot be used; None where it can."""
         if self.kind in ("one", "many"):
-            open_ones = [option.value for option in self.options(view) if not option.refused]
-            if any(item not in open_ones for item in (value if self.kind == "many" else [value])):
+            available = [option.value for option in self.options(view) if not option.refused]
+            if any(item not in available for item in (value if self.kind == "many" else [value])):
                 return "not one of the choices"
         return self.check(view, value)
 
     def shown(self, view: View, value: Any) -> str:
-        """``value`` as the review shows it."""
+        """``value`` as text for the review."""
         if isinstance(value, (list, tuple)):
             return ", ".join(str(item) for item in value) or self.empty
         return self.empty if value in (None, "") else str(value)

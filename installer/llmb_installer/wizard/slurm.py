@@ -6,7 +6,7 @@ from typing import Any
 from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.detect.gpu_names import likeliest
+from llmb_installer.detect.machine import likeliest
 from llmb_installer.detect.scheduler import GpuKind
 from llmb_installer.wizard.question import Option, Question, View
 
@@ -20,20 +20,20 @@ def _has_gpus(partition: Partition) -> bool:
 
 
 def _candidates(view: View) -> list[Partition]:
-    """The partitions that GPU jobs may go to: those with GPUs; every one where Slurm counts no GPUs."""
+    """The partitions for GPU jobs: those with GPUs, or all where Slurm has no GPUs as GRES."""
     found = [partition for partition in view.slurm.partitions.values() if partition.available == "up"]
     return [partition for partition in found if _has_gpus(partition)] or found
 
 
 def _partition_options(view: View) -> list[Option]:
     candidates = _candidates(view)
-    return [Option(partition.name, f"{partition.name}: {_told(view, partition)}") for partition in candidates]
+    return [Option(partition.name, f"{partition.name}: {_summary(view, partition)}") for partition in candidates]
 
 
-def _told(view: View, partition: Partition) -> str:
+def _summary(view: View, partition: Partition) -> str:
     kinds = view.slurm.gpu_kinds(partition.name)
     nodes = sum(nodes.count for nodes in partition.nodes)
-    gpus = ", ".join(f"{_nodes(kind.nodes)} of {kind.per_node} {kind.gres_type or 'GPUs'}" for kind in kinds)
+    gpus = ", ".join(f"{_nodes(kind.nodes)} with {kind.per_node} {kind.gres_type or 'GPUs'}" for kind in kinds)
     return (gpus or _nodes(nodes)) + (", Slurm's default" if partition.is_default else "")
 
 
@@ -42,7 +42,7 @@ def _nodes(count: int) -> str:
 
 
 def _default_partition(view: View) -> str | None:
-    """Slurm's own default where it has GPUs, else the partition with the most of them."""
+    """Slurm's default partition if it has GPUs, else the partition with the most GPU nodes."""
     found = _candidates(view)
     if not found:
         return None
@@ -57,7 +57,7 @@ def _partition_layer(view: View, value: Any) -> dict[str, Any]:
 
 
 def _others(view: View) -> list[GpuKind]:
-    """GPUs of other types than the default one, the partition with the most nodes for each."""
+    """GPUs of types other than the default one, each in the partition with the most nodes."""
     best: dict[str, GpuKind] = {}
     for kind in view.slurm.gpu_kinds():
         if kind.gpu_type is None or kind.gpu_type == view.at("gpu_type"):
@@ -72,8 +72,8 @@ def _others(view: View) -> list[GpuKind]:
 def _other_options(view: View) -> list[Option]:
     options = []
     for kind in _others(view):
-        unknown = "" if kind.gpu_type in known_types() else f", with the configurations of {likeliest(kind.gres_type)}"
-        title = f"{kind.gpu_type}: {_nodes(kind.nodes)} of {kind.per_node} in {kind.partition}{unknown}"
+        unknown = "" if kind.gpu_type in known_types() else f", using configurations of {likeliest(kind.gres_type)}"
+        title = f"{kind.gpu_type}: {_nodes(kind.nodes)} with {kind.per_node} in {kind.partition}{unknown}"
         options.append(Option(kind.gpu_type, title))
     return options
 
@@ -84,7 +84,7 @@ def _others_layer(view: View, value: Any) -> dict[str, Any]:
 
 
 def _own(view: View, kind: GpuKind) -> dict[str, Any]:
-    """The entry of gpu_types; in a partition of several kinds GRES has to name its own."""
+    """The entry of gpu_types; in a partition with several kinds of GPUs, GRES has to name one."""
     alone = len(view.slurm.gpu_kinds(kind.partition)) == 1
     like = {} if kind.gpu_type in known_types() else {"like": likeliest(kind.gres_type)}
     gres = kind.per_node if alone else f"{kind.gres_type}:{kind.per_node}"
@@ -93,7 +93,8 @@ def _own(view: View, kind: GpuKind) -> dict[str, Any]:
 
 def _cpu_options(view: View) -> list[Option]:
     found = [one for one in view.slurm.partitions.values() if one.available == "up" and not _has_gpus(one)]
-    return [*(Option(one.name, f"{one.name}: {_told(view, one)}") for one in found), Option("", "none of its own")]
+    options = [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in found]
+    return [*options, Option("", "no partition for them")]
 
 
 def _default_cpu(view: View) -> str:
@@ -105,12 +106,20 @@ def _may_have_pyxis(view: View) -> bool:
     return view.slurm.pyxis or bool(view.slurm.fault)
 
 
+def _container_options(view: View) -> list[Option]:
+    refused = "" if _may_have_pyxis(view) else "srun has no --container-image"
+    return [
+        Option("pyxis", "pyxis: yes, in container images", refused),
+        Option("none", "none: no, in Python environments"),
+    ]
+
+
 def _default_container(view: View) -> str:
     return "pyxis" if view.slurm.pyxis and view.at("gpu_type") != "cpu" else "none"
 
 
 def _default_mpi(view: View) -> str:
-    """Nothing where Slurm has what llmb takes by itself (pmix in containers), else the nearest that it has."""
+    """Empty where Slurm has llmb's default (pmix in containers), else the nearest type that Slurm has."""
     kinds = view.slurm.mpi
     if view.at("slurm.container") == "none" or not kinds or "pmix" in kinds:
         return ""
@@ -118,13 +127,13 @@ def _default_mpi(view: View) -> str:
 
 
 def _default_gres(view: View) -> str:
-    known = known_types().get(view.rows)
+    known = known_types().get(view.known_gpu_type)
     return str(known.gpus_per_node) if known is not None else ""
 
 
 def _check_gres(_: View, value: Any) -> str | None:
     text = str(value).strip()
-    return None if not text or gpu_count(text) else f"'{text}' is no number of GPUs: write 8 or h100:8"
+    return None if not text or gpu_count(text) else f"'{text}' is not a number of GPUs: write 8 or h100:8"
 
 
 def _gres(text: str) -> int | str | None:
@@ -133,14 +142,12 @@ def _gres(text: str) -> int | str | None:
 
 
 def _method_options(view: View) -> list[Option]:
-    here = view.detected.machine.architecture
-    other = (
-        "" if here == view.at("node_architecture") else f"the nodes are {view.at('node_architecture')}, this is {here}"
-    )
+    here, nodes = view.detected.machine.architecture, view.at("node_architecture")
+    other = "" if here == nodes or view.uses_images else f"the nodes are {nodes}, this machine is {here}"
     return [
-        Option("here", "here: on this machine", other if not view.uses_images else ""),
-        Option("srun", "srun: on a compute node, and wait"),
-        Option("sbatch", "sbatch: in jobs of their own, where only those are allowed"),
+        Option("here", "here: on this machine", other),
+        Option("srun", "srun: on a compute node, waiting for it"),
+        Option("sbatch", "sbatch: in batch jobs, where interactive jobs are not allowed"),
     ]
 
 
@@ -164,7 +171,7 @@ NAMED_PARTITION = Question(
     key="slurm.partition",
     also=("slurm.gpu.partition",),
     label="partition",
-    text="Partition (none: Slurm's default):",
+    text="Partition (empty: Slurm's default):",
     kind="text",
     default=lambda _: "",
     layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
@@ -174,7 +181,7 @@ NAMED_PARTITION = Question(
 OTHERS = Question(
     key="gpu_types",
     label="other GPU types",
-    text="Other GPUs of this cluster to use as well:",
+    text="Which other GPU types of this cluster to use?",
     kind="many",
     options=_other_options,
     default=lambda view: [kind.gpu_type for kind in _others(view)],
@@ -186,7 +193,7 @@ ACCOUNT = Question(
     key="slurm.account",
     also=("slurm.gpu.account",),
     label="account",
-    text="Account for the jobs:",
+    text="Account for jobs:",
     kind="one",
     options=lambda view: [Option(name, name) for name in view.slurm.accounts],
     default=lambda view: view.slurm.accounts[0],
@@ -197,7 +204,7 @@ NAMED_ACCOUNT = Question(
     key="slurm.account",
     also=("slurm.gpu.account",),
     label="account",
-    text="Account for the jobs (none: leave empty):",
+    text="Account for jobs (empty: none):",
     kind="text",
     default=lambda _: "",
     layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
@@ -220,12 +227,9 @@ CPU_PARTITION = Question(
 CONTAINER = Question(
     key="slurm.container",
     label="containers",
-    text="What do the ranks run in?",
+    text="Run jobs in containers (pyxis)?",
     kind="one",
-    options=lambda view: [
-        Option("pyxis", "pyxis: a container image", "" if _may_have_pyxis(view) else "srun has no --container-image"),
-        Option("none", "none: an environment of Python"),
-    ],
+    options=_container_options,
     default=_default_container,
     applies=_is_slurm,
     clear=lambda view: not _may_have_pyxis(view),
@@ -233,30 +237,30 @@ CONTAINER = Question(
 MPI = Question(
     key="slurm.mpi",
     label="srun --mpi",
-    text="Kind of MPI for srun (empty: llmb's own choice):",
+    text="MPI type for srun (empty: llmb's default):",
     kind="text",
     default=_default_mpi,
     applies=_is_slurm,
     clear=lambda _: True,
-    empty="llmb's own choice",
+    empty="llmb's default",
     layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
 )
 GRES = Question(
     key="slurm.gpu.gres",
     also=("slurm.gres", "slurm.gpus_per_node", "slurm.gpu.gpus_per_node"),
-    label="GPUs of a node",
-    text="GPUs of a node that jobs ask Slurm for (GRES; empty: Slurm counts none):",
+    label="GPUs per node",
+    text="GPUs per node to request from Slurm (GRES; empty: none):",
     kind="text",
     default=_default_gres,
     check=_check_gres,
     layer=lambda _, value: {"slurm": {"gpu": {"gres": _gres(str(value))}}},
     applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
-    empty="Slurm counts none",
+    empty="none requested",
 )
 METHOD = Question(
     key="method",
     label="fetch and build",
-    text="Where are images and environments fetched and built?",
+    text="Where to fetch and build images and environments?",
     kind="one",
     options=_method_options,
     default=_default_method,

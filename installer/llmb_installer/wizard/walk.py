@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the questions, and the walk through them: what is given or clear is not asked."""
+"""Asks the questions in order, except those whose answer is given or clear."""
 
 from collections.abc import Callable
 from typing import Any
 
 from llmb_installer.answers.layers import joined
-from llmb_installer.wizard import common, runai, slurm
+from llmb_installer.wizard import common, slurm
 from llmb_installer.wizard.question import Question, View
 
 QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
     common.FOLDER,
-    runai.BASE_URL,
-    runai.PROJECT,
-    runai.PVC,
-    runai.APP_ID,
+    common.BASE_URL,
+    common.PROJECT,
+    common.PVC,
+    common.APP_ID,
     slurm.PARTITION,
     slurm.NAMED_PARTITION,
     common.GPU_TYPE,
@@ -37,10 +37,10 @@ Prompt = Callable[[Question, View, Any], Any]
 
 
 def walk(base: View, chosen: dict[str, Any], prompt: Prompt, earlier: dict[str, Any]) -> dict[str, Any]:
-    """The layer of answers over ``base``: asks by ``prompt`` what neither it nor ``chosen`` tells.
+    """The layer of answers that overrides ``base``: asks by ``prompt`` what neither ``base`` nor ``chosen`` answers.
 
-    What is asked goes into ``chosen``, so that a second walk, after a change, asks only what has become open or no
-    longer fits. ``earlier`` holds values of a walk that was cut off: they are defaults.
+    Each answer goes into ``chosen``, so that a second walk, after a change, asks only the questions that are new or
+    whose answer no longer fits. ``earlier`` holds answers of an interrupted conversation; they are the defaults.
     """
     view, layer = base, dict[str, Any]()
     for question in QUESTIONS:
@@ -55,7 +55,7 @@ def walk(base: View, chosen: dict[str, Any], prompt: Prompt, earlier: dict[str, 
 
 
 def value_of(question: Question, view: View, chosen: dict[str, Any], earlier: dict[str, Any], prompt: Prompt) -> Any:
-    """The value of a question: chosen before, or clear, or asked now."""
+    """The value of a question: chosen before, or clear, or asked for."""
     if question.key in chosen and question.fault(view, chosen[question.key]) is None:
         return chosen[question.key]
     if question.key not in chosen and question.clear(view):
@@ -65,21 +65,21 @@ def value_of(question: Question, view: View, chosen: dict[str, Any], earlier: di
 
 
 def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
-    """What stands there when a question comes up."""
+    """The default shown with a question."""
     before = earlier.get(question.key)
     if before is not None and question.fault(view, before) is None:
         return before
     return question.default(view)
 
 
-def standing(base: View, chosen: dict[str, Any]) -> list[tuple[Question, View, Any]]:
-    """Every question that applies, with the view that it is asked from and its value now; for the review."""
+def current_values(base: View, chosen: dict[str, Any]) -> list[tuple[Question, View, Any]]:
+    """Every question that applies, with its view and its current value; for the review."""
     view, found = base, []
     for question in QUESTIONS:
         if not question.applies(view):
             continue
         if question.key not in chosen and question.is_given(base):
-            answer = next(view.at(key) for key in (question.key, *question.also) if view.says(key))
+            answer = next(view.at(key) for key in (question.key, *question.also) if view.has(key))
             found.append((question, view, question.value(answer)))
             continue
         value = chosen[question.key] if question.key in chosen else question.default(view)

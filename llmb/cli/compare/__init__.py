@@ -11,10 +11,10 @@ from llmb.cli.results import choose
 @click.command("compare")
 @click.argument("ours", metavar="[A]", required=False)
 @click.argument("theirs", metavar="[B]", required=False)
-@click.option("--baseline", metavar="NAME", help="Compare with a baseline that was accepted before.")
+@click.option("--baseline", metavar="NAME", help="Compare with an accepted baseline.")
 @options.reference_option
 @choose.choice_options
-@click.option("--scaling", is_flag=True, help="Show how each model's throughput grows with the scale.")
+@click.option("--scaling", is_flag=True, help="Show how throughput grows with the number of GPUs.")
 @options.format_or_junit_option
 @options.install_option
 @pass_context
@@ -30,20 +30,25 @@ def command(
     scaling: bool,
     fmt: str,
 ) -> int:
-    """Compare A (all runs without it) with B (what was published without it).
+    """Compare A (default: all runs) with B (default: published).
 
-    Each is a run, several runs separated by commas, an experiment's name, or a file that `results --format json` wrote;
-    B may be the word published. What differs in size, dtype, GPU type, scale, global batch or sequence length is not
-    compared, and the reason says so.
+    A and B are runs separated by commas, the name of an experiment, or a file written by `results --format json`.
+    Runs that differ in size, dtype, GPU type, scale, global batch or sequence length are not compared; the reason
+    names the difference.
     """
     from llmb.cli.compare import comparison
-    from llmb.cli.compare.efficiency import print_scaling
+    from llmb.cli.compare.comparison import print_scaling
     from llmb.errors import UsageError
 
     choice = choose.choice_of(workloads, exclude_cancelled, window)
     if scaling:
         if theirs or baseline or reference:
-            raise UsageError("--scaling is about one side", hint="leave B, --baseline and --reference away")
+            raise UsageError(
+                "--scaling takes only A",
+                hint="omit B, --baseline and --reference",
+                code="options-conflict",
+                key="--scaling",
+            )
         return print_scaling(context, ours, choice, fmt)
-    wish = comparison.Wish(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
-    return comparison.print_comparison(context, wish, fmt)
+    request = comparison.Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
+    return comparison.print_comparison(context, request, fmt)

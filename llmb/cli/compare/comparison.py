@@ -1,29 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two sides and prints the rows in every format."""
+"""Compares two sides, or the scales of one, and prints the rows."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from llmb.cli.compare.side import PUBLISHED, baseline_side, find_side
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.choose import Choice
-from llmb.cli.results.judged import judged
+from llmb.cli.results.choose import Choice, choose, gather_of
+from llmb.cli.results.judged import exit_code, judged
 from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.digest import LEAST, cut, shortest
-from llmb.results import SUCCESS
-from llmb.results.distinctions import notes, settings_in_words
-from llmb.system import console
-from llmb.text.narrow import Level
+from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
+from llmb.results.result import distinguishing, settings_of
+from llmb.system import console, files
 from llmb.text.tables import Column, to_json
-from llmb.verdict import BAD, FAIL, compare, junit
-from llmb.verdict.compare import Comparison
+from llmb.verdict import BAD, FAIL, compare, export, why_invalid
+from llmb.verdict.compare import Comparison, measures
+from llmb.verdict.export import read_baseline, read_export
+from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
+
+PUBLISHED = "published"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is to be compared, as asked for; None where nothing is said."""
+class Side:
+    """One side of a comparison: its name, and its results (not judged)."""
+
+    name: str
+    results: tuple[Result, ...]
+
+
+def find_side(context: Context, text: str | None, choice: Choice) -> Side:
+    """The results of a JSON file, an experiment, or runs separated by commas; of all runs where ``text`` is None.
+
+    Raises UsageError when there are none.
+    """
+    if text is not None and (path := files.expand(text)).is_file():
+        return Side(name=path.name, results=tuple(choose(context, read_export(path), choice)))
+    if text is not None and _means_a_file(text):
+        hint = "name runs, an experiment, or a file of llmb-run results --format json > results.json"
+        raise UsageError(f"{text} is neither a file nor a run", hint=hint, code="side-unknown", value=text)
+    runs = context.runs()
+    if text is not None:
+        named = [run for run in runs if run.job.experiment_name == text]
+        runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
+    return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
+
+
+def _means_a_file(text: str) -> bool:
+    """Whether the text looks like a file of results; a folder may be a run's."""
+    return not files.expand(text).is_dir() and (text.endswith(".json") or "/" in text)
+
+
+def baseline_side(context: Context, name: str) -> Side:
+    """The baseline ``name`` as a side."""
+    return Side(name=f"baseline {name}", results=tuple(read_baseline(context.config.llmb_install, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asks to compare; None where it says nothing."""
 
     ours: str | None = None
     theirs: str | None = None
@@ -32,56 +69,60 @@ class Wish:
     choice: Choice = field(default_factory=Choice)
 
 
-def print_comparison(context: Context, wish: Wish, fmt: str) -> int:
+def print_comparison(context: Context, request: Request, fmt: str) -> int:
     """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
-    against, rows = _compare(context, wish)
+    against, rows = _compare(context, request)
     if fmt == "json":
         console.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
-        console.echo(junit.to_xml([_case(row) for row in rows]), nl=False)
+        console.echo(export.to_junit([_case(row) for row in rows]), nl=False)
     else:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)
         else:
-            print_runs(_levels(rows), fmt)
+            print_runs(_TEXT, _text_rows(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
 
 
-def _compare(context: Context, wish: Wish) -> tuple[str, list[Comparison]]:
+def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]:
     """The name of the other side, and the rows."""
-    given = [text for text in (wish.theirs, wish.baseline and f"--baseline {wish.baseline}") if text]
+    given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: compare with one of them", hint="leave one away")
-    published = wish.baseline is None and wish.theirs in (None, PUBLISHED)
-    if wish.reference is not None and not published:
-        raise UsageError("--reference names a release of published figures", hint="leave B and --baseline away")
-    if wish.ours == PUBLISHED:
-        raise UsageError(f"'{PUBLISHED}' can only be what is compared with", hint="llmb-run compare A published")
-    ours = find_side(context, wish.ours, wish.choice)
+        raise UsageError(
+            f"{' and '.join(given)} cannot be combined", hint="omit one of them", code="options-conflict", key="B"
+        )
+    published = request.baseline is None and request.theirs in (None, PUBLISHED)
+    if request.reference is not None and not published:
+        hint = "omit B and --baseline"
+        raise UsageError(
+            "--reference needs published figures as B", hint=hint, code="options-conflict", key="--reference"
+        )
+    if request.ours == PUBLISHED:
+        hint = "llmb-run compare A published"
+        raise UsageError(f"A cannot be '{PUBLISHED}'", hint=hint, code="side-published", key="A", value=PUBLISHED)
+    ours = find_side(context, request.ours, request.choice)
     if published:
-        return PUBLISHED, compare.with_published(judged(context, ours.results, wish.reference))
-    if wish.baseline is not None:
-        theirs = baseline_side(context, wish.baseline)
+        return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference))
+    if request.baseline is not None:
+        theirs = baseline_side(context, request.baseline)
     else:
-        theirs = find_side(context, wish.theirs, wish.choice)
+        theirs = find_side(context, request.theirs, request.choice)
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
 
 
 _TEXT = (
     Column(key="experiment"),
-    Column(key="n", heading="runs", right=True),
-    Column(key="step_time_s", heading="step time (s)", show="{:.3f}".format, right=True),
-    Column(key="against"),
-    Column(key="reference_step_time_s", heading="its step time (s)", show="{:.3f}".format, right=True),
+    Column(key="n", heading="runs", right=True, optional=True),
+    Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True),
+    Column(key="reference_step_time_s", heading="reference (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="against", optional=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
-    Column(key="settings"),
     Column(key="reason"),
 )
 _NAMED = 6  # runs in a line
-_SHORT = {"step_time_s": "step (s)", "reference_step_time_s": "its (s)"}
 _CSV = (
     "experiment",
     "runs",
@@ -102,25 +143,15 @@ _CSV = (
 )
 
 
-def _levels(rows: Sequence[Comparison]) -> Iterator[Level]:
-    """The table with all of it first, then with ever less for narrow terminals."""
-    told = _settings(rows)
-    cells: list[dict[str, Any]] = [
-        {**_cells(row, "table"), "settings": note or None} for row, note in zip(rows, told, strict=True)
-    ]
-    yield (level := Level([column for column in _TEXT if any(told) or column.key != "settings"], cells))
-    short = [replace(column, heading=_SHORT.get(column.key, column.heading)) for column in level.columns]
-    yield (level := Level(short, cells))
-    cells = [{**row, "reason": "; ".join(filter(None, (row["settings"], row["reason"]))) or None} for row in cells]
-    yield (level := Level(level.columns, cells).without("settings"))
-    yield (level := level.without("against", said="the name of the other side"))
-    yield (level := level.without("n", said="how many runs"))
-    yield level.without("reference_step_time_s", said="its step time")
+def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """The rows of a table: what tells two of one experiment apart is part of the reason."""
+    cells = [(_cells(row, "table"), note) for row, note in zip(rows, _settings(rows), strict=True)]
+    return [{**row, "reason": "; ".join(filter(None, (note, row["reason"]))) or None} for row, note in cells]
 
 
 def _settings(rows: Sequence[Comparison]) -> list[str]:
-    """What tells rows of one experiment apart, such as their variables."""
-    return notes([(row.experiment, settings_in_words(row.configuration, window=row.window)) for row in rows])
+    """The settings that distinguish rows of one experiment, such as variables."""
+    return distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -128,7 +159,7 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     star = "*" if row.same_window is False else ""
     reference = row.reference
     reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
-    if row.status != SUCCESS:  # a row of its own: which run it is, nothing else says
+    if row.status != SUCCESS:  # a separate row: nothing else names its run
         reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
     return {
         "experiment": row.experiment,
@@ -150,30 +181,72 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     }
 
 
-def _said(row: Comparison) -> str:
-    """A bad row in a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
+def _bad_row(row: Comparison) -> str:
+    """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
     why = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
     named = " ".join(row.runs[:_NAMED]) + (f" and {len(row.runs) - _NAMED} more" if len(row.runs) > _NAMED else "")
     return f"{row.verdict}: {shortest(row.experiment)}{why}: {named}"
 
 
-def _case(row: Comparison) -> junit.Case:
+def _case(row: Comparison) -> export.JunitCase:
     group = row.configuration.workload if row.configuration else "log"
-    outcome = junit.outcome_of(row.verdict) if row.verdict else "failure" if compare.is_bad(row) else "skipped"
+    outcome = export.outcome_of(row.verdict) if row.verdict else "failure" if compare.is_bad(row) else "skipped"
     message = f"{row.verdict or row.status}: {row.verdict_reason}"
-    return junit.Case(group=group, name=f"{row.experiment} [{' '.join(row.runs)}]", outcome=outcome, message=message)
+    return export.JunitCase(
+        group=group, name=f"{row.experiment} [{' '.join(row.runs)}]", outcome=outcome, message=message
+    )
 
 
 def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
     if not rows:
-        return []  # the sides have said so
+        return []
     count = f"{len(rows)} configuration{'s' if len(rows) > 1 else ''}"
     lines = [f"{count} against {against}: {', '.join(f'{n} {word}' for word, n in compare.summary(rows).items())}"]
     if len(rows) >= LEAST:
         bad = sorted(
             (row for row in rows if row.verdict in BAD), key=lambda row: (row.verdict != FAIL, row.ratio or 0.0)
         )
-        lines += cut([_said(row) for row in bad], "more are FAIL or INVALID")
+        lines += cut([_bad_row(row) for row in bad], "more are FAIL or INVALID")
     if any(row.same_window is False for row in rows):
-        lines.append("* the two were measured over different windows; --window last measures the last step alone")
+        lines.append("* the windows of the two differ; --window last measures only the last step")
     return lines
+
+
+_NAMED_OMITTED = 8  # runs in a line
+
+
+def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) -> int:
+    """Print the scaling efficiency of each model among the runs ``ours``; exit code 3 when one failed, else 0."""
+    if fmt == "junit":
+        hint = "--format table, json, csv or md"
+        raise UsageError("--scaling has no verdicts for JUnit", hint=hint, code="format-invalid", key="--format")
+    results = find_side(context, ours, choice).results
+    points = efficiencies(results)
+    print_runs(columns(points, fmt), [cells(point) for point in points], fmt, name="workload", below="settings")
+    if results and not points:
+        say("no model has runs at two scales or more with the same settings")
+    for line in omitted(results, points):
+        say(line)
+    return exit_code(results)
+
+
+def omitted(results: Iterable[Result], points: Iterable[Point] = ()) -> list[str]:
+    """A line for each reason why runs have no point, with its effect on the exit code."""
+    results = list(results)
+    shown = {point.series.settings for point in points}
+    measured = [one for one in results if measures(one) and one.identity.configuration is not None]
+    alone = [one for one in measured if not shown & settings(one)]
+    reasons = {
+        "failed: exit code 3": [one for one in results if one.status == FAILED],
+        "cancelled: exit code 3": [one for one in results if one.status == CANCELLED],
+        "unknown: exit code 3": [one for one in results if one.status == UNKNOWN and one.is_failure],
+        "invalid": [result for result in results if result.status == SUCCESS and why_invalid(result)],
+        "not ended": [result for result in results if result.is_open],
+        "only one scale with the same settings": alone if shown else [],
+    }
+    return [f"omitted, {why}: {_run_names(found)}" for why, found in reasons.items() if found]
+
+
+def _run_names(found: Sequence[Result]) -> str:
+    names = ", ".join(result.identity.name for result in found[:_NAMED_OMITTED])
+    return names if len(found) <= _NAMED_OMITTED else f"{names} and {len(found) - _NAMED_OMITTED} more"

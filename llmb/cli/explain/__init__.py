@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run explain`: one run's figures term by term, what it compares with, and why the verdict is what it is."""
+"""`llmb-run explain`: how one run's figures and its verdict are computed, or why it failed."""
 
 import click
 
@@ -14,7 +14,7 @@ from llmb.cli.context import Context, pass_context
 @options.install_option
 @pass_context
 def command(context: Context, run: str, window: str | None, reference: str | None) -> None:
-    """Explain what RUN measured, or why it failed and what to do about it."""
+    """Explain the figures of RUN, or why it failed and how to fix it."""
     from llmb.cli.explain.explanation import print_explanation
     from llmb.stats.measure import parse_window
 

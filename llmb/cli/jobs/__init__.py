@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run jobs`: the submitted runs, one by one or all together."""
+"""`llmb-run jobs`: list, show, follow, cancel, retry and reconcile submitted runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
     from llmb.runs.store import Unreadable
 
-_NAMED = 8  # runs that a line has room for
+_NAMED = 8  # runs that fit on a line
+
+
+_NO_RUN = "no run yet; submit some: llmb-run submit-all jobs.txt"
 
 
 @click.group("jobs", cls=options.Group, invoke_without_command=True)
@@ -30,14 +33,15 @@ _NAMED = 8  # runs that a line has room for
 @options.install_option
 @click.pass_context
 def group(click_context: click.Context, fmt: str | None) -> None:
-    """List, follow and end submitted runs (list when nothing else is asked)."""
+    """List, follow, cancel and retry runs (default: list)."""
     from llmb.errors import UsageError
 
     command = click_context.invoked_subcommand
     if command is None:
         click_context.invoke(list_, fmt=fmt or "table", live=False)
     elif fmt is not None:
-        raise UsageError("--format before the command is for the list alone", hint=f"jobs {command} --help")
+        message, hint = "--format before the command is only for the list", f"llmb-run jobs {command} --help"
+        raise UsageError(message, hint=hint, code="format-misplaced", key="format")
 
 
 @group.command("list")
@@ -46,22 +50,22 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @options.install_option
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
-    """Show every run and its state."""
-    from llmb.cli.jobs.table import levels
+    """List every run and its state."""
+    from llmb.cli.jobs.display import table_of
     from llmb.cli.output import print_runs
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
 
     runs = context.runs()
     states = states_of(context, runs)
     rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
     rows += [_unreadable_row(one) for one in context.unreadable if not live]
     if not rows:
-        say("no run " + ("is waiting or running" if live else "yet; submit some: llmb-run submit-all jobs.txt"))
-    print_runs(levels(rows, fmt), fmt)
+        say("no run is waiting or running" if live else _NO_RUN)
+    print_runs(*table_of(rows, fmt), fmt)
 
 
 def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
-    from llmb.cli.submit.preview import clock
+    from llmb.text.times import clock
 
     ran = clock((state.ended or time.time()) - state.started) if state.started is not None else None
     return {
@@ -100,7 +104,7 @@ def show(context: Context, run: str, fmt: str) -> None:
     """Show one run: its job, state, files and script."""
     import yaml
 
-    from llmb.cli.results.last_seen import states_of
+    from llmb.cli.results.judged import states_of
     from llmb.cli.submit.preview import job_data
     from llmb.text.tables import to_json
 
@@ -133,29 +137,29 @@ def show(context: Context, run: str, fmt: str) -> None:
 
 @group.command("logs")
 @click.argument("run")
-@click.option("-f", "--follow", "follow_", is_flag=True, help="Go on until the run has ended.")
-@click.option("--batch", is_flag=True, help="What the job's script printed, not the training.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt (else of the last).")
+@click.option("-f", "--follow", "follow_", is_flag=True, help="Follow the log until the run has ended.")
+@click.option("--batch", is_flag=True, help="Show the job script's output, not the training's.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last).")
 @options.install_option
 @pass_context
 def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | None) -> None:
     """Print the log of one run."""
-    from llmb.cli.jobs.tail import tail
+    from llmb.cli.jobs.display import tail
     from llmb.submission.follow import poll
 
     found = context.runs((run,))[0]
     last = attempt is None or attempt == found.attempt
     of = found if last else _attempt(found, attempt or 1)
     cluster = context.need_cluster()
-    go_on = follow_ and last
+    follows = follow_ and last
     path = of.batch_log if batch else of.log
-    if tail(path, sys.stdout, ended=lambda: not go_on or poll(cluster, [found])[found.id].is_end):
+    if tail(path, sys.stdout, ended=lambda: not follows or poll(cluster, [found])[found.id].is_end):
         return
     if not last:
-        say(f"attempt {of.attempt} of {found.id} left no log")
+        say(f"attempt {of.attempt} of {found.id} has no log")
         return
     state = poll(cluster, [found])[found.id]
-    nothing = ("left an empty log" if path.exists() else "left no log") if state.is_over else "has no log yet"
+    nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
     say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
 
 
@@ -164,7 +168,8 @@ def _attempt(run: RunRecord, number: int) -> RunRecord:
     from llmb.errors import UsageError
 
     if number > run.attempt:
-        raise UsageError(f"{run.id} has no attempt {number}", hint=f"its last is {run.attempt}")
+        hint = f"its last is {run.attempt}"
+        raise UsageError(f"{run.id} has no attempt {number}", hint=hint, code="attempt-unknown", value=number)
     return replace(run, attempt=number)
 
 
@@ -174,16 +179,18 @@ def _attempt(run: RunRecord, number: int) -> RunRecord:
 @options.install_option
 @pass_context
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
-    """Follow RUNS to their end, all that have not ended without names. Ctrl-C stops waiting, not the jobs."""
-    from llmb.cli.results.last_seen import states_of
+    """Follow RUNS until they end (default: all).
+
+    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run failed.
+    """
+    from llmb.runs import store
 
     found = context.runs(runs)
-    if not runs:
-        states = states_of(context, found)
-        found = [run for run in found if not states[run.id].is_end]
+    if not runs:  # selected by stored states, without a new poll: a run that failed since is waited for too
+        seen = [store.seen_state(run) for run in found]
+        found = [run for run, state in zip(found, seen, strict=True) if state is None or not state.is_end]
     if not found:
-        ended = "every run has ended; llmb-run results shows what they measured"
-        say(ended if context.runs() else "no run yet; submit some: llmb-run submit-all jobs.txt")
+        say("every run has ended; llmb-run results shows the results" if context.runs() else _NO_RUN)
         return 0
     return _follow(context, found, retries)
 
@@ -196,7 +203,7 @@ def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
     _, states = follow(context, runs, retries)
     gone = [run.id for run in runs if not run.directory.is_dir()]
     if gone:
-        say(f"warning: the folder of {' '.join(gone)} was deleted, and with it what was measured")
+        say(f"warning: the folder of {' '.join(gone)} was deleted, and its results with it")
     left = [run.id for run in runs if run.id not in gone]
     if left:
         say(" ".join(["results: llmb-run results", *(left if len(left) <= _NAMED else [])]))
@@ -205,35 +212,36 @@ def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
 
 @group.command("cancel")
 @click.argument("runs", nargs=-1)
-@click.option("--all", "all_", is_flag=True, help="Every run of this install that has not ended.")
+@click.option("--all", "all_", is_flag=True, help="Cancel every run that has not ended.")
 @options.install_option
 @pass_context
 def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
-    """End RUNS, waiting or running."""
+    """Cancel RUNS that are waiting or running."""
     from llmb.errors import LlmbError, UsageError
     from llmb.submission.cancel import cancel
 
     if bool(runs) == all_:
-        raise UsageError("name the runs to end, or say --all", hint="llmb-run jobs list --live shows them")
+        hint = "llmb-run jobs list --live shows them"
+        raise UsageError("name the runs to cancel, or give --all", hint=hint, code="runs-missing", key="runs")
     done = cancel(context.need_cluster(), context.runs(runs))
-    if all_ and not (done.ending or done.left):
+    if all_ and not (done.cancelling or done.not_cancelled):
         say("nothing to cancel: no run is waiting or running")
-    for run, state in [] if all_ else done.over:
-        say(f"{run.id} has ended already: {state.state}")
-    for run in done.ending:
-        say(f"{run.id} {run.job.experiment_name}: to be ended")
-    for run, why in done.left:
-        say(f"{run.id} {run.job.experiment_name}: not ended, {why}")
-    return LlmbError.exit_code if done.left else 0
+    for run, state in [] if all_ else done.ended:
+        say(f"{run.id} has already ended: {state.state}")
+    for run in done.cancelling:
+        say(f"{run.id} {run.job.experiment_name}: cancelling")
+    for run, why in done.not_cancelled:
+        say(f"{run.id} {run.job.experiment_name}: not cancelled: {why}")
+    return LlmbError.exit_code if done.not_cancelled else 0
 
 
 @group.command("retry")
 @click.argument("runs", nargs=-1)
-@click.option("--failed", is_flag=True, help="Every run of this install that has failed, but not those cancelled.")
-@click.option("--wait", "wait_", is_flag=True, help="Follow them to their end.")
+@click.option("--failed", is_flag=True, help="Every failed run, but not cancelled ones.")
+@click.option("--wait", "wait_", is_flag=True, help="Follow them until they end.")
 @options.retries_option
-@click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (else as before).")
-@click.option("--force", is_flag=True, help="Lift the checks before submission.")
+@click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (default: unchanged).")
+@click.option("--force", is_flag=True, help="Skip the pre-submission checks.")
 @options.slurm_arg_option
 @options.install_option
 @pass_context
@@ -246,17 +254,18 @@ def retry(
     time_limit: str | None,
     force: bool,
 ) -> int:
-    """Submit RUNS that have failed once more, as a new attempt of the same run."""
-    from llmb.cli.jobs import next_attempt
+    """Retry failed RUNS as new attempts of the same runs."""
+    from llmb.cli.jobs import attempts
     from llmb.errors import UsageError
 
     if bool(runs) == failed:
-        raise UsageError("name the runs to retry, or say --failed", hint="llmb-run results shows what has failed")
+        hint = "llmb-run results shows which runs failed"
+        raise UsageError("name the runs to retry, or give --failed", hint=hint, code="runs-missing", key="runs")
     if retries and not wait_:
-        raise UsageError("--retries works while waiting", hint="add --wait")
-    limit = next_attempt.read_limit(context, time_limit)
-    chosen = next_attempt.choose(context, context.runs(runs), named=bool(runs))
-    taken, code = next_attempt.run(context, chosen, time_limit=limit, force=force, named=bool(runs))
+        raise UsageError("--retries requires --wait", hint="add --wait", code="retries-without-wait", key="retries")
+    limit = attempts.read_limit(context, time_limit)
+    chosen = attempts.choose(context, context.runs(runs), named=bool(runs))
+    taken, code = attempts.run(context, chosen, time_limit=limit, force=force, named=bool(runs))
     return (_follow(context, taken, retries) if wait_ and taken else 0) or code
 
 
@@ -264,7 +273,10 @@ def retry(
 @options.install_option
 @pass_context
 def reconcile(context: Context) -> int:
-    """Settle what an interrupted submission has left: find its jobs on the cluster, submit the others, each once."""
+    """Complete an interrupted submission.
+
+    Finds its jobs on the cluster and submits the others, each exactly once.
+    """
     from llmb.cli.submit.announce import resubmit
     from llmb.errors import LlmbError
     from llmb.runs import record
@@ -278,11 +290,11 @@ def reconcile(context: Context) -> int:
     for run in runs:
         state, known = states[run.id], record.load(run.directory).scheduler_id
         if known is not None:
-            say(f"  {run.id}  {run.name}  is there as {known}: {state.state}")
+            say(f"  {run.id}  {run.name}  found as {known}: {state.state}")
         elif not state.is_over:
             say(f"  {run.id}  {run.name}  {state.state}: {state.reason}")
         settled = settled and known is None and state.is_end
     if settled:
-        say("nothing was left in the middle of a submission")
+        say("no submission was interrupted")
     refused = resubmit(context, unsent) if unsent else 0
     return LlmbError.exit_code if refused or any(state.state == UNKNOWN for state in states.values()) else 0

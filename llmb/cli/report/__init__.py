@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run report`: one page about a set of runs, in Markdown or HTML, to be kept or sent."""
+"""`llmb-run report`: one page about a set of runs, in Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ _HTML = (".html", ".htm")
 
 @click.command("report")
 @click.argument("runs", nargs=-1)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not on stdout.")
 @click.option(
-    "--format", "fmt", type=click.Choice(FORMATS), help="HTML is one file that needs no other; else as FILE ends."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE (default: stdout).",
 )
+@click.option("--format", "fmt", type=click.Choice(FORMATS), help="Output format (default: from FILE's extension).")
 @choose.choice_options
 @options.reference_option
 @options.install_option
@@ -41,10 +45,10 @@ def command(
     window: str | None,
     reference: str | None,
 ) -> int:
-    """Write a report on RUNS, on all runs of this install without names.
+    """Write a report on RUNS (default: all runs).
 
-    `-o report.html` makes a page to send: verdicts, what differs from the published runs, charts, failures with fixes,
-    conditions. Markdown is for notes and tickets.
+    `-o report.html` writes one self-contained page: verdicts, differences from the published runs, charts, failures
+    with fixes, conditions. Markdown is for notes and tickets.
     """
     from llmb.cli.results.judged import exit_code
     from llmb.system import files
@@ -54,7 +58,10 @@ def command(
     if fmt == "html" and output is None and sys.stdout.isatty():
         from llmb.errors import UsageError
 
-        raise UsageError("a page of HTML is for a browser, not for a terminal", hint="-o report.html")
+        hint = "write it to a file: -o report.html"
+        raise UsageError(
+            "an HTML page is not readable in a terminal", hint=hint, code="html-on-terminal", key="--format"
+        )
     report = _report(context, runs, fmt, choice, reference)
     text = _text(report, fmt)
     if output is None:
@@ -71,7 +78,7 @@ def _report(context: Context, names: tuple[str, ...], fmt: str, choice: choose.C
     from llmb.cli.report.contents import make_report, with_samples
 
     found = choose.gather(context, names, choice)
-    # A run whose workload cannot be read is of no workload that was asked for.
+    # The workload of a run without a readable record is unknown.
     unreadable = [] if names or choice.workloads else choose.unreadable(context)
     report = make_report(context, found, reference, datetime.now().astimezone(), unreadable)
     if fmt == "md":

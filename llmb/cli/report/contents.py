@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what a report is made of: runs with their verdicts, causes of failures, scaling, conditions."""
+"""Gathers the contents of a report: runs with verdicts, causes of failures, scaling, conditions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,8 +7,7 @@ from datetime import datetime
 
 from llmb import __version__
 from llmb.cli.context import Context
-from llmb.cli.explain.causes import cause_of
-from llmb.cli.explain.explanation import row_of
+from llmb.cli.explain.explanation import cause_of, row_of
 from llmb.cli.results.judged import judged, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import group_failures
@@ -29,7 +28,7 @@ def make_report(
     made: datetime,
     unreadable: Sequence[Result] = (),
 ) -> Report:
-    """The report on the runs with their results, not judged yet, without their steps. Raises LlmbError.
+    """The report on runs with their results (not judged), without their steps. Raises LlmbError.
 
     ``unreadable``: the results of runs whose record cannot be read.
     """
@@ -55,7 +54,7 @@ def make_report(
 
 
 def with_samples(context: Context, report: Report, records: Sequence[RunRecord], wanted: Sequence[Run]) -> Report:
-    """The report with what the logs of the runs ``wanted`` say step by step. Raises LlmbError."""
+    """The report with the steps of the runs ``wanted``, from their logs. Raises LlmbError."""
     chosen = {run.id for run in wanted}
     runs = tuple(
         replace(run, samples=_samples(context, record)) if run.id in chosen else run
@@ -65,8 +64,8 @@ def with_samples(context: Context, report: Report, records: Sequence[RunRecord],
 
 
 def _run(context: Context, record: RunRecord, result: Result, reference: str | None) -> Run:
-    figure, own = None, result.configuration
-    if result.reference is not None and own is not None:
+    figure, own = None, result.identity.configuration
+    if result.verdict.reference is not None and own is not None:
         figure, _ = find_reference(own, context.figures([own.workload]), reference)
     variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
     return Run(

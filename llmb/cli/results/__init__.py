@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run results`: what the runs of this install measured, and how that compares with what was published."""
+"""`llmb-run results`: what runs measured, and how that compares with published figures."""
 
 import click
 
@@ -26,9 +26,9 @@ def command(
     full_names: bool,
     fmt: str,
 ) -> int:
-    """Show what RUNS measured, all runs of this install without names, with a verdict on each.
+    """Show results of RUNS (default: all runs), with verdicts.
 
-    A run is named by a unique start of its id, the scheduler's job id, or its directory.
+    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory.
     """
     from llmb.cli.results.judged import judged, print_report
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs a command is about: the options of every command that gathers results, and the one way they are found."""
+"""Selects runs: the options of every command that shows results, and how their runs are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What of the runs counts: those of ``workloads`` (all where none), cancelled ones or not, over which window."""
+    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
 
     workloads: tuple[str, ...] = ()
     exclude_cancelled: bool = False
@@ -30,11 +30,11 @@ class Choice:
 
 
 def choice_options(command: F) -> F:
-    """``-w``, ``--exclude-cancelled`` and ``--window``; ``choice_of`` reads what they say."""
-    text = "Only these, as key or key_size."
+    """Add ``-w``, ``--exclude-cancelled`` and ``--window``, whose values ``choice_of`` reads."""
+    text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
-        click.option("--exclude-cancelled", is_flag=True, help="Leave out runs that were cancelled."),
+        click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
     ):
         command = option(command)
@@ -42,7 +42,7 @@ def choice_options(command: F) -> F:
 
 
 def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None) -> Choice:
-    """The choice that the options say. Raises UsageError."""
+    """The choice that the options make. Raises UsageError."""
     from llmb.stats.measure import parse_window
 
     counted = parse_window(window) if window is not None else None
@@ -50,7 +50,7 @@ def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str |
 
 
 def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
-    """The runs that ``names`` mean (all without names), as far as they are chosen, with their results, not judged.
+    """The selected runs among those that ``names`` mean (empty: all), with their results, not judged.
 
     Raises UsageError for a name that means none or several.
     """
@@ -58,45 +58,53 @@ def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tup
 
 
 def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
-    """Those of the runs that are chosen, with their results, not judged; says what of cancelled ones became."""
+    """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
     from llmb.cli.results.judged import results_of
+    from llmb.results import CANCELLED
 
     wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
     if not found:
-        say("no run is of these workloads" if every else "no run yet; submit some: llmb-run submit-all jobs.txt")
+        say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
     results = results_of(context, found, choice.window)
-    kept = _told([result for result in results if result.was_cancelled], choice)
-    return [(run, one) for run, one in zip(found, results, strict=True) if kept or not one.was_cancelled]
+    kept = _announce_cancelled([result for result in results if result.status == CANCELLED], choice)
+    return [(run, one) for run, one in zip(found, results, strict=True) if kept or one.status != CANCELLED]
 
 
 def unreadable(context: Context) -> list[Result]:
-    """A result for each run whose record cannot be read, as far as ``gather`` met any."""
+    """A result for each run whose record ``gather`` could not read."""
     from llmb.results import UNKNOWN, Result
+    from llmb.results.result import Identity
 
     return [
-        Result(experiment=one.directory.parent.name, path=str(one.directory), status=UNKNOWN, reason=one.reason)
+        Result(
+            identity=Identity(experiment=one.directory.parent.name, path=str(one.directory)),
+            status=UNKNOWN,
+            reason=one.reason,
+        )
         for one in context.unreadable
     ]
 
 
 def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
-    """Those of the results, which may be another cluster's, that are chosen."""
-    own = [one.configuration for one in results]
+    """The selected results, which may be of another cluster."""
+    from llmb.results import CANCELLED
+
+    own = [one.identity.configuration for one in results]
     wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
     found = [
         one
         for one, each in zip(results, own, strict=True)
         if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
     ]
-    kept = [one for one in found if not (choice.exclude_cancelled and one.was_cancelled)]
+    kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
     if not kept:
-        say("none of its runs is chosen" if results else "there is no run in it")
+        say("no run matches the options" if results else "the file has no runs")
     return kept
 
 
-def _told(cancelled: Sequence[Result], choice: Choice) -> bool:
-    """Say what becomes of cancelled runs; whether they are kept."""
+def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:
+    """Print whether cancelled runs are included; return it."""
     if cancelled:
         them = "it" if len(cancelled) == 1 else "them"
         done = "omitted" if choice.exclude_cancelled else f"listed; --exclude-cancelled omits {them}"
@@ -105,7 +113,7 @@ def _told(cancelled: Sequence[Result], choice: Choice) -> bool:
 
 
 def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) -> Callable[[str, str], bool]:
-    """Whether a workload's key and size are of the chosen ones; ``known`` are of runs, whose plugins may be gone."""
+    """A test for a workload's key and size; ``known``: those of runs, whose plugins may have been removed."""
     from llmb.text.names import find_workload_and_size
 
     if not choice.workloads:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects the results of runs and of logs, judges them, prints them in every format, and picks the exit code."""
+"""Collects the results of runs and logs, judges and prints them, and picks the exit code."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,10 +8,9 @@ from pathlib import Path
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.last_seen import states_of
 from llmb.errors import RUN_FAILED, LlmbError
+from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
-from llmb.logs.spec import ParseSpec
 from llmb.results import (
     FAILED,
     SUCCESS,
@@ -19,17 +18,16 @@ from llmb.results import (
     csv_columns,
     csv_rows,
     legend,
-    levels,
     log_of,
     report,
     result_of_log,
     result_of_run,
     run_directory,
+    table_of,
 )
-from llmb.results.configuration import of_job
 from llmb.results.foreign import NOTHING, Description
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
-from llmb.runs import reading, record, store
+from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
@@ -39,27 +37,45 @@ from llmb.text.tables import escape, to_json
 from llmb.verdict import BAD, judge
 
 
+def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+    """The current state of each run by its id, or the last known one where the cluster does not answer."""
+    if context.cluster is None:
+        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+    from llmb.clusters.base import HINT_ELSEWHERE
+    from llmb.submission.follow import look
+
+    states, trouble = look(context.cluster, runs)
+    if trouble is not None:
+        hint = f" ({trouble.hint})" if trouble.hint else ""
+        say(f"note: these are the last known states: {trouble.message}{hint}")
+    away = [state for state in states.values() if state.is_elsewhere]
+    if away:
+        count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
+        context.warn(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
+    return states
+
+
 def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
-    """Print the results of ``runs`` as they stand, judged; the exit code."""
+    """Print the current results of ``runs``, judged; the exit code."""
     return print_report(judged(context, results_of(context, runs)), fmt, full_names=False)
 
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
-    """The results of ``runs`` as they stand, not judged."""
+    """The current results of ``runs``, not judged."""
     states = states_of(context, runs)
     return [_result(context, run, states[run.id], window) for run in runs]
 
 
 def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
-    """``results`` against the published figures, those of the release ``reference`` where given.
+    """``results`` judged against the published figures, of the release ``reference`` where given.
 
-    Raises UsageError when that release is not known.
+    Raises UsageError when that release is unknown.
     """
     if reference is not None:
         from llmb.workload.published import check_release
 
         check_release(reference, context.figures())
-    keys = {result.configuration.workload for result in results if result.configuration is not None}
+    keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
     return judge(results, context.figures(keys), reference)
 
 
@@ -68,13 +84,13 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     if fmt == "json":
         console.echo(to_json(report(results)), nl=False)
     elif fmt == "junit":
-        from llmb.verdict import junit
+        from llmb.verdict import export
 
-        console.echo(junit.to_xml(junit.cases(results)), nl=False)
+        console.echo(export.to_junit(export.junit_cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:
-        print_runs(levels(results), fmt, full_names=full_names)
+        print_runs(*table_of(results), fmt, full_names=full_names)
         from llmb.report.digest import digest
 
         for line in (*legend(results), *(digest(results) if fmt == "table" else ())):
@@ -84,15 +100,15 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
 
 def exit_code(results: Iterable[Result]) -> int:
     """3 when a run ended without success or a verdict is FAIL or INVALID, else 0."""
-    return RUN_FAILED if any(result.is_failure or result.verdict in BAD for result in results) else 0
+    return RUN_FAILED if any(result.is_failure or result.verdict.word in BAD for result in results) else 0
 
 
 def results_of_files(
     context: Context, logs: Sequence[Path], window: Window | None, given: Description = NOTHING
 ) -> list[Result]:
-    """The results of logs: with a run's record where it is that run's own and last one, else from the log alone.
+    """The results of logs: with the run's record for the log of its last attempt, else from the log alone.
 
-    ``given``: what the user says of logs without a record, which never say their GPU type.
+    ``given``: what the user says of logs without a record, which never name their GPU type.
     """
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
@@ -102,21 +118,21 @@ def results_of_files(
 
 
 def _run_of(log: Path) -> RunRecord | None:
-    """The recorded run whose log of its last attempt ``log`` is; none where its record is damaged, said aloud."""
+    """The recorded run whose last attempt wrote ``log``; None with a warning where the record is damaged."""
     directory = run_directory(log)
     try:
         run = record.load(directory) if directory is not None else None
     except LlmbError as error:
-        say(f"warning: {error.message}; its log is read without it")
+        say(f"warning: {error.message}; reading its log without the record")
         return None
     return run if run is not None and log_of(run).resolve() == log.resolve() else None
 
 
 def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None) -> Result:
-    """The result of a recorded run, no cluster asked: its state is what was seen last, or that of a whole log."""
+    """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
     from llmb.workload.gpus import known_types
 
-    seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="nobody has asked its cluster since")
+    seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
     if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     peaks = known_types()[run.job.gpu_type].peak_tflops if run.job.gpu_type in known_types() else {}
@@ -131,7 +147,7 @@ def _result(context: Context, run: RunRecord, state: JobState, window: Window | 
 def _of_run(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
-    """The result of a recorded run; Unknown where it ended well and only its plugin could say what it measured."""
+    """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""
     spec, missing = _reader(context, run)
     try:
         result = result_of_run(run, state, spec, peak_tflops, window)
@@ -140,35 +156,36 @@ def _of_run(
         spec, missing = ParseSpec(), error.message
         result = result_of_run(run, state, spec, peak_tflops, window)
     if result.status == SUCCESS and not missing:
-        reading.keep(run, spec)
-    elif state.is_end and result.status != SUCCESS and (before := reading.kept(run)) not in (None, spec):
+        store.save_parse_spec(run, spec)
+    elif state.is_end and result.status != SUCCESS and (before := store.saved_parse_spec(run)) not in (None, spec):
         assert before is not None
         earlier = result_of_run(run, state, before, peak_tflops, window)
         if earlier.status == SUCCESS:
-            said = "read as its plugin said before: what it says now finds nothing"
-            result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, said))))
-    if missing and result.status in (FAILED, UNKNOWN_RESULT) and state.state == COMPLETED and not result.max_iteration:
-        result = replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
-    return replace(result, run=run.id, configuration=of_job(run.job))
+            note = "read with an earlier version of its plugin: the current one finds no step"
+            result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
+    nothing_read = result.status in (FAILED, UNKNOWN_RESULT) and not result.metrics.max_iteration
+    if missing and nothing_read and state.state == COMPLETED:
+        return replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
+    return result
 
 
 def spec_of(context: Context, run: RunRecord) -> ParseSpec:
-    """How the run's log is read: as its plugin says, else as it said before, else as NeMo 2's and others that we know.
+    """How the run's log is read: by its plugin, else as kept from an earlier reading, else as a known format.
 
-    A plugin may be gone, or fail, after a run that it has read.
+    A plugin may have been removed, or fail, since it read the run.
     """
     return _reader(context, run)[0]
 
 
 def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
-    """How the run's log is read, and why its plugin does not say so where nothing was kept of what it said."""
+    """How the run's log is read, and why its plugin cannot say so, where nothing is kept of an earlier reading."""
     workload = context.workloads.get(run.job.workload)
-    missing = f"no plugin offers {run.job.workload} here"
+    missing = f"no installed plugin offers {run.job.workload}"
     if workload is not None:
         try:
             return context.plugins.parse(workload, run) or ParseSpec(), ""
         except LlmbError as error:
             missing = error.message
-            context.warn(f"{missing}: its logs are read as before, or as those of programs that llmb knows")
-    before = reading.kept(run)
+            context.warn(f"{missing}: its logs are read as before, or as a format that llmb knows")
+    before = store.saved_parse_spec(run)
     return (before, "") if before is not None else (ParseSpec(), missing)

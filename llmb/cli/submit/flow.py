@@ -1,139 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one path of every submitting command: plan, say what is wrong, then show the jobs or submit and follow them."""
+"""The one path of every submitting command: plan, report faults, then show the jobs or submit and follow them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce, submit_options, switch_options, time_limits
-from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, collected, describe
-from llmb.planning.plan import Extra, Plan, make_plan
+from llmb.cli.submit import announce
+from llmb.cli.submit.options import SubmitOptions, with_slurm_time
+from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
+from llmb.planning.plan import JobOverrides, Plan, make_plan
 from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
-from llmb.submission.submit import Outcome, Prepared, check, prepare, submit
+from llmb.submission.prepare import Prepared, check, prepare
+from llmb.submission.submit import Outcome, submit
 from llmb.workload.gpus import known_types, nearest_type
-from llmb.workload.switches import Switches
 
 NO_PMIX = (
-    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and tensor-parallel overlap is set up by NCCL; "
+    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel overlap; "
     "the published runs had pmix"
 )
+_NOTHING = "nothing was submitted"
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the submitting commands have in common."""
-
-    dry_run: bool = False
-    wait: bool = False
-    retries: int = 0
-    resume: bool = False
-    keep_going: bool = False
-    gpu_type: str | None = None
-    no_preflight: bool = False
-    fmt: str = "table"
-    extra: Extra = field(default_factory=Extra)
-
-    @classmethod
-    def from_flags(cls, flags: dict[str, Any]) -> Options:
-        """From the values of ``submit_options.submit_options``. Raises UsageError."""
-        faults: list[Fault] = []
-        params, words = dict[str, int](), dict[str, str]()
-        with collected(faults):
-            params, words = submit_options.parse_set(flags["params"])
-            params = switch_options.params_of(flags, params)
-        with collected(faults):
-            env = submit_options.parse_env(flags["env"])
-        with collected(faults):
-            switches = switch_options.switches_of(flags, words)
-        if flags["retries"] and not flags["wait_"]:
-            hint = "add --wait, or later: llmb-run jobs retry --failed"
-            faults.append(Fault(message="--retries works while waiting", hint=hint))
-        if faults:
-            raise InputFaults(faults)
-        extra = Extra(env=env, params=params, switches=Switches(**switches), force=flags["force"])
-        names = ("dry_run", "retries", "resume", "keep_going", "gpu_type", "no_preflight", "fmt")
-        return cls(wait=flags["wait_"], extra=extra, **{name: flags[name] for name in names})
 
 
 @contextmanager
 def refusing(*, dry_run: bool) -> Iterator[None]:
-    """Around all that comes before the first job goes out: a refusal there also says that nothing was submitted."""
+    """Around everything before the first submission: a refusal in it also reports that nothing was submitted."""
     try:
         yield
     except (UsageError, PreflightError) as error:
         if dry_run:
             raise
         if isinstance(error, UsageError) and not isinstance(error, InputFaults):
-            faults = [Fault(message=error.message, hint=error.hint)]
-            raise InputFaults(faults, hint="nothing was submitted") from error
-        error.hint = "; ".join(filter(None, ("nothing was submitted", error.hint)))
+            raise InputFaults([as_fault(error)], hint=_NOTHING) from error
+        error.hint = "; ".join(filter(None, (_NOTHING, error.hint)))
         raise
 
 
-def run(context: Context, listed: JobList, how: Options, narrow: Narrow | None = None) -> int:
+def run(
+    context: Context, listed: JobList, options: SubmitOptions, overrides: JobOverrides, narrow: Narrow | None = None
+) -> int:
     """Plan ``listed`` and show or submit the jobs; the exit code. Raises InputFaults with every fault of the list."""
-    with refusing(dry_run=how.dry_run):
-        items, faults = _plan(context, listed, how, narrow)
-        if faults and not how.keep_going:
+    with refusing(dry_run=options.dry_run):
+        items, faults = _plan(context, listed, options, overrides, narrow)
+        if faults and not options.keep_going:
             raise InputFaults(faults)
     for fault in faults:
         say(describe(InputFaults([fault])))
     if not items:
-        raise UsageError("no job is left to submit")
-    if not how.dry_run:
-        return _submit(context, items, how, failed=bool(faults))
-    if how.resume:
-        from llmb.cli.submit import resumption
+        raise UsageError("no valid job is left to submit", code="no-jobs-left")
+    if not options.dry_run:
+        return _submit(context, items, options, force=overrides.force, failed=bool(faults))
+    if options.resume:
+        from llmb.cli.submit import resume
 
-        items = list(resumption.rest_of(context, items, dry_run=True).items)
+        items = list(resume.rest_of(context, items, dry_run=True).items)
     from llmb.cli.submit import preview
 
-    preview.show(context, items, how.fmt)
+    preview.show(context, items, options.fmt)
     return 1 if faults else 0
 
 
-def _plan(context: Context, listed: JobList, how: Options, narrow: Narrow | None) -> tuple[list[Prepared], list[Fault]]:
+def _plan(
+    context: Context, listed: JobList, options: SubmitOptions, overrides: JobOverrides, narrow: Narrow | None
+) -> tuple[list[Prepared], list[Fault]]:
     config = context.config
     known = [config.gpu_type, *config.gpu_types]
-    if how.gpu_type is not None and how.gpu_type not in known:
-        meant = nearest_type(how.gpu_type, known)
-        wrong = Fault(
-            message=f"this cluster has no GPU type '{how.gpu_type}'", hint=_gpu_hint(how.gpu_type, known, meant)
-        )
-        others = (
-            make_plan(listed.requests, context.workloads, config, extra=how.extra, gpu_type=meant) if meant else Plan()
-        )
+    if options.gpu_type is not None and options.gpu_type not in known:
+        meant = nearest_type(options.gpu_type, known)
+        wrong = _unknown_gpu(options.gpu_type, known, meant)
+        others = Plan()
+        if meant is not None:
+            others = make_plan(listed.requests, context.workloads, config, overrides=overrides, gpu_type=meant)
         raise InputFaults([wrong, *listed.faults, *others.faults])
-    extra = time_limits.settled(context, listed.requests, how.extra)
-    plan = make_plan(listed.requests, context.workloads, config, extra=extra, gpu_type=how.gpu_type)
-    if how.extra.switches.names_profile and plan.jobs and not any(job.profile for job in plan.jobs):
-        raise UsageError("no job is profiled, and an option says how to profile", hint="add --profile")
-    faults = [*listed.faults, *plan.faults]
+    settled = with_slurm_time(context, listed.requests, overrides)
+    plan = make_plan(listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type)
+    if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
+        message = "an option is for profiled jobs, but no job is profiled"
+        raise UsageError(message, hint="add --profile", code="not-profiled", key="profile")
     has_pmix = _has_pmix(context)
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
         context.warn(NO_PMIX)
-    faults = sorted([*faults, *launch_faults], key=_by_place)
+    faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
-    if narrow is None or (faults and not how.keep_going):
+    if narrow is None or (faults and not options.keep_going):
         return items, faults
-    kept, idle = narrow([item.job for item in items])
-    for text in idle:
+    kept, unmatched = narrow([item.job for item in items])
+    for text in unmatched:
         say(f"warning: {text}")
     chosen = {id(job) for job in kept}
     return [item for item in items if id(item.job) in chosen], faults
 
 
 def _has_pmix(context: Context) -> bool:
-    """Whether ranks could start under PMIx: False for a Slurm whose srun does not have it."""
+    """Whether ranks could start under PMIx: False on a Slurm whose srun does not have it."""
     if context.config.cluster_type != "slurm":
         return True
     from llmb.config.slurm import PMIX
@@ -141,13 +106,14 @@ def _has_pmix(context: Context) -> bool:
     return PMIX not in getattr(context.cluster, "lacks", ())
 
 
-def _gpu_hint(name: str, known: Sequence[str], meant: str | None) -> str:
-    """The type that was meant, else those that there are and the line that adds this one."""
-    if meant is not None:
-        return f"did you mean '{meant}'?"
+def _unknown_gpu(name: str, known: Sequence[str], meant: str | None) -> Fault:
+    """The fault of an unknown GPU type; the hint is the one that was meant, else the line that adds it."""
     own = "{}" if name in known_types() else "{like: h100}"
     there = ", ".join(dict.fromkeys(known))
-    return f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
+    adding = f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
+    hint = adding if meant is None else f"did you mean '{meant}'?"
+    message = f"this cluster has no GPU type '{name}'"
+    return Fault(message=message, hint=hint, code="gpu-type-unknown", key="gpu_type", value=name)
 
 
 def _by_place(fault: Fault) -> tuple[str, int]:
@@ -155,21 +121,21 @@ def _by_place(fault: Fault) -> tuple[str, int]:
     return (name, int(line)) if line.isdigit() else (fault.place, 0)
 
 
-def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed: bool) -> int:
+def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, force: bool, failed: bool) -> int:
     before: Sequence[RunRecord] = ()
     under_way: Sequence[RunRecord] = ()
-    if how.resume:
-        from llmb.cli.submit import resumption
+    if options.resume:
+        from llmb.cli.submit import resume
 
-        with resumption.alone(context):
-            rest = resumption.rest_of(context, items, dry_run=False)
+        with resume.resume_lock(context):
+            rest = resume.rest_of(context, items, dry_run=False)
             before, under_way = rest.done, rest.live
-            outcome = _send(context, rest.items, how) if rest.items else Outcome()
+            outcome = _send(context, rest.items, options, force=force) if rest.items else Outcome()
     else:
-        outcome = _send(context, items, how)
-    waits = how.wait and not outcome.left
+        outcome = _send(context, items, options, force=force)
+    waits = options.wait and not outcome.left
     if not waits:
-        announce.print_submitted(outcome.submitted, how.fmt)
+        announce.print_submitted(outcome.submitted, options.fmt)
     if outcome.interrupted:
         raise KeyboardInterrupt
     failed = failed or bool(outcome.refused)
@@ -180,15 +146,15 @@ def _submit(context: Context, items: Sequence[Prepared], how: Options, *, failed
     from llmb.cli import progress
 
     runs = [*under_way, *outcome.submitted]
-    code = progress.follow_to_results(context, runs, how.fmt, before=before, retries=how.retries)
+    code = progress.follow_to_results(context, runs, options.fmt, before=before, retries=options.retries)
     return code or (LlmbError.exit_code if failed else 0)
 
 
-def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
-    """Submit all, saying what becomes of each, and of all together where not all were taken."""
+def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, force: bool) -> Outcome:
+    """Submit all, reporting each run and, where not all were submitted, the totals."""
     with refusing(dry_run=False):
         cluster = context.need_cluster()
-        if not (how.extra.force or how.no_preflight):
+        if not (force or options.no_preflight):
             check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
     outcome = submit(
@@ -196,9 +162,9 @@ def _send(context: Context, items: Sequence[Prepared], how: Options) -> Outcome:
         cluster,
         context.config,
         __version__,
-        keep_going=how.keep_going,
-        on_handed=announce.Teller(),
-        on_interrupt=announce.tell_interrupt,
+        keep_going=options.keep_going,
+        on_result=announce.Announcer(),
+        on_interrupt=announce.announce_interrupt,
     )
     announce.sum_up(outcome, len(items))
     return outcome

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a dry run shows: each job with all its numbers and the script that would be sent, and the totals."""
+"""The output of a dry run: each job with all its numbers and the script that would be sent, and the totals."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +16,24 @@ from llmb.frameworks.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
 from llmb.frameworks.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
 from llmb.frameworks.nemo.wrappers import NSIGHT
 from llmb.frameworks.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
-from llmb.planning.modes import NSYS, PROFILED
+from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED
-from llmb.submission.submit import Prepared, launch_of, preview
+from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
-from llmb.text.narrow import Level
 from llmb.text.tables import Column, escape, shorten
-from llmb.workload.switches import said_of
+from llmb.text.times import clock
+from llmb.workload.switches import given_switches
 
 if TYPE_CHECKING:
     from llmb.planning.estimate import Alike
     from llmb.runs.launch import Launch
 
-_VALUE_WIDTH = 60  # characters of a variable's value; json, csv and md have all of them
-# What a narrow table leaves out: it follows from the rest, or is the workload's.
-_FOLLOWING = ("dp", "ga", "nodes", "time_limit")
+_VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
+# Columns that a narrow table omits: they follow from others, or are the workload's.
+_FOLLOWING = ("dp", "ga", "nodes")
 _OPTIONAL = ("vp", "profile", "changed")
 _HIDDEN = ("model", "learning_rate", "switches", "vboost")
 FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
@@ -45,12 +45,6 @@ def job_data(job: Job) -> dict[str, Any]:
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
 
 
-def clock(seconds: float) -> str:
-    """Seconds as HH:MM:SS."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
-
-
 def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     """Print the jobs of a dry run."""
     if fmt == "json":
@@ -59,17 +53,21 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
-        words = _common_words(jobs) if fmt == "table" else []
+        images = {job.workload: context.workloads[job.workload].image for job in jobs}
+        own = [_words(job, images) for job in jobs]
+        shared = _common_words(own) if fmt == "table" else []
         by_size = _env_by_size(jobs, common) if fmt == "table" else {}
         known = [{**common, **by_size.get(_label(job), {})} for job in jobs]
         rows = [
-            {**job_data(job), "changed": _changed(job, told, words, whole=fmt == "md")}
-            for job, told in zip(jobs, known, strict=True)
+            {
+                **job_data(job),
+                "changed": _changed(job, (word for word in words if word not in shared), shown, whole=fmt == "md"),
+            }
+            for job, words, shown in zip(jobs, own, known, strict=True)
         ]
-        levels = _levels(_columns(fmt, rows), rows)
-        print_runs(levels, fmt, name="workload", below="changed", full_names=True)
-        if words:
-            say(f"changed in every job: {' '.join(words)}")
+        print_runs(_columns(fmt, rows), rows, fmt, name="workload", below="changed")
+        if shared:
+            say(f"changed in every job: {' '.join(shared)}")
         if common and fmt != "csv":
             say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
         for label, env in by_size.items():
@@ -81,42 +79,49 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and behind it the switches where any is on."""
-    said = said_of(item.job.switches)
-    return {**job_data(item.job), "script": script, **({"switches": said} if said else {})}
+    """A job's data with its script, and the switches where any is set."""
+    given = given_switches(item.job.switches)
+    return {**job_data(item.job), "script": script, **({"switches": given} if given else {})}
 
 
-def _changed(job: Job, common: Mapping[str, str], shared: Sequence[str] = (), *, whole: bool = False) -> str:
-    """What stands in the job's name behind its numbers: what makes it another than the published configuration.
-
-    And the variables that it has beside those ``common`` to all; without the words ``shared`` by all.
-    """
-    words = [word for word in _words(job) if word not in shared]
+def _changed(job: Job, words: Iterable[str], common: Mapping[str, str], *, whole: bool = False) -> str:
+    """What differs from the published configuration: ``words``, and variables that are not ``common`` to all jobs."""
     own = {name: value for name, value in job.env.items() if name not in common}
     return " ".join(filter(None, [*words, _env_in_words(own, whole=whole)]))
 
 
-def _words(job: Job) -> list[str]:
-    """What stands behind the numbers in the job's name, but for the profile, which has a column."""
+def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
+    """The words after the numbers in the job's name, except the profile's, and overrides that are not in the name.
+
+    ``images``: those of the workloads.
+    """
     words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
-    return [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
+    words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
+    if job.switches.vboost is not None and job.switches.vboost == job.vboost:
+        words.append("vboost" if job.vboost else "no-vboost")
+    if job.image is not None and job.image != images.get(job.workload):
+        words.append(f"image={escape(job.image)}")
+    words += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]
+    if job.switches.container_writable is not None:
+        words.append("writable" if job.switches.container_writable else "readonly")
+    return words
 
 
-def _common_words(jobs: Sequence[Job]) -> list[str]:
-    """What stands behind the numbers in the names of all of several jobs."""
-    if len(jobs) == 1:
+def _common_words(words: Sequence[Sequence[str]]) -> list[str]:
+    """The words that all of several jobs have."""
+    if len(words) == 1:
         return []
-    common = set.intersection(*(set(_words(job)) for job in jobs))
-    return [word for word in _words(jobs[0]) if word and word in common]
+    common = set.intersection(*map(set, words))
+    return [word for word in words[0] if word and word in common]
 
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
-    """The variables that all jobs have with the same value."""
+    """The variables that have the same value in all jobs."""
     return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
 
 
 def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The variables beside those ``common`` to all that all of several jobs of one workload and size have."""
+    """The other variables that several jobs of one workload and size have in common, by that size."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         groups.setdefault(_label(job), []).append(job)
@@ -130,7 +135,7 @@ def _label(job: Job) -> str:
 
 
 def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
-    """``A=1 B=2``, quoted as a shell needs it; of a secret its name alone."""
+    """``A=1 B=2``, quoted for a shell; the value of a secret is hidden."""
     return " ".join(
         f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name], whole=whole)}" for name in env
     )
@@ -142,27 +147,19 @@ def _quoted(value: str, *, whole: bool = False) -> str:
 
 
 def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns; a table leaves out those of _OPTIONAL that are empty."""
+    """The columns; a table omits those of _OPTIONAL that are empty."""
     if fmt == "csv":
         return [Column(key=name, heading=name) for name in FIELDS]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
-    right = [Column(key=name, heading=_heading(name), right=True) for name in numbers]
-    more = [Column(key="time_limit", heading="Limit", right=True), Column(key="profile", heading="Profile", show=_mark)]
+    right = [Column(key=name, heading=_heading(name), right=True, optional=name in _FOLLOWING) for name in numbers]
+    more = [
+        Column(key="time_limit", heading="Limit", right=True, optional=True),
+        Column(key="profile", heading="Profile", show=_mark, optional=True),
+    ]
     more += [Column(key="changed", heading="Changed")]
     return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
-
-
-def _levels(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> Iterator[Level]:
-    """The table whole, without ``pretrain_``, and at last without the columns that follow from others."""
-    yield Level(columns, rows)
-    rows = [{**row, "workload": row["workload"].removeprefix("pretrain_")} for row in rows]
-    yield (level := Level(columns, rows))
-    if any(column.key == "changed" for column in columns):
-        rows = [{**row, "changed": f"{'profiled ' if row['profile'] else ''}{row['changed']}".strip()} for row in rows]
-        yield (level := Level(columns, rows).without("profile"))
-    yield level.without(*_FOLLOWING, said="DP, GA, nodes, limit")
 
 
 def _heading(name: str) -> str:
@@ -174,7 +171,7 @@ def _mark(value: Any) -> str:
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
-    """What a submission would ask for and not find: a program, secrets, and files that a job reads."""
+    """What a submission would miss: a plugin that launches the job, secrets, and files that a job reads."""
     from llmb.clusters import checks
 
     config = context.config
@@ -185,7 +182,7 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
         except LlmbError as error:
             yield f"a submission would fail: {error.message}" + (f" ({error.hint})" if error.hint else "")
     if config.cluster_type == "runai" and config.runai is not None:
-        from llmb.clusters.runai import runai_checks  # its pods get secrets from Kubernetes, and none from this shell
+        from llmb.clusters.runai import runai_checks  # pods get secrets from Kubernetes, not from this shell
 
         faults = runai_checks.faults_of_secrets(launches, config, config.runai)
     else:
@@ -194,11 +191,11 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
         yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
     for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
         if not checks.matches(pattern):
-            yield f"a submission would fail: no file {pattern} is there"
+            yield f"a submission would fail: no file matches {pattern}"
 
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:
-    """How much it is, and what is missing before it could be submitted."""
+    """Print the totals, and the workloads that are not installed."""
     from llmb.planning.estimate import describe, estimate
 
     jobs = [item.job for item in items]
@@ -217,7 +214,7 @@ def _totals(context: Context, items: Sequence[Prepared]) -> None:
 
 
 def _profile_of(item: Prepared) -> str | None:
-    """What profiles a job, and into which folder; None for one that is not, and for a plugin's own program."""
+    """How a job is profiled, and into which folder; None for other jobs and for a plugin's own program."""
     switches, launch = item.job.switches, item.launch
     if not item.job.profile or launch is None:
         return None
@@ -230,7 +227,7 @@ def _profile_of(item: Prepared) -> str | None:
 
 
 def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
-    """How many seconds the runs of these experiments that ended well here took, on average."""
+    """The mean seconds of the completed runs of these experiments on this install."""
     from llmb.planning.estimate import alike
 
     took: dict[Alike, list[float]] = {}
@@ -242,7 +239,7 @@ def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
 
 
 def _took(run: RunRecord) -> float | None:
-    """How long a run took that ended well; one damaged file does not stand in the way of an estimate."""
+    """The seconds that a completed run took; None for others, and where its state cannot be read."""
     try:
         seen = store.seen_state(run)
     except LlmbError:

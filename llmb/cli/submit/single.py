@@ -1,94 +1,235 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run single`: one configuration, given by flags, or by the variables of the older launch scripts."""
+"""`llmb-run single`: one configuration, given by options, or by the variables of the older launch scripts."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from llmb.cli.context import Context, pass_context, say
-from llmb.cli.submit.submit_options import submit_options
+from llmb.cli.context import Context, say
+from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
+from llmb.errors import Fault, InputFaults, UsageError, as_fault, collected
+from llmb.workload.switches import absolute_image, parse_clock, parse_mount
+
+if TYPE_CHECKING:
+    from llmb.runs.job import JobRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleOptions(SubmitOptions):
+    """The options of ``single``."""
+
+    workload: Annotated[str, option("-w", "--workload", required=True, metavar="W", help="Workload, in any spelling.")]
+    size: Annotated[str | None, option("-s", "--size", metavar="SIZE", help="Model size (default: the workload's).")]
+    dtype: Annotated[str | None, option("--dtype", metavar="D", help="Precision (default: the workload's).")]
+    scale: Annotated[
+        int | None, option("--scale", type=COUNT, metavar="N", help="GPU count (default: JOB_TOTAL_GPUS).")
+    ]
+    repeats: Annotated[int, option("--repeats", type=COUNT, default=1, metavar="N", help="Run it N times.")]
+
+
+def _word(value: str) -> str:
+    return value.strip().lower()
+
+
+def _count(value: str) -> int:
+    if not value.strip().isdecimal() or int(value) < 1:
+        raise ValueError("must be a whole number from 1")
+    return int(value)
+
+
+def _step(value: str) -> int:
+    if not value.strip().isdecimal():
+        raise ValueError("must be a whole number from 0")
+    return int(value)
+
+
+def _flag(value: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if _word(value) not in words:
+        raise ValueError("must be true or false")
+    return words[_word(value)]
+
+
+def _clock(value: str) -> str:
+    parse_clock(value)
+    return value.strip()
+
+
+def _mounts(value: str) -> tuple[str, ...]:
+    return tuple(parse_mount(item) for item in value.split(",") if item.strip())
+
+
+# The field of SingleOptions that each variable sets, and how its text is read.
+VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "JOB_TOTAL_GPUS": ("scale", _count),
+    "MODEL_SIZE": ("size", str.strip),
+    "DTYPE": ("dtype", _word),
+    "GPU_TYPE": ("gpu_type", _word),
+    "GPUS_PER_NODE": ("gpus_per_node", _count),
+    "MAX_STEPS": ("max_steps", _count),
+    "GBS": ("gbs", _count),
+    "TIME_LIMIT": ("time_limit", _clock),
+    "STRONG_SCALING": ("strong_scaling", _flag),
+    "ENABLE_PROFILE": ("profile", _flag),
+    "PROFILE_START_STEP": ("profile_start", _step),
+    "PROFILE_STOP_STEP": ("profile_stop", _count),
+    "PROFILE_RANKS": ("profile_ranks", str.strip),
+    "ENABLE_GPU_METRICS": ("gpu_metrics", _flag),
+    "ENABLE_NCCLTRACE": ("nccl_trace", _flag),
+    "ENABLE_CHECKPOINT": ("save_checkpoint", _flag),
+    "LOAD_CHECKPOINT_PATH": ("load_checkpoint", str.strip),
+    "ENABLE_VBOOST": ("vboost", _flag),
+    "RUN_CONF_IMAGE": ("image", absolute_image),
+    "RUN_CONF_MOUNTS": ("mounts", _mounts),
+}
+_GPUS, _NODES, _CLUSTER_TYPE = "JOB_TOTAL_GPUS", "NUM_NODES", "CLUSTER_TYPE"
+_OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "PROFILE_RANKS", "ENABLE_GPU_METRICS")
 
 
 @click.command("single")
-@click.option("-w", "--workload", required=True, metavar="W", help="Workload, in any spelling.")
-@click.option("-s", "--size", metavar="SIZE", help="Model size (else the workload's default).")
-@click.option("--dtype", metavar="D", help="Precision (else the workload's default).")
-@click.option("--scale", type=click.IntRange(min=1), metavar="N", help="GPU count (else JOB_TOTAL_GPUS).")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, metavar="N", help="Run it N times.")
-@submit_options
-@pass_context
-@click.pass_context
-def command(click_context: click.Context, context: Context, /, **flags: Any) -> int:
+@with_options(SingleOptions)
+def command(context: Context, options: SingleOptions) -> int:
     """Submit one configuration.
 
-    JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE and the other variables of the older launch scripts count below the
-    options; those that are used are said.
+    The variables of the older launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE, ...) are read too. Options
+    override them, and llmb prints those that it uses.
     """
-    from llmb.cli.submit import direct, flow
-    from llmb.errors import Fault, InputFaults, UsageError
+    from llmb.cli.submit import flow
     from llmb.runs.job import JobList, JobRequest
 
+    click_context = click.get_current_context()
     source = click.core.ParameterSource.COMMANDLINE
-    given = {name for name in flags if click_context.get_parameter_source(name) is source}
-    given |= {name for name, _, _ in (item.partition("=") for item in flags["params"])}
+    given = {name for name in click_context.params if click_context.get_parameter_source(name) is source}
+    set_words = dict(item.split("=", 1) for item in options.params if "=" in item)
     faults: list[Fault] = []
-    found = direct.Direct(flags=flags, used={}, said=())
+    used: dict[str, str] = {}
+    with collected(faults):
+        options, used = read_variables(options, given | set_words.keys(), os.environ)
     try:
-        found = direct.read_variables(flags, given, os.environ)
+        overrides = overrides_of(options)
     except InputFaults as error:
-        faults += error.faults
-    flags = found.flags
-    try:
-        how = flow.Options.from_flags(flags)
-    except UsageError as error:
-        faults += direct.name_variables(error, found.used, {}).faults
-    with flow.refusing(dry_run=flags["dry_run"]):
+        faults += place_at_variables(error, used, {}).faults
+    with flow.refusing(dry_run=options.dry_run):
         if faults:
             raise InputFaults(faults)
-        for text in found.said:
-            say(f"note: {text}")
-        if "NUM_NODES" in found.used:
-            flags["scale"] = direct.scale_of_nodes(flags, _gpus_per_node(context, flags))
-            say(f"note: NUM_NODES={flags['num_nodes']}: {flags['scale']} GPUs")
-        if flags["scale"] is None:
-            raise UsageError("the GPU count is missing", hint="--scale N, or JOB_TOTAL_GPUS=N before the command")
-        direct.check_cluster_type(os.environ, context.config.cluster_type)
+        if _NODES in used:
+            options = replace(options, scale=_scale_of_nodes(context, options, int(used[_NODES])))
+        if options.scale is None:
+            hint = "--scale N, or JOB_TOTAL_GPUS=N before the command"
+            raise UsageError("the GPU count is missing", hint=hint, code="scale-missing", key="scale")
+        check_cluster_type(os.environ, context.config.cluster_type)
     request = JobRequest(
-        workload=flags["workload"],
-        size=flags["size"],
-        dtypes=(flags["dtype"],) if flags["dtype"] else (),
-        scales=(flags["scale"],),
-        repeats=flags["repeats"],
-        profile=flags["profile"],
+        workload=options.workload,
+        size=options.size,
+        dtypes=(options.dtype,) if options.dtype else (),
+        scales=(options.scale,),
+        repeats=options.repeats,
+        profile=options.profile,
     )
-    flags["gpu_type"] = flags["gpu_type"] or _only_gpu_type(context, request)
-    if "ENABLE_PROFILE" in found.used and request.profile and _measured_too(context, request, flags["gpu_type"]):
-        say("note: ENABLE_PROFILE is two jobs, as in release 25.04: one measured, one profiled (-p: the second alone)")
+    options = replace(options, gpu_type=options.gpu_type or _only_gpu_type(context, request))
+    if "ENABLE_PROFILE" in used and request.profile and _measures_too(context, request, options.gpu_type):
+        say(
+            "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled (-p: the second only)"
+        )
         request = replace(request, profile=False, add_profile=True)
     try:
-        return flow.run(context, JobList(requests=(request,)), replace(how, gpu_type=flags["gpu_type"]))
+        return flow.run(context, JobList(requests=(request,)), options, overrides)
     except UsageError as error:
-        words = dict(item.split("=", 1) for item in flags["params"])
-        raise direct.name_variables(error, found.used, words) from error
+        raise place_at_variables(error, used, set_words) from error
 
 
-def _gpus_per_node(context: Context, flags: Mapping[str, Any]) -> int:
-    """The GPUs that a job uses on each node: as given, else those of its GPU type, of the cluster's default one."""
-    config, wanted = context.config, flags["gpu_type"]
+def read_variables(
+    options: SingleOptions, given: Collection[str], environ: Mapping[str, str]
+) -> tuple[SingleOptions, dict[str, str]]:
+    """``options`` with the values of variables for those that are not ``given``, and the variables used, by name.
+
+    Prints which variables it uses and which it ignores. An empty variable is as none. Raises InputFaults with every
+    invalid value.
+    """
+    from llmb.workload.variables import unread
+
+    values, used, ignored, faults = dict[str, Any](), dict[str, str](), list[str](), list[Fault]()
+    for name, (field, read) in {**VARIABLES, _NODES: ("scale", _count)}.items():
+        text = environ.get(name, "")
+        if not text.strip():
+            continue
+        if field in given:
+            ignored.append(f"{name} (--{field.replace('_', '-')} is given)")
+            continue
+        try:
+            value = read(text)
+        except ValueError as error:
+            hint = f"correct {name}, or unset it"
+            place = f"{name}={text}"
+            faults.append(Fault(place=place, message=str(error), hint=hint, code="variable-invalid", key=field))
+            continue
+        used[name] = text.strip()
+        if name != _NODES:
+            values[field] = value
+    if faults:
+        raise InputFaults(faults)
+    for name in _OF_PROFILES:
+        if name in used and not values.get("profile", options.profile):
+            del values[VARIABLES[name][0]], used[name]
+            if _word(environ[name]) != "false":
+                ignored.append(f"{name} (ENABLE_PROFILE is not true)")
+    ignored += unread(environ, (*VARIABLES, _NODES))
+    if used:
+        say(f"note: from the environment: {' '.join(f'{name}={text}' for name, text in used.items())}")
+    if ignored:
+        say(f"note: not used: {', '.join(ignored)}")
+    return replace(options, **values), used
+
+
+def check_cluster_type(environ: Mapping[str, str], cluster_type: str) -> None:
+    """Raise UsageError where CLUSTER_TYPE names another cluster type than the install directory has."""
+    wanted = _word(environ.get(_CLUSTER_TYPE, ""))
+    if wanted and wanted != cluster_type:
+        message = f"{_CLUSTER_TYPE}={wanted}: this install directory is for cluster type {cluster_type}"
+        hint = f"choose another with --install, or unset {_CLUSTER_TYPE}"
+        raise UsageError(message, hint=hint, code="cluster-type-conflict", key="cluster_type", value=wanted)
+
+
+def place_at_variables(error: UsageError, used: Mapping[str, str], given: Mapping[str, str]) -> InputFaults:
+    """The error, each fault placed at the variables (``used``) and the pairs of --set (``given``) that caused it."""
+    is_list = isinstance(error, InputFaults)
+    faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
+    return InputFaults([_placed(fault, used, given) for fault in faults], hint=error.hint if is_list else None)
+
+
+def _placed(fault: Fault, used: Mapping[str, str], given: Mapping[str, str]) -> Fault:
+    """``fault`` at the variables and pairs that its key names; at the GPU count only where there is no other."""
+    if fault.place:
+        return fault
+    keys = fault.key.split()
+    named = [f"--set {name}={text}" for name, text in given.items() if name in keys]
+    variables = [name for name in used if name in VARIABLES and VARIABLES[name][0] in keys]
+    named += [f"{name}={used[name]}" for name in variables if name != _GPUS or (len(variables) == 1 and not named)]
+    return replace(fault, place=" ".join(named))
+
+
+def _scale_of_nodes(context: Context, options: SingleOptions, nodes: int) -> int:
+    """The GPU count for NUM_NODES of release 24.11. Raises UsageError where JOB_TOTAL_GPUS is another."""
+    config, wanted = context.config, options.gpu_type
     known = (config.gpu_type, *config.gpu_types)
-    per_node: int = flags["gpus_per_node"] or config.gpu(wanted if wanted in known else config.gpu_type).gpus_per_node
-    return per_node
+    gpu_type = wanted if wanted is not None and wanted in known else config.gpu_type
+    per_node = options.gpus_per_node or config.gpu(gpu_type).gpus_per_node
+    gpus = nodes * per_node
+    if options.scale not in (None, gpus):
+        message = f"{_NODES}={nodes} with {per_node} GPUs per node gives {gpus} GPUs, but {_GPUS} is {options.scale}"
+        raise UsageError(message, hint=f"unset {_NODES} or {_GPUS}", code="scale-conflict", key="scale", value=gpus)
+    say(f"note: {_NODES}={nodes}: {gpus} GPUs")
+    return gpus
 
 
-def _measured_too(context: Context, request: Any, gpu_type: str | None) -> bool:
-    """Whether ENABLE_PROFILE stood for two jobs in the release that this configuration is of."""
-    from llmb.errors import UsageError
+def _measures_too(context: Context, request: "JobRequest", gpu_type: str | None) -> bool:
+    """Whether ENABLE_PROFILE gave a measured job too in the release of this configuration."""
     from llmb.planning.configure import find_row
-    from llmb.planning.modes import profile_window
     from llmb.planning.plan import resolve
+    from llmb.planning.rules import profile_window
 
     config = context.config
     gpu = gpu_type or config.gpu_type
@@ -97,7 +238,7 @@ def _measured_too(context: Context, request: Any, gpu_type: str | None) -> bool:
     rows = config.rows_for(gpu)
     try:
         workload, name = resolve(request, context.workloads, gpu, rows)
-    except UsageError:  # the plan says so, with all else that is wrong
+    except UsageError:  # the plan reports it, with every other fault
         return False
     size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
     row = find_row(size, rows, dtype, request.scales[0], strong=False)
@@ -106,19 +247,18 @@ def _measured_too(context: Context, request: Any, gpu_type: str | None) -> bool:
     return window is not None and window.measured_too
 
 
-def _only_gpu_type(context: Context, request: Any) -> str | None:
-    """The one GPU type of the cluster that the workload runs on, where that is not the cluster's default."""
-    from llmb.errors import UsageError
+def _only_gpu_type(context: Context, request: "JobRequest") -> str | None:
+    """The cluster's only GPU type that the workload runs on, where that is not the cluster's default."""
     from llmb.planning.plan import resolve
 
     config = context.config
     try:
         workload, size = resolve(request, context.workloads, config.gpu_type, config.rows_for(config.gpu_type))
-    except UsageError:  # the plan says so, with all else that is wrong
+    except UsageError:  # the plan reports it, with every other fault
         return None
     types = dict.fromkeys([config.gpu_type, *config.gpu_types])
     able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
     if config.gpu_type in able or len(able) != 1:
         return None
-    say(f"note: {workload.key} {size} runs on {able[0]} alone of this cluster's GPU types")
+    say(f"note: of this cluster's GPU types, {workload.key} {size} runs only on {able[0]}")
     return able[0]

@@ -1,107 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run submit-all` and `bulk`: a job list, or everything that the cluster can run, turned into jobs."""
+"""`llmb-run submit-all` and `bulk`: turn a job list, or everything that the cluster can run, into jobs."""
 
 import os
-from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated
 
 import click
 
-from llmb.cli import options
-from llmb.cli.context import Context, pass_context, say
-from llmb.cli.submit.submit_options import submit_options
+from llmb.cli import options as common
+from llmb.cli.context import Context, say
+from llmb.cli.submit.options import COUNT, SubmitOptions, option, with_options
 from llmb.errors import InputFaults, UsageError
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)
-_WORKLOADS = "Only these, as key or key_size."
 
 
-def _narrowing_options(command: F) -> F:
-    """What narrows a list, or says what to take without one."""
-    for option in reversed(
-        (
-            click.option("--max-scale", type=click.IntRange(min=1), metavar="N", help="At most N GPUs."),
-            click.option("--min-scale", is_flag=True, help="The smallest scale of each configuration only."),
-            click.option(
-                "--scale", "scales", callback=options.numbers, metavar="A,B", help="Exactly these GPU counts."
-            ),
-            click.option(
-                "--dtype", "dtypes", multiple=True, callback=options.words, metavar="D", help="Only these dtypes."
-            ),
-            click.option("--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
-            click.option("--repeats", type=click.IntRange(min=1), metavar="N", help="Run each configuration N times."),
-        )
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions(SubmitOptions):
+    """Options that narrow a list, or select what to run without one."""
+
+    joblist: Annotated[Path | None, click.argument("joblist", required=False, type=_FILE)]
+    file: Annotated[Path | None, option("-f", "--file", type=_FILE, metavar="FILE", help="The job list, as JOBLIST.")]
+    max_scale: Annotated[int | None, option("--max-scale", type=COUNT, metavar="N", help="At most N GPUs.")]
+    min_scale: Annotated[
+        bool, option("--min-scale", is_flag=True, help="Only the smallest scale of each configuration.")
+    ]
+    scales: Annotated[
+        tuple[int, ...], option("--scale", "scales", callback=common.numbers, metavar="A,B", help="Only these scales.")
+    ]
+    dtypes: Annotated[
+        tuple[str, ...],
+        option("--dtype", "dtypes", multiple=True, callback=common.words, metavar="D", help="Only these dtypes."),
+    ]
+    workloads: Annotated[
+        tuple[str, ...],
+        option("--workloads", multiple=True, callback=common.words, metavar="W", help="Only these: key or key_size."),
+    ]
+    repeats: Annotated[int | None, option("--repeats", type=COUNT, metavar="N", help="Run each configuration N times.")]
 
 
-_file_option = click.option("-f", "--file", type=_FILE, metavar="FILE", help="The job list, as JOBLIST.")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkOptions(ListOptions):
+    """The same with a list, which the usage line shows as required."""
+
+    joblist: Annotated[Path | None, click.argument("joblist", required=False, type=_FILE, metavar="JOBLIST")]
 
 
 @click.command("submit-all")
-@click.argument("joblist", required=False, type=_FILE)
-@_file_option
-@_narrowing_options
-@submit_options
-@pass_context
-def command(context: Context, /, joblist: Path | None, **flags: Any) -> int:
-    """Submit the jobs of JOBLIST, or everything installed at the scales that the options name.
+@with_options(ListOptions)
+def command(context: Context, options: ListOptions) -> int:
+    """Submit a job list, or everything installed.
 
-    With a list the other options narrow it. The list is checked as a whole before anything is submitted.
+    Without JOBLIST, --max-scale, --min-scale or --scale selects the scales to run. With it, these options narrow the
+    list. The whole list is checked before anything is submitted.
     """
-    return _submit(context, joblist, flags)
+    return _submit(context, options)
 
 
 @click.command("bulk")
-@click.argument("joblist", required=False, type=_FILE, metavar="JOBLIST")
-@_file_option
-@_narrowing_options
-@submit_options
-@pass_context
-def bulk(context: Context, /, joblist: Path | None, **flags: Any) -> int:
+@with_options(BulkOptions)
+def bulk(context: Context, options: BulkOptions) -> int:
     """Submit the jobs of JOBLIST: submit-all with a list."""
-    if joblist is None and flags["file"] is None:
+    if options.joblist is None and options.file is None:
         click_context = click.get_current_context()
         (argument,) = (one for one in click_context.command.params if one.name == "joblist")
         raise click.MissingParameter(ctx=click_context, param=argument)
-    return _submit(context, joblist, flags)
+    return _submit(context, options)
 
 
-def _submit(context: Context, joblist: Path | None, flags: dict[str, Any]) -> int:
+def _submit(context: Context, options: ListOptions) -> int:
     from llmb.cli.submit import flow
+    from llmb.cli.submit.options import overrides_of
     from llmb.planning.joblist import read_job_list
     from llmb.planning.select import Selection, adjust, discover, narrow
     from llmb.runs.job import JobList
-    from llmb.workload import launchvars
+    from llmb.workload import variables
 
-    if joblist is not None and flags["file"] is not None:
-        hint = "--force lifts checks; it has no short form"
-        raise UsageError(f"two job lists are given: {joblist} and --file {flags['file']}", hint=hint)
-    joblist = joblist or flags["file"]
-    if unread := list(launchvars.unread(os.environ, ())):
-        say(f"note: variables that only `single` reads: {', '.join(unread)}")
-    names = ("max_scale", "min_scale", "scales", "dtypes", "workloads", "repeats", "profile", "strong_scaling")
-    selection = Selection(**{name: flags[name] for name in names if flags.get(name) is not None})
-    with flow.refusing(dry_run=flags["dry_run"]):
-        how = flow.Options.from_flags(flags)
+    if options.joblist is not None and options.file is not None:
+        message = f"two job lists are given: {options.joblist} and --file {options.file}"
+        hint = "-f names a job list; to lift checks write --force"
+        raise UsageError(message, hint=hint, code="joblist-twice", key="file")
+    joblist = options.joblist or options.file
+    if unread := list(variables.unread(os.environ, ())):
+        say(f"note: only `single` reads these variables: {', '.join(unread)}")
+    selection = Selection(**{field.name: getattr(options, field.name) for field in fields(Selection)})
+    with flow.refusing(dry_run=options.dry_run):
+        overrides = overrides_of(options)
         listed = None if joblist is None else read_job_list(joblist)
     if listed is not None:
         requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
-        return flow.run(context, requests, how, lambda jobs: narrow(jobs, selection, context.workloads))
+        return flow.run(context, requests, options, overrides, lambda jobs: narrow(jobs, selection, context.workloads))
     if not selection.names_scales:
-        hint = "llmb-run submit-all jobs.txt, or --max-scale N, --min-scale, --scale A,B for all that is installed"
-        raise UsageError("neither a job list nor a scale is given", hint=hint)
-    with flow.refusing(dry_run=how.dry_run):
-        gpu_type = how.gpu_type or context.config.gpu_type
-        found, left_out = discover(context.workloads, context.config, selection, gpu_type)
-    for text in left_out:
+        hint = "llmb-run submit-all jobs.txt, or --max-scale N, --min-scale, --scale A,B for everything installed"
+        raise UsageError("neither a job list nor a scale is given", hint=hint, code="nothing-selected")
+    with flow.refusing(dry_run=options.dry_run):
+        gpu_type = options.gpu_type or context.config.gpu_type
+        found, skipped = discover(context.workloads, context.config, selection, gpu_type)
+    for text in skipped:
         say(f"note: {text}")
     try:
-        return flow.run(context, JobList(requests=tuple(found)), how)
+        return flow.run(context, JobList(requests=tuple(found)), options, overrides)
     except InputFaults as error:
-        fix = "--workloads and --dtype name what to take, --keep-going takes what is right"
+        fix = "--workloads and --dtype select jobs, --keep-going submits the valid ones"
         hints = (error.hint, fix if selection.scales else None)
         raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

@@ -7,23 +7,71 @@ import contextlib
 import getpass
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
-from llmb.clusters.local import journal, local_checks, queue, run_script, states
-from llmb.clusters.local.ensure import ensure_supervisor
-from llmb.clusters.local.local_checks import Found
+from llmb.clusters.local import journal, queue, run_script, states
+from llmb.clusters.local.queue import ensure_supervisor
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import console, files, secrets
+from llmb.system import console, files, secrets, shell
 from llmb.system.process import host_name
+from llmb.workload.gpus import CPU
+
+_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What there is on this machine for jobs; ``gpus`` None where the jobs are for CPUs."""
+
+    cpus: int
+    gpus: int | None
+
+
+def find_hardware(config: ClusterConfig) -> Hardware:
+    """What this machine has."""
+    return Hardware(cpus=count_cpus(), gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus())
+
+
+def count_cpus() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def count_gpus() -> int:
+    """The GPUs of this machine: what the driver shows, else what nvidia-smi lists."""
+    if _GPUS.is_dir():
+        return sum(1 for _ in _GPUS.iterdir())
+    try:
+        listed = shell.run(["nvidia-smi", "-L"], timeout=30)
+    except LlmbError:  # no driver here, or one that hangs
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.out.splitlines())
+
+
+def faults_of_launch(launch: Launch, config: ClusterConfig, found: Hardware) -> Iterator[Fault]:
+    """What stands in the way of one launch."""
+    if launch.nodes != 1:
+        yield Fault(
+            message=f"{launch.name} needs {launch.nodes} nodes, and a local cluster is one machine",
+            hint="choose a smaller scale",
+        )
+    elif found.gpus is not None and launch.ranks_per_node > found.gpus:
+        yield Fault(
+            message=f"{launch.name} needs {launch.ranks_per_node} GPUs, and this machine has {found.gpus}",
+            hint="choose a smaller scale; nvidia-smi -L lists the GPUs",
+        )
+    yield from checks.faults_of_launch(launch, config)
+    yield from checks.faults_of_venv(launch, config)
+
 
 IDLE = 10.0  # seconds
 GRACE = 5.0  # seconds
@@ -31,7 +79,7 @@ GRACE = 5.0  # seconds
 
 def create(config: ClusterConfig) -> LocalCluster:
     """This machine, as it is now."""
-    return LocalCluster(config=config, environ=os.environ, found=local_checks.find(config), digest=programs.digest())
+    return LocalCluster(config=config, environ=os.environ, found=find_hardware(config), digest=programs.digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +92,7 @@ class LocalCluster:
 
     config: ClusterConfig
     environ: Mapping[str, str]
-    found: Found
+    found: Hardware
     digest: str
     idle: float = IDLE
     grace: float = GRACE
@@ -61,7 +109,7 @@ class LocalCluster:
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """What stands in the way of these launches, all of it; empty when nothing does."""
-        faults = [fault for launch in launches for fault in local_checks.faults_of(launch, self.config, self.found)]
+        faults = [fault for launch in launches for fault in faults_of_launch(launch, self.config, self.found)]
         faults += checks.faults_of_secrets(launches, self.environ)
         return list(dict.fromkeys([*faults, *checks.faults_of_place(self.config, self.digest, launches)]))
 
@@ -94,7 +142,7 @@ class LocalCluster:
         """The state of each run by its id; a supervisor that was killed while work is there is replaced."""
         ahead = queue.ahead(self.folder)
         found = {run.id: states.state_of(run, ahead) for run in runs}
-        again = [run for run in runs if found[run.id] == states.NEVER_CAME]
+        again = [run for run in runs if found[run.id] == states.NEVER_QUEUED]
         if again:  # it may have come between the two looks; now that its submitter is gone, nothing comes any more
             ahead = queue.ahead(self.folder)
             found |= {run.id: states.state_of(run, ahead) for run in again}

@@ -20,6 +20,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
 from llmb.system import files
 from llmb.system.process import ProcessId
+from llmb.text.times import clock
 
 POLL = 0.2  # seconds
 FULL_POLL = 2.0  # seconds between two attempts to write onto a full disk
@@ -95,16 +96,12 @@ def _watch(script: Script, directory: Path, ranks: Ranks) -> End:
         if _told:
             return end_now(FAILED, f"its runner was told to end by {_told[0]}")
         if time.monotonic() > deadline:
-            return end_now(TIMEOUT, f"ran longer than its limit of {_clock(script.time_limit)}")
+            return end_now(TIMEOUT, f"ran longer than its limit of {clock(script.time_limit)}")
     return end_now(COMPLETED, exit_code=0)
 
 
 def _hear(number: int, frame: FrameType | None) -> None:
     _told.append(signal.Signals(number).name)
-
-
-def _clock(seconds: int) -> str:
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def _log_to(path: Path) -> None:

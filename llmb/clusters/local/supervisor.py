@@ -13,10 +13,9 @@ import time
 import traceback
 from pathlib import Path
 
-from llmb.clusters.local import journal, queue, settle
-from llmb.clusters.local.ensure import LOCK, LOG
+from llmb.clusters.local import journal, queue, states
 from llmb.clusters.local.journal import end_now
-from llmb.clusters.local.queue import Entry, Running
+from llmb.clusters.local.queue import LOCK, LOG, Entry, Running
 from llmb.errors import LlmbError
 from llmb.runs.state import CANCELLED, FAILED
 from llmb.system import files, locks, shell
@@ -142,9 +141,9 @@ def _wait(directory: Path) -> str:
     seen = journal.read(directory)
     if seen is None:
         return "has not started"
-    while seen.end is None and not settle.is_abandoned(seen):
+    while seen.end is None and not states.is_abandoned(seen):
         time.sleep(POLL)
-    end = seen.end or settle.settle(directory, seen)
+    end = seen.end or states.settle(directory, seen)
     return f"{end.state} {end.reason}".rstrip()
 
 

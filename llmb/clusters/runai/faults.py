@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Iterator
-from socket import gaierror
 from typing import TYPE_CHECKING, Any
 
 from llmb.clusters.base import UnclearError
 from llmb.errors import LlmbError
+from llmb.system import http
 
 if TYPE_CHECKING:
     import httpx
 
 URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
-_NETWORK = "check runai.base_url in cluster_config.yaml, the network and the proxy: HTTPS_PROXY, NO_PROXY"
+_NETWORK = dict.fromkeys(("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}")
 _SAYING = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
 _HINTS = {
     401: "the access key has expired or was removed: make another in Run:ai, under Access keys or Applications",
@@ -39,7 +37,7 @@ class RefusedError(LlmbError):
 
 def unclear(fault: LlmbError) -> UnclearError:
     """``fault`` of a request that may have been obeyed all the same."""
-    return UnclearError(fault.message, hint=fault.hint)
+    return UnclearError(fault.message, hint=fault.hint, code=fault.code, key=fault.key, value=fault.value)
 
 
 def of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
@@ -78,31 +76,10 @@ def of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:
 
 
 def of_transport(base_url: str, error: httpx.TransportError) -> LlmbError:
-    """The error that no whole answer has come."""
+    """The error for a request without a complete answer."""
     import httpx
 
-    why, hint = str(error) or type(error).__name__, _NETWORK
-    for cause in _causes(error):
-        if isinstance(cause, gaierror):
-            why = "its name is not known here (DNS)"
-        elif isinstance(cause, ConnectionRefusedError):
-            why = "the connection is refused"
-        elif isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not trusted (TLS): {cause.verify_message}"
-            hint = "let SSL_CERT_FILE name your site's certificates"
-    if isinstance(error, httpx.TimeoutException):
-        why = "it does not answer in time"
-    elif isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
-        why = f"the connection was cut: {why}"
-    return LlmbError(f"Run:ai at {base_url} does not answer: {why}", hint=hint)
-
-
-def may_pass(error: httpx.TransportError) -> bool:
-    """Whether asking again may help: not against a certificate or a proxy."""
-    import httpx
-
-    lasting = isinstance(error, httpx.ProxyError | httpx.UnsupportedProtocol)
-    return not lasting and not any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+    return http.unreachable(error, httpx.URL(base_url), name=f"Run:ai at {base_url}", hints=_NETWORK)
 
 
 def not_understood(base_url: str, what: str) -> LlmbError:
@@ -128,9 +105,3 @@ def _data(answer: httpx.Response) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

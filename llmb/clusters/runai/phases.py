@@ -8,11 +8,35 @@ from datetime import datetime
 from typing import Any
 
 from llmb.clusters import rundir
-from llmb.clusters.bashscript import clock
 from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
 from llmb.clusters.rundir import Told
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
+from llmb.text.times import clock
+
+_AGAIN = "then llmb-run jobs cancel RUN, and llmb-run jobs retry RUN"
+# Waiting for GPUs in use (Unschedulable, FailedScheduling) needs no word.
+_MEANINGS = (
+    (
+        r"FailedMount|FailedAttachVolume|claim \S+ not found",
+        f"its volume cannot be mounted: check runai.pvc.claim in cluster_config.yaml, {_AGAIN}",
+    ),
+    (
+        r"ErrImagePull|ImagePullBackOff|InvalidImageName",
+        f"its image cannot be pulled: check its name, and the project's credential for its registry, {_AGAIN}",
+    ),
+    (
+        r"secret \S+ not found|CreateContainerConfigError",
+        f"a secret is not there: make it in the project, or check runai.secrets in cluster_config.yaml, {_AGAIN}",
+    ),
+    (r"OverLimit|OverQuota", "the project's quota of GPUs is used up: it starts as others end, or ask for more"),
+)
+
+
+def meaning(reason: str) -> str:
+    """What to know of a workload that waits for ``reason``; empty where there is nothing to do but to wait."""
+    return next((text for pattern, text in _MEANINGS if re.search(pattern, reason)), "")
+
 
 # Any other phase is no end: Degraded may recover, and of one that we do not know we know nothing.
 PHASES: Mapping[str, str] = {

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import END, NO_IMAGE, THREADS, UMASK
-from llmb.clusters.quote import bash
+from llmb.clusters.bashscript import END, NO_IMAGE, THREADS, UMASK, bash
 from llmb.clusters.runai import request
-from llmb.clusters.runai.volume import in_pod, launch_in_pod
+from llmb.clusters.runai.request import in_pod, launch_in_pod
 from llmb.config import ClusterConfig
 from llmb.runs.launch import Launch, Stamp
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run:ai's REST API as a caller sees it: signed in, patient with a busy server, every failure in words."""
+"""The client of Run:ai's REST API: signs in, repeats requests while the server is busy, and explains failures."""
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +16,21 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.runai import faults
 from llmb.clusters.runai.token import Credentials, Token, read_token
 from llmb.errors import LlmbError
+from llmb.system import http
 
 if TYPE_CHECKING:
     import httpx
 
 PAGE = 500  # entries of a list in one answer, the most that the API gives
-ATTEMPTS = 6
-_FIRST_ATTEMPTS = 3  # at a server that has never answered: it may not be there at all
+ATTEMPTS = http.ATTEMPTS
+_FIRST_ATTEMPTS = 3  # at a server that has never answered: the address may be wrong
 _TOKENS = 3  # that are tried for one request
 _CONNECT_SECONDS = 10.0
 _SECONDS = 30.0  # for one answer
 _HURRIED = 5.0  # seconds for either, where somebody waits to know whether it answers
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
 _DENIED = frozenset({400, 401, 403})
-_LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class BrokenGatewayError(UnclearError):
@@ -140,60 +140,65 @@ class Client:
         is_once: bool = False,
         version: int = 1,
     ) -> httpx.Response:
-        """The answer, asked for again while the server is busy or cannot be reached.
+        """The answer; the request is repeated while the server is busy or cannot be reached.
 
-        A request that ``is_once`` is repeated only where it surely has not arrived. ``version``: of the API; 2 takes a
-        form in the place of JSON.
+        A request that ``is_once`` is repeated only where it has certainly not arrived. ``version`` is the API's; 2
+        takes a form instead of JSON.
         """
-        import httpx
-
         headers = {"Authorization": f"Bearer {token.text}"} if token is not None else {}
         base = self.base_url if version == 1 else f"{self.base_url.removesuffix('/v1')}/v{version}"
         form, data = (content, None) if version == 2 else (None, content)
-        pause, attempts = self._first_pause, 1 if self._is_hurried else ATTEMPTS
-        for attempt in range(1, attempts + 1):
-            wanted = pause
-            try:
-                answer = self._http.request(
-                    method, f"{base}{path}", params=params, json=data, data=form, headers=headers
-                )
-            except httpx.TransportError as error:
-                never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                fault = faults.of_transport(self.base_url, error)
-                if is_once and not never_left:
-                    raise faults.unclear(fault) from error
-                if attempt >= (
-                    attempts if self._has_answered else min(attempts, _FIRST_ATTEMPTS)
-                ) or not faults.may_pass(error):
-                    raise fault from error
-            except httpx.InvalidURL as error:
-                raise LlmbError(
-                    f"{self.base_url}: {error}", hint="mend runai.base_url in cluster_config.yaml"
-                ) from error
-            else:
-                self._has_answered = True
-                if answer.status_code not in _BUSY:
-                    return answer
-                if is_once and answer.status_code in (502, 504):  # a gateway's: what became of the request is not known
-                    fault = faults.of_answer(self.base_url, answer)
-                    kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
-                    raise kind(fault.message, hint=fault.hint)
-                if attempt == attempts:
-                    return answer
-                wanted = max(pause, _asked_pause(answer))
-            time.sleep(wanted * random.uniform(1.0, 1.3))
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        raise AssertionError("the last attempt returns or raises")
+
+        def attempt() -> httpx.Response:
+            return self._attempt(is_once, method, f"{base}{path}", params=params, json=data, data=form, headers=headers)
+
+        attempts = 1 if self._is_hurried else ATTEMPTS
+        return http.persist(
+            attempt, lambda seconds, _: time.sleep(seconds), attempts=attempts, first_pause=self._first_pause
+        )
+
+    def _attempt(self, is_once: bool, method: str, url: str, **content: Any) -> httpx.Response:
+        """One attempt at a request. Raises AskAgain where another one may succeed."""
+        import httpx
+
+        try:
+            answer = self._http.request(method, url, **content)
+        except httpx.TransportError as error:
+            fault = faults.of_transport(self.base_url, error)
+            if is_once and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):  # it may have arrived
+                raise faults.unclear(fault) from error
+            if not http.may_pass(error, known=True):
+                raise fault from error
+            raise http.AskAgain(fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) from error
+        except httpx.InvalidURL as error:
+            message = f"{self.base_url}: {error}"
+            hint = "correct runai.base_url in cluster_config.yaml"
+            raise LlmbError(message, hint=hint, code="address-invalid", key="runai.base_url") from error
+        self._has_answered = True
+        if answer.status_code not in _BUSY:
+            return answer
+        fault = faults.of_answer(self.base_url, answer)
+        if is_once and answer.status_code in (502, 504):  # from a gateway: the request may have been carried out
+            kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
+            raise kind(fault.message, hint=fault.hint)
+        raise http.AskAgain(
+            faults.unclear(fault) if is_once and answer.status_code >= 500 else fault, self._asked_pause(answer)
+        )
+
+    def _asked_pause(self, answer: httpx.Response) -> float | None:
+        """The seconds that Retry-After asks to wait, within limits, and spread; None where it asks for nothing."""
+        seconds = http.retry_after(answer.headers.get("Retry-After"))
+        if seconds is None:
+            return None
+        return max(self._first_pause, min(seconds, _LONGEST_PAUSE)) * random.uniform(1.0, 1.3)
 
     @cached_property
     def _http(self) -> httpx.Client:
-        import httpx
-
-        hurried = httpx.Timeout(_HURRIED)
-        found = httpx.Client(
-            timeout=hurried if self._is_hurried else httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
+        found = http.make_client(
             headers={"User-Agent": "llmb-run", "Accept": "application/json"},
-            mounts={f"all://{host}": None for host in _LOOPBACK},
+            environ=os.environ,
+            read_seconds=_HURRIED if self._is_hurried else _SECONDS,
+            connect_seconds=_HURRIED if self._is_hurried else _CONNECT_SECONDS,
         )
         weakref.finalize(self, found.close)  # with whoever holds this client
         return found
@@ -215,17 +220,3 @@ def _token_of(answer: httpx.Response) -> Token | None:
     except ValueError:
         return None
     return read_token(data, time.time()) if isinstance(data, dict) else None
-
-
-def _asked_pause(answer: httpx.Response) -> float:
-    """The seconds that Retry-After asks to wait, within reason; 0 where it says nothing that can be read."""
-    text = answer.headers.get("Retry-After", "")
-    try:
-        seconds = float(text) if text.replace(".", "", 1).isdecimal() else _until(text)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return min(max(seconds, 0.0), _LONGEST_PAUSE)
-
-
-def _until(date: str) -> float:
-    return parsedate_to_datetime(date).timestamp() - time.time()

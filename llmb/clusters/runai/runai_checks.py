@@ -8,7 +8,7 @@ from pathlib import Path
 from llmb.clusters import checks
 from llmb.clusters.runai import fields, pod_script, request
 from llmb.clusters.runai.pod_script import Setting
-from llmb.clusters.runai.volume import in_pod, is_on
+from llmb.clusters.runai.request import in_pod, is_on
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig

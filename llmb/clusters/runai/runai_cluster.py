@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llmb.clusters import rundir
 from llmb.clusters.base import Pace
-from llmb.clusters.runai import phases, pod_script, request, runai_checks, waiting
+from llmb.clusters.runai import phases, pod_script, request, runai_checks
 from llmb.clusters.runai.faults import RefusedError
 from llmb.clusters.runai.pod_script import Setting
 from llmb.clusters.runai.rest import BrokenGatewayError, Client
@@ -209,7 +209,7 @@ class RunaiCluster:
 
 
 def _with_cure(state: JobState) -> JobState:
-    return replace(state, fix=waiting.meaning(state.reason)) if state.state in WAITING else state
+    return replace(state, fix=phases.meaning(state.reason)) if state.state in WAITING else state
 
 
 def _wants_word(state: JobState) -> bool:

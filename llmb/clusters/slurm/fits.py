@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.partitions import Nodes, Partition
 from llmb.clusters.slurm.request import gpus_asked, kind_of, resources, with_args
 from llmb.config import ClusterConfig
@@ -11,6 +10,7 @@ from llmb.config.slurm import SlurmConfig, seconds
 from llmb.errors import Fault
 from llmb.runs.launch import Launch
 from llmb.text.names import suggest
+from llmb.text.times import clock
 
 _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --slurm-arg partition=NAME"

@@ -2,19 +2,69 @@
 """The states of many runs in one go: accounting, else the queue, else what the runs themselves have written."""
 
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.clusters.rundir import Told
-from llmb.clusters.slurm import rows, rundir
+from llmb.clusters import rundir
+from llmb.clusters.rundir import Told, tail
+from llmb.clusters.slurm import rows
 from llmb.clusters.slurm.commands import Client, SilentError
 from llmb.clusters.slurm.request import job_name
 from llmb.clusters.slurm.rows import NO_ACCOUNTING, Row
+from llmb.config.slurm import seconds
 from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import FAILED, LOST, NO_ANSWER, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, LOST, TIMEOUT, UNKNOWN, WAITING, JobState
+from llmb.text.times import clock
+
+_CANCELLED = re.compile(r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
+_LOST_NODE = re.compile(
+    r"^srun: error: (Node failure on \S+|Aborting, io error and missing step on node \d+)", re.MULTILINE
+)
+_TIME = "#SBATCH --time="
+_REQUEUED = "JOB REQUEUE"  # it started again, and how that ended comes later
+_DUE_TO = {"TIME LIMIT": TIMEOUT, "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED", "DEADLINE": "DEADLINE"}
+
+
+def read_files(run: RunRecord) -> Told:
+    """What the script of the run's present attempt has written so far; a job's id is a number."""
+    told = rundir.read(run)
+    return told if told.job_id is None or told.job_id.isdecimal() else replace(told, job_id=None)
+
+
+def _end_of(run: RunRecord, told: Told) -> JobState | None:
+    """How the run ended, by its own files alone; None where they do not say."""
+    said = _log_end(run)
+    if said is not None:
+        return JobState(state=said, started=told.started, ended=told.ended)
+    if told.exit_code is None:
+        return None
+    state = COMPLETED if told.exit_code == 0 else FAILED
+    return JobState(state=state, exit_code=told.exit_code, started=told.started, ended=told.ended)
+
+
+def _lost_node(run: RunRecord) -> str | None:
+    """What srun said of a node that it lost; such a job may end FAILED, as the script itself goes on for a moment."""
+    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(tail(path))]
+    return found[-1][1] if found else None
+
+
+def _limit(run: RunRecord) -> str:
+    """The time limit that the run's script asks for, as HH:MM:SS."""
+    asked = (line.removeprefix(_TIME) for line in rundir.lines(run.script) if line.startswith(_TIME))
+    text = next(asked, "")
+    return clock(seconds(text) or run.launch.time_limit)
+
+
+def _log_end(run: RunRecord) -> str | None:
+    """The state that slurmd's last words in the script's output mean."""
+    found = [match[2] or "" for path in (run.batch_log, run.log) for match in _CANCELLED.finditer(tail(path))]
+    ends = [cause for cause in found if cause != _REQUEUED]
+    return _DUE_TO.get(ends[-1], CANCELLED) if ends else None
+
 
 YOUNG = 300.0  # seconds before its submission from which accounting is asked for a job's name: clocks may differ
 BRIEF = 6.0  # seconds for the answer to a question that nobody has asked before
@@ -93,7 +143,7 @@ class Poller:
             self.memory.is_patient = True
 
     def _states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-        views = {run.id: View(run=run, told=rundir.read(run)) for run in runs}
+        views = {run.id: View(run=run, told=read_files(run)) for run in runs}
         by_job = {view.job_id: view for view in views.values() if view.job_id is not None}
         for row in self._accounted(by_job):
             by_job[row.job_id].accounted = row.state
@@ -116,7 +166,7 @@ class Poller:
 
     def find(self, runs: Sequence[RunRecord]) -> dict[str, str]:
         """The ids of those of these runs that Slurm knows by their names. Raises LlmbError where it does not answer."""
-        found = {run.id: told.job_id for run in runs if (told := rundir.read(run)).job_id is not None}
+        found = {run.id: told.job_id for run in runs if (told := read_files(run)).job_id is not None}
         by_name = {name_of(run): run for run in runs if run.id not in found}
         if not by_name:
             return found
@@ -170,7 +220,7 @@ class Poller:
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:
-            return replace(view.accounted or last_seen(view.run), reason=f"{NO_ANSWER}{view.silence}")
+            return (view.accounted or last_seen(view.run)).unanswered(view.silence)
         known = view.known
         if known is None:
             return self._gone(view)
@@ -179,12 +229,12 @@ class Poller:
     def _complete(self, view: View, state: JobState) -> JobState:
         """The state with what the rows left out."""
         if state.state == TIMEOUT:
-            return replace(state, reason=f"ran longer than its limit of {rundir.limit(view.run)}")
+            return replace(state, reason=f"ran longer than its limit of {_limit(view.run)}")
         if state.state != FAILED:
             return state
-        if (said := rundir.lost_node(view.run)) is not None:
+        if (said := _lost_node(view.run)) is not None:
             return replace(state, state="NODE_FAIL", reason=said)
-        told = rundir.read(view.run)  # it may have ended since it was read
+        told = read_files(view.run)  # it may have ended since it was read
         if told.job_id is not None and told.exit_code is None and _was_killed(state):
             return replace(state, exit_code=None, reason=_KILLED_REASON)
         # Accounting keeps seven bits of it: 137 comes back as 9.
@@ -202,7 +252,7 @@ class Poller:
         """The state of a run that Slurm was asked for and did not know."""
         run = view.run
         what = f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
-        if (end := rundir.end_of(run, view.told)) is not None:
+        if (end := _end_of(run, view.told)) is not None:
             return replace(end, reason=f"by its own files; {what}")
         before = view.accounted or last_seen(run)
         if not _is_ours(run):

@@ -3,16 +3,36 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
-from llmb.clusters.bashscript import clock
-from llmb.clusters.slurm.quote import path_pattern
+from llmb.clusters.bashscript import CONTROL
 from llmb.config import ClusterConfig
 from llmb.config.sbatch_options import long_name
 from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
+from llmb.errors import UsageError
 from llmb.runs.launch import Launch, Stamp
+from llmb.text.times import clock
 from llmb.workload.gpus import CPU
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./,:;=+@%\[\]<>^*-]+")
+
+
+@lru_cache(maxsize=256)
+def directive(text: str) -> str:
+    """``text`` as the value of an option on an #SBATCH line. Raises UsageError for a line break."""
+    if _PLAIN.fullmatch(text):
+        return text
+    if CONTROL.search(text) or "\n" in text:
+        raise UsageError(f"{text!r} holds a line break or the like, and an option of Slurm cannot", hint="rename it")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def path_pattern(path: str) -> str:
+    """``path`` for options that expand ``%j`` and its like."""
+    return path.replace("%", "%%")
+
 
 RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds
 _RACK_GPUS = 4

@@ -5,15 +5,53 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END
-from llmb.clusters.quote import bash
-from llmb.clusters.slurm import container, leftovers, vboost
-from llmb.clusters.slurm.quote import directive
-from llmb.clusters.slurm.request import sbatch_options
+from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END, bash
+from llmb.clusters.slurm import container
+from llmb.clusters.slurm.request import directive, sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
 from llmb.config.slurm import PMIX, SlurmConfig
 from llmb.runs.launch import Launch, Stamp
+
+VBOOST_SECONDS = 60  # until a node without an answer is not waited for any more
+VBOOST_LINE = "llmb vboost: "  # how the line in the log begins; llmb.logs.conditions reads it
+
+# What one task does on its node. sudo never asks: without a rule for nvidia-smi it says so and ends.
+_BOOST_NODE = """\
+llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'\\n'}\""""
+
+# The step takes nothing from that of the training (--overlap), which starts whatever becomes of this one. Of several
+# reasons the first that a node gave, else srun's own last word.
+_BOOST_LINES = """\
+llmb_boost=$(timeout -k 5 {seconds} srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 \\
+    bash -c {on_node} 2>&1 < /dev/null)
+llmb_code=$?
+llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
+llmb_why=$(grep -v '^llmb: set$' <<< "$llmb_boost" | sed -n 's/^llmb: //p' | head -n 1)
+if (( llmb_code == 124 || llmb_code == 137 )); then
+    llmb_why="no answer within {seconds} s"
+    scancel "$SLURM_JOB_ID.0" 2> /dev/null
+fi
+if (( llmb_set < {nodes} )); then
+    llmb_why=": ${{llmb_why:-${{llmb_boost##*$'\\n'}}}}"
+else
+    llmb_why=
+fi
+echo "{said}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
+"""
+
+
+def vboost_lines(launch: Launch) -> list[str]:
+    """The lines, none for a launch that leaves vboost alone."""
+    if not launch.vboost:
+        return []
+    word = "node" if launch.nodes == 1 else "nodes"
+    text = _BOOST_LINES.format(
+        seconds=VBOOST_SECONDS, nodes=launch.nodes, on_node=bash(_BOOST_NODE), said=VBOOST_LINE, word=word
+    )
+    return [text]
+
 
 PYXIS = "pyxis"
 
@@ -105,11 +143,11 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         "",
         *(f"export {name}={value}" for name, value in variables.items()),
         "",
-        *vboost.lines(launch),
-        *(leftovers.remove_old(launch, setting.config) if setting.container else ()),
+        *vboost_lines(launch),
+        *(container.remove_old(launch, setting.config) if setting.container else ()),
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
-    own = leftovers.remove_own(launch) if setting.container else ""
+    own = container.remove_own(launch) if setting.container else ""
     return "\n".join(parts) + "\n" + _LAST_ACT + WRITE_END + own + EXIT
 
 

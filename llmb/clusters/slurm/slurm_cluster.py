@@ -4,25 +4,67 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import known, rundir, sbatch_script, slurm_checks
-from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError
+from llmb.clusters.slurm import commands, poll, sbatch_script, slurm_checks
+from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError, is_silence, last_line
+from llmb.clusters.slurm.partitions import Registering
 from llmb.clusters.slurm.poll import Memory, Poller
-from llmb.clusters.slurm.registering import Registering
+from llmb.clusters.slurm.refusals import hint_for
 from llmb.clusters.slurm.sbatch_script import Setting
-from llmb.clusters.slurm.submission_answer import job_id_of
 from llmb.config import ClusterConfig
-from llmb.errors import Fault
+from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.system import files, secrets
+from llmb.system.shell import Completed
+
+_NO_ROOM = "temporarily unable to accept job"
+_FAILED = "Batch job submission failed: "
+_ID = re.compile(r"^(?:Submitted batch job )?(\d{1,18})(?:;\S*| on cluster \S+)?$", re.ASCII)
+_RECONCILE = "llmb-run jobs reconcile"
+_SHOWN = 200  # characters of an answer that a message repeats
+
+
+def job_id_of(done: Completed) -> str:
+    """The id of the job that sbatch says it has submitted.
+
+    Raises LlmbError for a refusal, UnclearError for every answer that does not say whether the job was taken: whoever
+    gets that looks for the job by its name.
+    """
+    ids = {match[1] for line in done.out.splitlines() if (match := _ID.match(line.strip()))}
+    if done.code == 0:
+        if len(ids) == 1:
+            return ids.pop()
+        raise UnclearError(f"sbatch ended without {_what(ids)}{_quoted(done.out or done.err)}", hint=_RECONCILE)
+    if _NO_ROOM in done.err:  # sbatch has tried again for minutes, and this may have been its last word
+        message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
+        raise UnclearError(message, hint=f"{_RECONCILE}, once jobs have ended")
+    said = last_line(done.err).removeprefix(_FAILED)
+    if is_silence(done.err):
+        raise UnclearError(f"Slurm does not answer: {said}", hint=f"{_RECONCILE}, once it does")
+    if ids or done.code < 0 or not (said or done.out.strip()):
+        how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
+        raise UnclearError(f"sbatch {how}{_quoted(done.out or done.err)}", hint=_RECONCILE)
+    said = said or last_line(done.out)
+    raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))
+
+
+def _what(ids: set[str]) -> str:
+    return "a job id" if not ids else "one job id alone"
+
+
+def _quoted(text: str) -> str:
+    shown = " ".join(text.split())
+    return f"; it printed: {shown[:_SHOWN]}" if shown else " and printed nothing"
+
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 
@@ -37,8 +79,8 @@ def create(config: ClusterConfig) -> SlurmCluster:
         config=config,
         client=client,
         digest=programs.digest(),
-        knows_segment=known.segment(client, config),
-        lacks=known.lacking(client, config),
+        knows_segment=commands.segment(client, config),
+        lacks=commands.lacking(client, config),
     )
 
 
@@ -82,7 +124,7 @@ class SlurmCluster:
 
         Raises LlmbError for a refusal, UnclearError where it is not known whether Slurm has taken it.
         """
-        if (job_id := rundir.read(run).job_id) is not None:
+        if (job_id := poll.read_files(run).job_id) is not None:
             return job_id
         self._stage()
         values = secrets.find(run.launch.secrets, self.client.environ)
@@ -113,7 +155,7 @@ class SlurmCluster:
         """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
         recorded = [run for run in runs if run.scheduler_id is not None]
         # Of one that was submitted twice, the job that runs it may be another than the recorded one.
-        known = (job_id for run in recorded for job_id in (run.scheduler_id, rundir.read(run).job_id))
+        known = (job_id for run in recorded for job_id in (run.scheduler_id, poll.read_files(run).job_id))
         found = self._poller.find([run for run in runs if run.scheduler_id is None])
         if ids := dict.fromkeys(job_id for job_id in (*known, *found.values()) if job_id is not None):
             self.client.ask(["scancel", *ids])

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
     from llmb.runs.job import Job
-    from llmb.runs.launch import Launch
+    from llmb.runs.launch import Launch, Site
     from llmb.runs.record import RunRecord
-    from llmb.runs.site import Site
     from llmb.workload.needs import Needs
     from llmb.workload.spec import Workload
 
@@ -40,6 +39,6 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 @hookimpl(trylast=True)
 def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec:
     """NeMo 2's step lines, which the torch program prints too."""
-    from llmb.logs.spec import ParseSpec
+    from llmb.logs.formats import ParseSpec
 
     return ParseSpec()

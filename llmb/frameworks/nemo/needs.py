@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmb.frameworks.nemo import torch_pretrain
 from llmb.runs.job import Job
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.system.secrets import SECRETS_FILE
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import CPU

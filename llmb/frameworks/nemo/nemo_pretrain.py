@@ -9,8 +9,7 @@ from llmb.frameworks.nemo.needs import VENV, Tokenizer, tokenizer_of
 from llmb.frameworks.nemo.recipe import recipe_of, to_text
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch, Program, StagedFile, Wrapper
-from llmb.runs.site import Site
+from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
 from llmb.workload.gpus import CPU
 from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.spec import Size, Workload

@@ -6,8 +6,7 @@ from typing import Any
 
 from llmb.errors import UsageError
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch, Program, StagedFile
-from llmb.runs.site import Site
+from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.text import typed
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU
@@ -22,7 +21,7 @@ CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo use
 SEED = 1234
 TINY, RUNAI = "tiny", "runai"
 VENV = "torch"
-PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.versions
+PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.torch_pretrain
 ARCHITECTURE_UNKNOWN = "architecture-unknown"
 
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput of one GPU against the number of GPUs, with published figures and the ideal line. Pure."""
 
-from llmb.report.families import Family
-from llmb.report.svg.axes import Axis, around, in_digits, spaced
-from llmb.report.svg.draw import dot, label, line, path, picture, shape
-from llmb.report.svg.thin import few
+from llmb.report.entries import Family
+from llmb.report.svg.draw import Axis, around, dot, few, in_digits, label, line, path, picture, shape, spaced
 
 WIDTH, HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 446.0, 16.0, 206.0
@@ -28,7 +26,7 @@ def scaling_picture(key: str, family: Family) -> str:
         *_measured(family, across, up),
     ]
     title = f"{family.label}: tokens per second of one GPU, by the number of GPUs"
-    return picture(key, title, _told(family), WIDTH, HEIGHT, *parts, kind="scaling")
+    return picture(key, title, _description(family), WIDTH, HEIGHT, *parts, kind="scaling")
 
 
 def _grid(up: Axis) -> list[str]:
@@ -42,8 +40,8 @@ def _grid(up: Axis) -> list[str]:
 
 
 def _scales(across: Axis, scales: list[int]) -> list[str]:
-    room = 7.0 * len(str(scales[-1])) + 4
-    places = spaced([(across.at(scale), f"{scale}") for scale in scales], room)
+    space = 7.0 * len(str(scales[-1])) + 4
+    places = spaced([(across.at(scale), f"{scale}") for scale in scales], space)
     return [
         line("axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM),
         *(line("axis", across.at(scale), _BOTTOM, across.at(scale), _BOTTOM + 4) for scale in scales),
@@ -57,8 +55,8 @@ def _published(family: Family, across: Axis, up: Axis) -> list[str]:
     for one in family.published:
         x, y = across.at(one.scale), up.at(one.rate)
         corners = [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
-        told = f"published with {one.release}, {one.scale} GPUs: {one.rate:,.0f} tokens/s per GPU"
-        parts.append(shape("published", corners, told))
+        description = f"published with {one.release}, {one.scale} GPUs: {one.rate:,.0f} tokens/s per GPU"
+        parts.append(shape("published", corners, description))
     return parts
 
 
@@ -70,12 +68,14 @@ def _measured(family: Family, across: Axis, up: Axis) -> list[str]:
         rates = few([rate for own, rate in family.rates if own == scale], _MOST_DOTS)
         parts += [dot("repeat", across.at(scale), up.at(rate), 2) for rate in rates]
     for (x, y), point in zip(places, family.points, strict=True):
-        told = f"{point.configuration.scale} GPUs: {point.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
-        parts.append(dot("measured", x, y, 4.5, f"{told}, {100 * point.efficiency:.1f} % of the smallest scale's"))
+        description = f"{point.configuration.scale} GPUs: {point.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
+        parts.append(
+            dot("measured", x, y, 4.5, f"{description}, {100 * point.efficiency:.1f} % of the smallest scale's")
+        )
     return parts
 
 
-def _told(family: Family) -> str:
+def _description(family: Family) -> str:
     measured = ", ".join(
         f"{point.configuration.scale} GPUs {point.tokens_per_second_per_gpu:,.0f} ({100 * point.efficiency:.1f} %)"
         for point in family.points

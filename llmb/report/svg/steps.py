@@ -6,9 +6,21 @@ import math
 from collections.abc import Collection, Sequence
 
 from llmb.logs.samples import Step
-from llmb.report.svg.axes import Axis, around, in_digits, spaced
-from llmb.report.svg.draw import Value, dot, element, label, line, path, picture, shape
-from llmb.report.svg.thin import thinned
+from llmb.report.svg.draw import (
+    Axis,
+    Value,
+    around,
+    dot,
+    element,
+    in_digits,
+    label,
+    line,
+    path,
+    picture,
+    shape,
+    spaced,
+    thinned,
+)
 from llmb.stats.measure import Window
 
 WIDTH, HEIGHT = 280.0, 112.0
@@ -16,7 +28,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 276.0, 8.0, 92.0
 _MOST_POINTS = 240
 _MOST_MARKS = 40
 _LEAST_REACH = 0.04  # of the middle: 1 % of noise is a fifth of the height at most
-_ROOM = 26.0
+_LABEL_SPACE = 26.0
 
 
 def steps_picture(
@@ -48,7 +60,7 @@ def steps_picture(
         *_lines(across, up, thinned(points, _MOST_POINTS)),
         *_marks(across, up, points, outliers),
     ]
-    return picture(key, title, _told(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
+    return picture(key, title, _description(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
 
 
 def _shade(across: Axis, window: Window | None) -> list[str]:
@@ -80,7 +92,7 @@ def _grid(up: Axis) -> list[str]:
 def _iterations(across: Axis, window: Window | None) -> list[str]:
     ends = [window.first, window.last] if window is not None else []
     marked = [number for number in (*ends, int(across.low), int(across.high)) if across.holds(number)]
-    places = spaced([(across.at(number), str(number)) for number in marked], _ROOM)
+    places = spaced([(across.at(number), str(number)) for number in marked], _LABEL_SPACE)
     base = line("axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
     return [base, *(label(words, place, _BOTTOM + 15, anchor="middle") for place, words in places)]
 
@@ -115,7 +127,7 @@ def _marks(across: Axis, up: Axis, points: Sequence[tuple[int, float]], outliers
 
 
 def _apart(beyond: Sequence[tuple[float, int, float]]) -> list[tuple[float, int, float]]:
-    """Marks that do not lie on one another."""
+    """The marks that do not overlap."""
     kept: list[tuple[float, int, float]] = []
     for mark in beyond:
         if not kept or mark[0] - kept[-1][0] >= 7:
@@ -123,13 +135,13 @@ def _apart(beyond: Sequence[tuple[float, int, float]]) -> list[tuple[float, int,
     return kept
 
 
-def _told(
+def _description(
     points: Sequence[tuple[int, float]], window: Window | None, outliers: Collection[int], mean: float | None
 ) -> str:
-    said = [f"{len(points)} steps, iterations {points[0][0]} to {points[-1][0]}"]
+    parts = [f"{len(points)} steps, iterations {points[0][0]} to {points[-1][0]}"]
     if mean is not None and window is not None:
-        said.append(f"mean {mean:.3f} s over the shaded window {window}")
+        parts.append(f"mean {mean:.3f} s over the shaded window {window}")
     if outliers:
-        said.append(f"far from the median: iterations {', '.join(map(str, sorted(outliers)[:12]))}")
+        parts.append(f"far from the median: iterations {', '.join(map(str, sorted(outliers)[:12]))}")
     highest = max(points, key=lambda point: point[1])
-    return f"{'; '.join(said)}; the longest step took {highest[1]:.4g} s at iteration {highest[0]}"
+    return f"{'; '.join(parts)}; the longest step took {highest[1]:.4g} s at iteration {highest[0]}"

@@ -4,9 +4,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from llmb.report.svg.axes import Axis
-from llmb.report.svg.draw import Value, dot, element, label, line, picture, shape
-from llmb.report.svg.thin import few
+from llmb.report.svg.draw import Axis, Value, dot, element, few, label, line, picture, shape
 from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE
 
 WIDTH, HEIGHT = 180.0, 24.0
@@ -39,14 +37,14 @@ def ratio_strip(
     if len(ratios) > 1:
         parts += [dot("repeat", axis.at(value), _MIDDLE, 2, f"{value:.3f}") for value in few(ratios, _MOST_DOTS)]
     parts.append(_point(axis, kind, mean))
-    told = f"{mean:.3f} of the published throughput"
+    description = f"{mean:.3f} of the published throughput"
     if interval is not None:
-        told += f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
-    return picture(key, f"ratio {mean:.3f}", told, WIDTH, HEIGHT, *parts, kind="strip")
+        description += f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
+    return picture(key, f"ratio {mean:.3f}", description, WIDTH, HEIGHT, *parts, kind="strip")
 
 
 def ratio_scale(axis: Axis) -> str:
-    """The numbers of a ratio axis, to stand above the strips."""
+    """The numbers of a ratio axis, for the head of the table."""
     ticks = axis.ticks(4)
     shown = [label(f"{value:.2f}", axis.at(value), 11, anchor="middle") for value in ticks]
     attributes: dict[str, Value] = {
@@ -68,9 +66,9 @@ def spread_strip(key: str, axis: Axis, parts: Sequence[float]) -> str:
     """Repeats around their mean, as fractions of it."""
     base = line("axis", _SIDE, _MIDDLE, WIDTH - _SIDE, _MIDDLE)
     shown = [dot("measured", axis.at(part), _MIDDLE, 3, f"{100 * part:+.2f} %") for part in few(parts, _MOST_DOTS)]
-    told = f"{len(parts)} repeats, from {100 * min(parts):+.2f} % to {100 * max(parts):+.2f} % of their mean"
+    description = f"{len(parts)} repeats, from {100 * min(parts):+.2f} % to {100 * max(parts):+.2f} % of their mean"
     middle = line("one", axis.at(0), 2, axis.at(0), HEIGHT - 2)
-    return picture(key, "spread of the repeats", told, WIDTH, HEIGHT, base, middle, *shown, kind="strip")
+    return picture(key, "spread of the repeats", description, WIDTH, HEIGHT, base, middle, *shown, kind="strip")
 
 
 def shares(key: str, tally: Sequence[tuple[str, str, int]]) -> str:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from llmb.workload.needs import HubAsset, Task, Venv
-from llmb_installer.testing.hub import SmallHub
+from llmb_testing.hub import SmallHub
 
 pytestmark = [pytest.mark.slow, pytest.mark.fault("install-interrupts")]
 
@@ -91,7 +91,7 @@ def wait_until(condition: Callable[[], Any]) -> None:
 
 
 def test_two_at_once(made: Any, hub: SmallHub) -> None:
-    """The second one is told of the first, and nothing is spoiled."""
+    """The second one names the first, and nothing is damaged."""
     site, hub.gate = made, threading.Event()
     with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         assert hub.reached.wait(120)
@@ -106,8 +106,7 @@ def test_two_at_once(made: Any, hub: SmallHub) -> None:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(site: Any, number: int) -> None:
-    """By Ctrl-C, a batch system, a lost connection: with 130, the programs of its steps have ended, what was finished
-    is not done again."""
+    """Ctrl-C, a batch system or a lost connection ends it with 130 and the programs of its steps."""
     note = site.folder / "pid"
     site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(f"echo $$ > {note}; sleep 600"))
     with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as first:
@@ -115,9 +114,9 @@ def test_interrupted(site: Any, number: int) -> None:
         child = psutil.Process(int(note.read_text()))
         below = [child, *child.children(recursive=True)]
         first.send_signal(number)
-        _, said = first.communicate(timeout=120)
-    assert first.returncode == 130, said
-    assert said.endswith(b"interrupted; what is finished stays: the same command goes on from here\n")
+        _, output = first.communicate(timeout=120)
+    assert first.returncode == 130, output
+    assert b"Traceback" not in output
     wait_until(lambda: not any(map(is_alive, below)))
     assert {*site.record()["steps"]} == {"programs of compute nodes", "venv small"}
     built = (site.install / "venvs" / "small").readlink()

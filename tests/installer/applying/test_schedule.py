@@ -2,6 +2,8 @@
 """Tests of the order of steps: several at a time, each after those it needs, a failure only for what needs it."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from llmb_installer.steps import Context, Estimate, Facts, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain(Step):
-    """A step that is a name alone."""
+    """A step with nothing but a name."""
 
     kind: ClassVar[str] = "plain"
     of: str
@@ -69,7 +71,7 @@ def test_each_after_what_it_needs() -> None:
 
 
 def test_several_at_a_time_and_no_more() -> None:
-    """Two are under way at once, or the barrier would break; never three."""
+    """Two run at once, or the barrier breaks; never three."""
     meeting, lock, now, most = threading.Barrier(2, timeout=60), threading.Lock(), 0, 0
 
     def work(one: Step) -> Facts:
@@ -113,20 +115,20 @@ def test_what_cannot_be_recorded_has_failed() -> None:
     assert results.failed["plain a"].message == "the disk is full"
 
 
-def test_a_bug_is_raised_when_all_is_at_rest() -> None:
+def test_a_bug_is_raised_when_the_others_have_ended() -> None:
     stop = threading.Event()
 
     def work(one: Step) -> Facts:
         if one.name == "bug":
             raise ZeroDivisionError
-        assert stop.wait(60), "the others are told to stop"
+        assert stop.wait(60), "stop is set for the others"
         return {}
 
     with pytest.raises(ZeroDivisionError):
         carry_out([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
 
 
-def test_an_interrupt_waits_for_what_is_under_way() -> None:
+def test_an_interrupt_waits_for_running_steps() -> None:
     stop, ended = threading.Event(), []
 
     def work(one: Step) -> Facts:
@@ -138,3 +140,37 @@ def test_an_interrupt_waits_for_what_is_under_way() -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out([step("a"), step("b", "a")], (), work, lambda *_: None, workers=2, stop=stop)
     assert ended == ["a"]
+
+
+HANGS = """
+import threading, time
+from llmb_installer.applying.schedule import carry_out
+from llmb_installer.step import Step
+class Hanging(Step):
+    kind, name, title, path = "plain", "a", "a", None
+    def check(self, context): ...
+    def build(self, context): ...
+def work(step):
+    print("ready", flush=True)
+    time.sleep(600)
+stopping = lambda: print("stopping", flush=True)
+carry_out([Hanging()], (), work, lambda *_: None, workers=2, stop=threading.Event(), on_stop=stopping)
+"""
+
+
+def test_a_second_interrupt_ends_at_once() -> None:
+    """Also while a step hangs that does not look at ``stop``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout is not None
+    for line in ("ready\n", "stopping\n"):
+        assert process.stdout.readline() == line
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)  # the step would take 600 s
+    assert err.rstrip().endswith("KeyboardInterrupt")

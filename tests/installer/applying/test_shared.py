@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llmb.runs import programs
-from llmb_installer.record import record
+from llmb_installer import record
 
 JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
 User = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -86,7 +86,7 @@ def test_a_user_runs_jobs_of_her_own(as_user: User, shared: Path, home: Path) ->
     assert sorted(shared.rglob("*")) == before
 
 
-def test_without_a_folder_of_her_own_she_is_told(as_user: User, shared: Path) -> None:
+def test_without_a_folder_of_her_own_the_error_names_the_key(as_user: User, shared: Path) -> None:
     done = as_user("llmb-run", *JOB, "--install", shared)
     assert done.returncode == 1
     assert "is not writable" in done.stderr
@@ -100,7 +100,7 @@ def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, hom
     runs = own_runs(home)
     well = as_user("llmb-install", "doctor", "--install", shared)
     assert well.returncode == 0, well.stdout
-    assert f"your runs go to {runs}" in well.stdout
+    assert f"your runs are in {runs}" in well.stdout
 
 
 def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) -> None:
@@ -109,11 +109,13 @@ def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) 
     for how in ("--yes", "--dry-run"):
         done = as_user("llmb-install", "--config", answers, how)
         assert done.returncode == 1
-        assert f"error: {shared}: {shared} cannot be written by you\nhint: choose a folder" in done.stderr
+        assert f"you may not write {shared}\n" in done.stderr
 
 
-def test_a_python_in_its_owners_home(as_user: User, cluster: Callable[..., Path], tmp_path: Path) -> None:
-    """An environment that leads there is told as what it is, and nothing is built in its place."""
+def test_a_python_in_its_owners_home(
+    as_user: User, cluster: Callable[..., Path], tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    """An environment that uses it is reported as not readable, and not rebuilt."""
     folder, private = cluster("local", "cpu"), tmp_path / "private"
     (private / "bin").mkdir(parents=True)
     (private / "bin" / "python").touch()
@@ -127,13 +129,14 @@ def test_a_python_in_its_owners_home(as_user: User, cluster: Callable[..., Path]
     private.chmod(0)
     try:
         status = as_user("llmb-install", "status", "--install", folder)
-        verify = as_user("llmb-install", "verify", "--install", folder)
+        verify = as_user("llmb-install", "verify", "--format", "json", "--install", folder)
     finally:
         private.chmod(0o755)
-    assert (status.returncode, "(no longer there, or not for you to read)" in status.stdout) == (0, True)
+    assert (status.returncode, "(missing, or not readable by you)" in status.stdout) == (0, True)
     assert verify.returncode == 1
-    assert f"error: venv small: you may not read {private}/bin/python\n" in verify.stderr
-    assert f"chmod -R go+rX {folder}; of a Python in a home folder, 'python' in the answers" in verify.stderr
+    (fault,) = [row for row in json.loads(verify.stdout)["faults"] if row["step"] == "venv small"]
+    assert (fault["code"], fault["value"]) == ("not-readable", f"{private}/bin/python")
+    wording("llmb-install verify", fault["hint"])
 
 
 @pytest.mark.parametrize("name", ["cluster_config.yaml", ".llmb/install.json"])
@@ -170,21 +173,21 @@ def others(cluster: Callable[..., Path], tmp_path: Path) -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def test_what_she_may_not_write_is_told_with_the_plan(as_user: User, others: Path, tmp_path: Path) -> None:
+def test_the_plan_names_a_folder_that_she_may_not_write(as_user: User, others: Path, tmp_path: Path) -> None:
     """Before anything is fetched for it."""
     answers = tmp_path / "answers.yaml"
     answers.write_text(f"cluster_type: local\ninstall: {others}\ngpu_type: cpu\nvenv_type: venv\n")
     done = as_user("llmb-install", "--config", answers, "--dry-run")
     assert done.returncode == 1
-    assert f"error: {others}: {others}/venvs cannot be written by you\nhint: choose a folder" in done.stderr
+    assert f"error: {others}: you may not write {others}/venvs\n" in done.stderr
 
 
 def test_what_she_may_not_remove_is_not_called_removed(as_user: User, others: Path) -> None:
     done = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
-    assert (done.returncode, "Taken out" in done.stdout) == (1, False)
+    assert done.returncode == 1
     assert "error: asset team/model: " in done.stderr
     assert "cannot be removed: Permission denied" in done.stderr
-    assert "asset team/model" in record.load(others).steps, "the same command goes on from here"
+    assert "asset team/model" in record.load(others).steps, "the same command continues from here"
     (others / "datasets" / "team").chmod(0o755)
     again = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
     assert again.returncode == 0, again.stderr

@@ -9,7 +9,7 @@ from llmb.text import typed, yamlfile
 from llmb_installer.answers import Answers
 from llmb_installer.applying import show
 from llmb_installer.planning.flow import intent_of, known
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 
 ON_H100 = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\nslurm: {container: pyxis}"
 ON_A100 = ON_H100.replace("h100", "a100")
@@ -29,10 +29,10 @@ HERE = "cluster_type: local\ngpu_type: h100\nnode_architecture: x86_64"
 def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Path) -> None:
     asked = typed.read(Answers, yamlfile.parse(f"install: {tmp_path}\n{answers}\n", name="answers.yaml"))
     intent, _ = intent_of(asked, known())
-    said = show.summary(tmp_path, InstallRecord(), intent.workloads, (), intent.smoke)
-    assert said.endswith(f"\nNext: llmb-run {command} --install {tmp_path} --wait")
+    text = show.summary(tmp_path, InstallRecord(), intent.workloads, (), intent.smoke)
+    assert text.endswith(f"\nNext: llmb-run {command} --install {tmp_path} --wait")
 
 
 def test_a_workload_that_is_not_ready_is_not_named(tmp_path: Path) -> None:
-    said = show.summary(tmp_path, InstallRecord(), ("pretrain_b",), (), ("pretrain_a",))
-    assert "Next: llmb-run submit-all --min-scale " in said
+    text = show.summary(tmp_path, InstallRecord(), ("pretrain_b",), (), ("pretrain_a",))
+    assert "Next: llmb-run submit-all --min-scale " in text

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of llmb-install's usage: options, errors and their exit codes, and what a terminal changes."""
+"""Tests of llmb-install's usage: options, errors and their exit codes, with and without a terminal."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pexpect
 import pytest
 import yaml
+
+from llmb_installer.cli import COMMANDS, cli
 
 Answers = Callable[..., Path]
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,38 +37,47 @@ def test_version(run_install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "named"),
     [
-        ([], "'cluster_type' is missing\nerror: the answers: 'install' is missing\n"),
-        (["--confg", "x"], "did you mean '--config'?"),
-        (["--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
-        (["sttus"], "llmb-install has no command 'sttus'"),
-        (["--install", ""], "it is empty: a variable that is not set?"),
-        (["status", "--install", ""], "it is empty: a variable that is not set?"),
+        ([], "'cluster_type'"),
+        (["--confg", "x"], "'--config'"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["sttus"], "'status'"),
+        (["--install", ""], "--install"),
+        (["status", "--install", ""], "--install"),
     ],
+    ids=["no answers", "an option", "no file", "a command", "an empty folder", "an empty folder of a command"],
 )
-def test_wrong_usage(run_install: Install, arguments: list[str], said: str) -> None:
+def test_wrong_usage(run_install: Install, arguments: list[str], named: str) -> None:
     done = run_install(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert named in done.stderr
+
+
+def test_help(run_install: Install, wording: Callable[..., None]) -> None:
+    """No summary is cut: each fits in 60 characters."""
+    for words in ([], *([name] for name in COMMANDS)):
+        wording("llmb-install help", run_install(*words, "--help", COLUMNS="100").stdout)
+    commands = [importlib.import_module(f"llmb_installer.commands.{name}").command for name in COMMANDS]
+    options = [option for command in (cli, *commands) for option in command.params if isinstance(option, click.Option)]
+    assert [text for text in (*COMMANDS.values(), *(option.help or "" for option in options)) if len(text) > 60] == []
 
 
 def test_wrong_answers(run_install: Install, answers: Answers) -> None:
     path = answers(gpu_type="h1000", workloads="[lama]")
     done = run_install("--config", path, "--yes")
     assert done.returncode == 2
-    assert f"error: {path}:3: gpu_type 'h1000' is not known\nhint: did you mean 'h100'?" in done.stderr
-    assert f"error: {path}:5: no workload is called 'lama'\n" in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line.split(": ")[1] for line in errors] == [f"{path}:3", f"{path}:5"]
     assert "Traceback" not in done.stderr
 
 
 def test_a_dry_run_shows_and_writes_nothing(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     done = run_install("--config", answers(workloads="[nemotron4]"), "--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"Install directory {tmp_path / 'install'} (cluster type local, GPU type cpu)" in done.stdout
-    assert "Python environment with torch==2.13.0, transformers==5.23.0; torch for CPUs" in done.stdout
-    assert "To fetch: about " in done.stdout
-    assert " needed, " in done.stdout
+    assert str(tmp_path / "install") in done.stdout
+    assert "torch==2.13.0" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["answers.yaml"]
 
 
@@ -73,20 +86,20 @@ def test_the_answers_in_effect_are_recorded(run_install: Install, answers: Answe
     done = run_install("--config", answers(), "--install", there, "--record", recorded, "--dry-run")
     again = run_install("--config", recorded, "--dry-run")
     assert (done.returncode, again.returncode) == (0, 0)
-    assert again.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]  # the last tells the free space
+    assert again.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]  # the last one has the free space
     assert yaml.safe_load(recorded.read_text())["install"] == str(there)
 
 
 def test_without_a_terminal_yes_is_needed(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     done = run_install("--config", answers())
     assert done.returncode == 2
-    assert "error: there is no terminal to confirm the plan in\nhint: give --yes" in done.stderr
+    assert "--yes" in done.stderr
     assert not (tmp_path / "install").exists()
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-", ">&-"])
 def test_closed_streams(command: str, environ: dict[str, str], answers: Answers, closed: str) -> None:
-    """As cron and some batch systems start programs: no question is asked, and the exit code is as ever."""
+    """As cron and some batch systems start programs: no question is asked, and the exit code is the same."""
     shell = ["bash", "-c", f'"$@" {closed}', "bash", command, "--config", str(answers(workloads="[nemotron4]"))]
     dry = subprocess.run([*shell, "--dry-run"], env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert (dry.returncode, dry.stderr) == (0, "")
@@ -94,11 +107,11 @@ def test_closed_streams(command: str, environ: dict[str, str], answers: Answers,
         shell, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
     )
     assert asked.returncode == 2
-    assert ("give --yes" in asked.stderr) == ("2>" not in closed)
+    assert ("--yes" in asked.stderr) == ("2>" not in closed)
 
 
 def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user whom the machine does not know, as in containers."""
+    """A user that the machine does not know, as in containers."""
     from llmb_installer import cli
 
     def unknown() -> Path:
@@ -110,38 +123,35 @@ def test_without_a_home_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "your home folder is not known" in capsys.readouterr().err
+    assert "HOME" in capsys.readouterr().err
 
 
-def test_a_home_folder_of_nobody(run_install: Install, answers: Answers) -> None:
+def test_the_home_folder_of_an_unknown_user(run_install: Install, answers: Answers) -> None:
     done = run_install("--config", answers(), "--install", "~nobody-at-all/llmb", "--yes")
     assert done.returncode == 2
-    assert "error: --install: install: nobody knows the home folder in ~nobody-at-all/llmb\nhint: " in done.stderr
+    assert "error: --install: install: " in done.stderr
+    assert "~nobody-at-all/llmb" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("slurm.account=team", "error: --set slurm.account: slurm is for cluster type slurm, and this one is local"),
-        ("environment=[", "error: --set environment: [ is not valid YAML\nhint: put it in quotes"),
-    ],
-)
-def test_a_setting_that_is_wrong_is_placed_there(
-    run_install: Install, answers: Answers, setting: str, said: str
+@pytest.mark.parametrize("setting", ["slurm.account=team", "environment=["], ids=["misplaced", "not YAML"])
+def test_an_invalid_setting_has_its_option_as_place(
+    run_install: Install, answers: Answers, setting: str, wording: Callable[..., None]
 ) -> None:
     done = run_install("--config", answers(), "--set", setting, "--dry-run")
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    wording("llmb-install", done.stderr)
 
 
-def test_a_folder_that_cannot_be_made(run_install: Install, answers: Answers, tmp_path: Path) -> None:
+def test_an_install_folder_in_a_file(
+    run_install: Install, answers: Answers, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     (tmp_path / "file").touch()
     done = run_install("--config", answers(), "--install", tmp_path / "file" / "install", "--yes")
     assert done.returncode == 2
-    assert f"/file/install cannot be a folder: {tmp_path}/file is a file\nhint: name another folder" in done.stderr
+    wording("llmb-install", done.stderr)
 
 
-def test_a_folder_that_may_only_be_read(
+def test_a_folder_without_write_permission(
     answers: Answers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process, since no permission stops root."""
@@ -155,7 +165,9 @@ def test_a_folder_that_may_only_be_read(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1
-    assert "cannot be made: Permission denied" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "Permission denied" in printed
+    assert str(answers().parent / "install") in printed
 
 
 def terminal(command: str, environ: dict[str, str], *arguments: str) -> pexpect.spawn[str]:

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is said of folders, this machine, Run:ai's variables and an installation that is there."""
+"""Tests of detecting folders, this machine, Run:ai's variables and an existing installation."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from llmb_installer.detect.folder import file_system_of, find_folder, is_shared
-from llmb_installer.detect.installed import Damaged, Installed, find_installed
-from llmb_installer.detect.look import Detected, look
-from llmb_installer.detect.machine import MachineFound, find_machine
-from llmb_installer.detect.runai_environment import RunaiFound, find_runai, read_mount
+from llmb_installer.detect.detected import (
+    Damaged,
+    Detected,
+    Installed,
+    RunaiFound,
+    detect,
+    find_installed,
+    find_runai,
+    read_mount,
+)
+from llmb_installer.detect.machine import MachineFound, file_system_of, find_folder, find_machine, is_shared
 from llmb_installer.detect.scheduler import SlurmFound
 
 MOUNTS = [
@@ -24,21 +30,21 @@ MOUNTS = [
 
 
 @pytest.mark.parametrize(
-    ("path", "kind", "shared"),
+    ("path", "mount", "kind", "shared"),
     [
-        ("/lustre/me/llmb", "lustre", True),
-        ("/lustre/own/x", "xfs", False),
-        ("/lustrex", "overlay", False),
-        ("/home/me", "nfs4", True),
-        ("/data", "fuse.mystery", None),
+        ("/lustre/me/llmb", "/lustre", "lustre", True),
+        ("/lustre/own/x", "/lustre/own", "xfs", False),
+        ("/lustrex", "/", "overlay", False),
+        ("/home/me", "/home", "nfs4", True),
+        ("/data", "/data", "fuse.mystery", None),
     ],
 )
-def test_file_systems(path: str, kind: str, shared: bool | None) -> None:
-    assert file_system_of(Path(path), MOUNTS) == kind
+def test_file_systems(path: str, mount: str, kind: str, shared: bool | None) -> None:
+    assert file_system_of(Path(path), MOUNTS) == (Path(mount), kind)
     assert is_shared(kind) is shared
 
 
-def test_a_folder_to_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
     found = find_folder(tmp_path / "a" / "b")
     assert (found.nearest, found.writable) == (tmp_path, True)
     assert found.free > 0
@@ -62,13 +68,13 @@ def test_runai_by_its_variables() -> None:
     found = find_runai(
         {"BASE_URL": "https://h/api/v1", "PROJECT_NAME": "p", "CUSTOM_MOUNT": "w:/w:c", "APP_SECRET": "s3cret"}
     )
-    assert (found.pvc, found.has_secret, found.is_there) == (("w", "/w", "c"), True, True)
+    assert (found.pvc, found.has_secret, found.base_url) == (("w", "/w", "c"), True, "https://h/api/v1")
     assert "s3cret" not in repr(found)
-    assert not find_runai({}).is_there
+    assert find_runai({}) == RunaiFound()
 
 
 @pytest.mark.parametrize("text", ["", "w:/w", "w:w:c", "w::c", "a:/b:c:d"])
-def test_what_is_no_mount(text: str) -> None:
+def test_an_invalid_mount(text: str) -> None:
     assert read_mount(text) is None
 
 
@@ -83,7 +89,7 @@ def detected(**fields: object) -> Detected:
         ({}, "local"),
         ({"slurm": SlurmFound()}, "slurm"),
         ({"slurm": SlurmFound(fault="Slurm does not answer")}, "slurm"),
-        ({"slurm": SlurmFound(fault="sinfo: Could not establish a configuration source")}, "local"),
+        ({"slurm": SlurmFound(fault="no configuration", is_configured=False)}, "local"),
         ({"runai": RunaiFound(base_url="https://h/api/v1")}, "runai"),
     ],
 )
@@ -104,10 +110,10 @@ def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None
     assert answers["slurm"]["gpu"] == {"partition": "p", "gres": 8}
     assert (answers["install"], answers["workloads"]) == (str(folder), ["pretrain_nemotron4"])
     assert "runai" not in answers
-    assert look({"PATH": ""}, folder).installed == found
+    assert detect({"PATH": ""}, folder).installed == found
 
 
-def test_its_answers_are_below_its_configuration(cluster: Callable[..., Path]) -> None:
+def test_its_configuration_overrides_its_answers(cluster: Callable[..., Path]) -> None:
     folder = cluster(gpu_type="h100", slurm={"account": "changed"})
     (folder / ".llmb").mkdir()
     made_from = "method: sbatch\nversions: {torch: 2.9.0}\nslurm: {account: first}\ngpu_type: a100\n"
@@ -123,9 +129,9 @@ def test_no_installation(tmp_path: Path) -> None:
     assert find_installed(tmp_path, {"LLMB_INSTALL": "/gone"}, tmp_path) is None
 
 
-def test_a_faulty_configuration_is_said(cluster: Callable[..., Path]) -> None:
+def test_an_invalid_configuration_is_damaged(cluster: Callable[..., Path]) -> None:
     folder = cluster(gpu_type="h1000")
     found = find_installed(None, {"LLMB_INSTALL": str(folder)}, Path("/"))
     assert isinstance(found, Damaged)
-    assert (found.path, "'h1000' is not known" in found.error.message) == (folder, True)
+    assert (found.path, "'h1000'" in found.error.message) == (folder, True)
     assert f"llmb-install verify --repair --install {folder}" in str(found.error.hint)

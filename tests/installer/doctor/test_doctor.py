@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the doctor: what it finds on machines and clusters of every kind, and when it ends with 1."""
+"""Tests of the doctor: its findings on machines and clusters of every kind, and when it ends with 1."""
 
 import json
 import os
@@ -15,17 +15,16 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.config import load_config
 from llmb.config.slurm import SlurmConfig, SlurmOptions
-from llmb.testing.runai import ControlPlane, serve
 from llmb.workload.spec import Workload
-from llmb_installer.detect.folder import find_folder
-from llmb_installer.detect.installed import Installed
-from llmb_installer.detect.look import Detected
-from llmb_installer.detect.machine import MachineFound
-from llmb_installer.detect.runai_environment import RunaiFound
+from llmb_installer import record
+from llmb_installer.detect.detected import Detected, Installed, RunaiFound
+from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
-from llmb_installer.doctor import Finding, examine, folders, machine, registries, runai_findings, slurm_findings
-from llmb_installer.record import record
-from llmb_installer.record.record import answers_path
+from llmb_installer.doctor import Finding, machine
+from llmb_installer.doctor.examine import examine, image_findings
+from llmb_installer.doctor.schedulers import runai_findings, slurm_findings
+from llmb_installer.record import answers_path
+from llmb_testing.runai import ControlPlane, serve
 
 GPUS = "batch*|up|infinite|1-infinite|4|idle|gpu:h100:8|n[1-4]|none\n"
 BIG = SlurmFound(
@@ -41,28 +40,32 @@ BIG = SlurmFound(
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def text_of(one: Finding) -> str:
+    return f"{one.check} ({one.state}): {one.found}\n  fix: {one.fix}"
+
+
 def by_check(found: Any) -> dict[str, Finding]:
     return {one.check: one for one in found}
 
 
-def test_a_slurm_cluster_that_has_all() -> None:
+def test_a_complete_slurm_cluster() -> None:
     own = SlurmConfig(account="team", mpi="pmix", gpu=SlurmOptions({"partition": "batch", "gres": 8}))
-    assert {one.state for one in slurm_findings.findings(BIG, own)} == {"ok"}
+    assert {one.state for one in slurm_findings(BIG, own)} == {"ok"}
 
 
-def test_a_configuration_that_asks_for_no_gpus_where_there_are_some() -> None:
+def test_a_configuration_that_requests_no_gpus_where_there_are_some(wording: Callable[..., None]) -> None:
     own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "batch"}))
-    found = by_check(slurm_findings.findings(BIG, own))["GPUs (GRES)"]
-    assert (found.state, "asks for none" in found.found) == ("warning", True)
-    assert "slurm: {gpu: {gres: 8}}" in str(found.fix)
+    found = by_check(slurm_findings(BIG, own))["GPUs (GRES)"]
+    assert found.state == "warning"
+    wording("llmb-install doctor", text_of(found))
 
 
-def test_no_mpi_at_all_is_right_where_srun_does_not_list_it() -> None:
+def test_mpi_none_needs_no_type_of_srun() -> None:
     own = SlurmConfig(account="team", mpi="none", gpu=SlurmOptions({"partition": "batch", "gres": 8}))
-    assert {one.state for one in slurm_findings.findings(BIG, own)} == {"ok"}
+    assert {one.state for one in slurm_findings(BIG, own)} == {"ok"}
 
 
-def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
+def test_a_slurm_cluster_without_what_the_configuration_needs(wording: Callable[..., None]) -> None:
     bare = SlurmFound(
         cluster="b",
         commands=COMMANDS,
@@ -72,71 +75,64 @@ def test_a_slurm_cluster_without_what_the_configuration_wants() -> None:
         mpi=("pmi2",),
     )
     own = SlurmConfig(account="team", gpu=SlurmOptions({"partition": "work,gone", "gres": 8}))
-    found = by_check(slurm_findings.findings(bare, own))
+    found = by_check(slurm_findings(bare, own))
     missing = {check: one.fix for check, one in found.items() if one.state == "missing"}
     assert {*missing} == {"gpu partition", "GPUs (GRES)", "account", "pyxis", "srun --mpi"}
-    assert "work" in str(missing["gpu partition"])
-    assert "other" in str(missing["account"])
     assert all(found[check].needed_by == ("slurm",) for check in missing)
-    assert "pmi2" in found["srun --mpi"].found
+    wording("llmb-install doctor", "\n".join(text_of(one) for one in found.values()))
 
 
-def test_a_cluster_without_accounting_is_no_fault() -> None:
-    found = by_check(slurm_findings.findings(SlurmFound(cluster="b", commands=COMMANDS, partitions=read(GPUS)), None))
+def test_a_cluster_without_accounting_has_a_warning() -> None:
+    found = by_check(slurm_findings(SlurmFound(cluster="b", commands=COMMANDS, partitions=read(GPUS)), None))
     assert found["accounting"].state == "warning"
-    assert found["pyxis"].state == "warning", "nothing is configured that wants it"
+    assert found["pyxis"].state == "warning", "no configuration needs it"
 
 
-def test_no_slurm_and_a_silent_one() -> None:
-    assert [one.state for one in slurm_findings.findings(None, None)] == ["missing"]
+def test_no_slurm_and_one_that_does_not_answer() -> None:
+    assert [one.state for one in slurm_findings(None, None)] == ["missing"]
     silent = SlurmFound(commands=COMMANDS, fault="Slurm does not answer", fix="ask later")
-    found = by_check(slurm_findings.findings(silent, None))
+    found = by_check(slurm_findings(silent, None))
     assert (found["Slurm answers"].state, found["Slurm answers"].fix) == ("missing", "ask later")
 
 
 def test_runai_by_its_variables(home: Path) -> None:
-    """Without all of them the API is not asked."""
-    found = by_check(runai_findings.findings(RunaiFound(base_url="https://h/api/v1"), None, {}))
+    """The API is asked only when all are set."""
+    found = by_check(runai_findings(RunaiFound(base_url="https://h/api/v1"), None, {}))
     missing = [check for check, one in found.items() if one.state == "missing"]
     assert missing == ["project", "volume", "APP_SECRET"]
     assert found["Run:ai's API"].state == "warning"
-    assert "not asked, for want of project, APP_SECRET" in found["Run:ai's API"].found
+    assert "project, APP_SECRET" in found["Run:ai's API"].found
     seen = RunaiFound(base_url="https://h/api/v1", pvc=("w", "/w", "c"), pvc_folder=home / "gone", app_id="me")
-    found = by_check(runai_findings.findings(seen, None, {"APP_SECRET": "s3cret"}))
-    assert [check for check, one in found.items() if one.state == "missing"] == ["project", "volume, seen here"]
+    found = by_check(runai_findings(seen, None, {"APP_SECRET": "s3cret"}))
+    assert [check for check, one in found.items() if one.state == "missing"] == ["project", "volume mounted here"]
     assert "s3cret" not in repr(found)
 
 
 @pytest.mark.parametrize(
-    ("changes", "secret", "wrong", "said", "fix"),
+    ("changes", "secret", "wrong", "value", "fix"),
     [
         ({}, "s3cret", [], "", ""),
-        (
-            {"base_url": "http://127.0.0.1:1/api/v1"},
-            "s3cret",
-            ["Run:ai's API"],
-            "the connection is refused",
-            "BASE_URL",
-        ),
-        ({"base_url": "http://example.org"}, "s3cret", ["Run:ai's API"], "is not the address", "https://HOST/api/v1"),
-        ({}, "bad", ["APP_SECRET"], "does not sign in 'me' with this secret", "check APP_SECRET and APP_ID"),
-        ({"project": "mine"}, "s3cret", ["project"], "sees no project 'mine'", "PROJECT_NAME names it"),
+        ({"base_url": "http://127.0.0.1:1/api/v1"}, "s3cret", ["Run:ai's API"], "127.0.0.1:1", "BASE_URL"),
+        ({"base_url": "http://example.org"}, "s3cret", ["Run:ai's API"], "http://example.org", "https://HOST/api/v1"),
+        ({}, "bad", ["APP_SECRET"], "'me'", "check APP_SECRET and APP_ID"),
+        ({"project": "mine"}, "s3cret", ["project"], "'mine'", "check PROJECT_NAME"),
     ],
+    ids=["accepted", "no server", "no TLS", "a wrong secret", "an unknown project"],
 )
-def test_what_runai_itself_says(
-    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], said: str, fix: str
+def test_the_answer_of_runai(
+    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], value: str, fix: str
 ) -> None:
-    """Of variables that are all set, what the API does not accept is told, and what was not tried is not called ok."""
+    """Where all variables are set, a finding says what the API refuses; what was not checked is not ok."""
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as plane:
         here = RunaiFound(base_url=plane.url, project="benchmarks", pvc=("w", str(tmp_path), "c"), app_id="me")
-        found = by_check(runai_findings.findings(replace(here, **changes), None, {"APP_SECRET": secret}))
+        found = by_check(runai_findings(replace(here, **changes), None, {"APP_SECRET": secret}))
     assert [check for check, one in found.items() if one.state == "wrong"] == wrong
     for check in wrong:
-        assert said in found[check].found
+        assert value in found[check].found
         assert fix in str(found[check].fix)
         assert "cluster_config.yaml" not in str(found[check].fix)
     tried = {check: one.state for check, one in found.items() if check not in wrong}
-    assert tried["volume"] == tried["volume, seen here"] == "ok"
+    assert tried["volume"] == tried["volume mounted here"] == "ok"
     assert {one for check, one in tried.items() if check == "project"} <= ({"warning"} if wrong else {"ok"})
     assert secret not in repr(found)
 
@@ -146,19 +142,18 @@ def test_secrets_that_others_can_read(home: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("HF_TOKEN=hf_abc\n")
     path.chmod(0o644)
-    found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
+    found = by_check(machine.folder_findings(home, {}, is_installed=False))["secrets"]
     assert (found.state, found.fix) == ("wrong", f"chmod 600 {path}")
-    assert found.found == f"others can read {path}: its mode is 644"
     path.chmod(0o600)
-    found = by_check(folders.findings(home, {}, is_installed=False))["secrets"]
+    found = by_check(machine.folder_findings(home, {}, is_installed=False))["secrets"]
     assert found.found == f"{path}, mode 600: HF_TOKEN"
 
 
 def test_folders(tmp_path: Path, home: Path) -> None:
-    found = by_check(folders.findings(tmp_path / "new", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
+    found = by_check(machine.folder_findings(tmp_path / "new", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
     assert found["install folder"].state == "ok"
     (tmp_path / "file").touch()
-    found = by_check(folders.findings(tmp_path / "file", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
+    found = by_check(machine.folder_findings(tmp_path / "file", {"TMPDIR": str(tmp_path / "file")}, is_installed=False))
     assert found["install folder"].state == "missing"
     assert (found["temporary files"].state, found["temporary files"].needed_by) == (
         "missing",
@@ -170,24 +165,26 @@ def test_folders(tmp_path: Path, home: Path) -> None:
 def test_a_folder_that_other_machines_do_not_see(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, alone: bool, state: str
 ) -> None:
-    """That is as it should be for this machine alone."""
-    monkeypatch.setattr(folders, "find_folder", lambda path: replace(find_folder(path), shared=False))
-    found = by_check(folders.findings(tmp_path, {}, is_installed=True, alone=alone))["shared folder"]
+    """That is correct for a local installation."""
+    monkeypatch.setattr(machine, "find_folder", lambda path: replace(find_folder(path), shared=False))
+    found = by_check(machine.folder_findings(tmp_path, {}, is_installed=True, is_local=alone))["shared folder"]
     assert (found.state, bool(found.fix)) == (state, not alone)
 
 
-def test_small_sizes_are_told_in_their_own_unit(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "find_folder", lambda path: replace(find_folder(path), free=3_400_000))
-    found = by_check(folders.findings(tmp_path, {}, is_installed=True))
-    assert found["disk"].found.startswith("3.4 MB free; ")
-    assert found["temporary files"].found.endswith(": 3.4 MB free")
+def test_small_sizes_are_shown_in_a_smaller_unit(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        machine, "find_folder", lambda path: replace(find_folder(path), free=3_400_000, mount=Path("/data"))
+    )
+    found = by_check(machine.folder_findings(tmp_path, {}, is_installed=True))
+    assert found["disk"].found.startswith("3.4 MB free on /data; "), "the mount point shows a disk that is not mounted"
+    assert "3.4 MB" in found["temporary files"].found
 
 
 def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     here = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
     environ = {"HOME": str(home), "PIP_CONFIG_FILE": str(tmp_path / "gone"), "PIP_INDEX_URL": "https://me:pass@host/"}
-    found = by_check(machine.findings(here, environ, containers=True))
+    found = by_check(machine.tool_findings(here, environ, containers=True))
     missing = {check: one.needed_by for check, one in found.items() if one.state == "missing"}
     assert missing == {"Python": ("local",), "mksquashfs": ("slurm",), "enroot": ("slurm",)}
     assert all(one.fix for one in found.values() if one.state != "ok")
@@ -197,23 +194,23 @@ def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest
     (tmp_path / "enroot").chmod(0o755)
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'no devices were found'; exit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    found = by_check(machine.findings(here, environ, containers=True))
+    found = by_check(machine.tool_findings(here, environ, containers=True))
     assert found["enroot"].found == "3.5.0"
     assert found["mksquashfs"].state == "ok"
     assert (found["GPU driver"].state, found["GPU driver"].found) == ("warning", "no devices were found")
 
 
-def test_registries_are_asked_for_each_image_once(home: Path, workloads: dict[str, Workload]) -> None:
-    """Port 1 of this machine, where nobody listens."""
+def test_registries_are_asked_once_for_each_image(home: Path, workloads: dict[str, Workload]) -> None:
+    """Port 1 of this machine, where nothing listens."""
     moved = {key: replace(workload, image="127.0.0.1:1/nemo:1") for key, workload in workloads.items()}
-    found = list(registries.findings(moved, "x86_64", {}, home))
+    found = list(image_findings(moved, "x86_64", {}, home))
     assert [(one.state, one.needed_by) for one in found] == [("missing", ("slurm", "runai"))]
     assert "127.0.0.1:1" in found[0].found
     assert found[0].fix
 
 
 def test_registries_are_asked_as_the_installation_asks(home: Path, cluster: Callable[..., Path]) -> None:
-    """By the mirrors of its answers: port 1 of this machine, where nobody listens."""
+    """With the mirrors in its answers: port 1 of this machine, where nothing listens."""
     folder = cluster("slurm", "h100")
     mirrors = "{nvcr.io: '127.0.0.1:1/ngc'}"
     text = f"cluster_type: slurm\ninstall: {folder}\ngpu_type: h100\nimages: {{registry_mirrors: {mirrors}}}\n"
@@ -226,7 +223,7 @@ def test_registries_are_asked_as_the_installation_asks(home: Path, cluster: Call
     assert (found["images"].state, "127.0.0.1:1" in found["images"].found) == ("missing", True)
 
 
-def test_only_the_configured_type_counts(tmp_path: Path, home: Path) -> None:
+def test_only_what_the_configured_type_needs_is_lacking(tmp_path: Path, home: Path) -> None:
     here = MachineFound(architecture="x86_64", pythons={"3.12": "p"}, venv_types=("uv", "venv"))
     detected = Detected(home=home, cwd=tmp_path, machine=here)
     every = examine(detected, os.environ)
@@ -248,11 +245,12 @@ def test_the_command(run_install: Install, cluster: Callable[..., Path], kind: s
     assert bool(data["lacking"]) == bool(code)
     table = run_install("doctor", "--install", folder)
     assert table.returncode == code
-    assert ("nothing is missing" in table.stdout) == (code == 0)
-    assert ("fix: export APP_SECRET" in table.stdout) == (code == 1)
+    last = table.stdout.splitlines()[-1]
+    assert last.startswith(f"For cluster type {kind}: ")
+    assert ("APP_SECRET (missing)" in last) == (code == 1)
 
 
-def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install) -> None:
+def test_without_an_installation_it_examines_every_type_and_ends_with_0(run_install: Install) -> None:
     done = run_install("doctor")
     assert done.returncode == 0, done.stderr
     assert "Run:ai's API" in done.stdout
@@ -261,7 +259,7 @@ def test_without_an_installation_it_tells_all_and_ends_well(run_install: Install
 
 @pytest.mark.parametrize("text", ["gpu_type: [\n", "cluster_type: local\ngpu_type: cpx\n", "\udcff"])
 def test_a_configuration_that_cannot_be_read_is_one_finding(run_install: Install, tmp_path: Path, text: str) -> None:
-    """With the repair as its fix; what the installer has noted tells the cluster type still."""
+    """With the repair as its fix; the record of the installer still has the cluster type."""
     path = tmp_path / "cluster_config.yaml"
     path.write_bytes(text.encode(errors="surrogateescape"))
     done = run_install("doctor", "--install", tmp_path, "--format", "json")
@@ -293,30 +291,31 @@ def test_a_users_own_layer_that_cannot_be_read_is_one_finding(
     own.write_text("acount: team\n")
     done = run_install("doctor", "--install", folder, XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert (done.returncode, done.stderr) == (1, "")
-    assert f"your own configuration: {own}:1: acount: 'acount' is not a key" in done.stdout
-    assert "\n  fix: did you mean 'account'?" in done.stdout
+    assert f"your own configuration: {own}:1: acount: " in done.stdout
+    assert "'account'" in done.stdout.partition("your own configuration: ")[2]
     assert "For cluster type local: your own configuration (wrong)." in done.stdout
 
 
-def test_it_looks_at_the_folder_that_is_named(run_install: Install, tmp_path: Path) -> None:
-    """Also where nothing is installed there yet."""
+def test_it_examines_the_named_folder(run_install: Install, tmp_path: Path) -> None:
+    """Also if nothing is installed there yet."""
     done = run_install("doctor", "--install", tmp_path / "new", "--format", "json")
-    found = {one["check"]: one["found"] for one in json.loads(done.stdout)["findings"]}
-    assert found["install folder"] == f"{tmp_path / 'new'} can be written"
+    found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+    assert found["install folder"]["state"] == "ok"
+    assert str(tmp_path / "new") in found["install folder"]["found"]
 
 
-def test_answers_that_cannot_be_read_do_not_end_it(run_install: Install, cluster: Callable[..., Path]) -> None:
+def test_invalid_answers_do_not_end_it(run_install: Install, cluster: Callable[..., Path]) -> None:
     folder = cluster("slurm", "h100")
     answers_path(folder).parent.mkdir(exist_ok=True)
     answers_path(folder).write_text("cluster_type: slurm\ninstall: /x\nimages: {mirors: {}}\n")
     done = run_install("doctor", "--install", folder, "--registries", "--format", "json")
     found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
     assert found["images"]["state"] == "wrong"
-    assert "'mirors' is not a key here" in found["images"]["found"]
+    assert "'mirors'" in found["images"]["found"]
 
 
 def test_the_older_variable_is_one_finding(run_install: Install, cluster: Callable[..., Path]) -> None:
-    """It keeps every other command from looking for an installation."""
+    """With it, no other command looks for an installation."""
     folder = cluster("local", "cpu")
     answers_path(folder).parent.mkdir(exist_ok=True)
     answers_path(folder).touch()
@@ -327,9 +326,9 @@ def test_the_older_variable_is_one_finding(run_install: Install, cluster: Callab
     assert run_install("status", "--install", folder, STAGE_PATH="/somewhere").returncode == 2
 
 
-def test_images_that_were_asked_for_and_are_missing(tmp_path: Path, run_install: Install) -> None:
-    """Without an installation too: they were asked for, and the end names who needs them."""
-    with socket.socket() as closed:  # bound and not listening: whoever connects is refused
+def test_missing_images(tmp_path: Path, run_install: Install) -> None:
+    """Also without an installation; the last line names the cluster types that need them."""
+    with socket.socket() as closed:  # bound and not listening: every connection is refused
         closed.bind(("127.0.0.1", 0))
         proxy = {name: f"http://127.0.0.1:{closed.getsockname()[1]}" for name in ("HTTPS_PROXY", "https_proxy")}
         nowhere = ["--install", tmp_path / "nowhere"]

@@ -40,22 +40,22 @@ Building wheels for collected packages: causal-conv1d
 
 @pytest.mark.parametrize(("output", "package"), [(UV, "mamba-ssm==2.2.4"), (PIP, "causal-conv1d")])
 def test_a_build_names_its_package_and_no_warning(output: str, package: str) -> None:
-    told = end_of(output)
-    assert package in told
-    assert "License" not in told
-    assert "!!" not in told
-    assert len(told.splitlines()) <= TAIL + 1
+    shown = end_of(output)
+    assert package in shown
+    assert "License" not in shown
+    assert "!!" not in shown
+    assert len(shown.splitlines()) <= TAIL + 1
 
 
-def test_the_package_that_fell_out_of_the_end_stands_above_it() -> None:
+def test_the_end_is_headed_by_a_package_that_it_no_longer_names() -> None:
     assert end_of(PIP).splitlines()[0] == "  building causal-conv1d:"
 
 
 def test_a_build_without_a_network() -> None:
     assert "urlopen error" in end_of(UV)
-    assert fix_for(end_of(UV)).startswith("no network while building")
+    assert "HTTPS_PROXY" in fix_for(end_of(UV))
 
 
-def test_of_trials_to_connect_only_the_last_is_told() -> None:
+def test_only_the_last_attempt_to_connect_is_shown() -> None:
     trials = "".join(f"WARNING: Retrying (Retry(total={left}))\n" for left in (2, 1, 0))
     assert end_of(f"{trials}ERROR: no\n") == "  WARNING: Retrying (Retry(total=0))\n  ERROR: no"

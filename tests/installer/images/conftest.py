@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of images share: a registry on loopback, images flattened without one, and how trees are compared."""
+"""Fixtures of the tests of images: a registry on loopback, images flattened without one, comparison of trees."""
 
 import hashlib
 import io
@@ -10,17 +10,19 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmb_installer.images.scan import Layer as ReadLayer
-from llmb_installer.images.scan import read_names
-from llmb_installer.images.settings import BuildSettings, Silent
-from llmb_installer.images.stream import write_squashfs
-from llmb_installer.testing.images import Made, SampleImage, make
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb.errors import LlmbError, describe
+from llmb_installer.images import BuildSettings, Silent
+from llmb_installer.images.layer import Layer as ReadLayer
+from llmb_installer.images.layer import read_names
+from llmb_installer.images.squash import write_squashfs
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Made, SampleImage, make
 
 Tree = dict[str, tuple[Any, ...]]
 OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}
@@ -28,7 +30,7 @@ OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}
 
 @pytest.fixture(scope="session")
 def programs() -> None:
-    """Skips where the programs that write and read squashfs are missing."""
+    """Skips the test if the squashfs programs are missing."""
     missing = [program for program in ("mksquashfs", "unsquashfs") if shutil.which(program) is None]
     if missing:
         pytest.skip(f"not here: {', '.join(missing)} (Debian's squashfs-tools)")
@@ -36,7 +38,7 @@ def programs() -> None:
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory, programs: None) -> Iterator[RealRegistry]:
-    """A real registry on loopback, open to all."""
+    """A real, public registry on loopback."""
     if missing := missing_packages():
         pytest.skip(f"not here: {', '.join(missing)} (packages of Debian)")
     with RealRegistry(tmp_path_factory.mktemp("registry")) as started:
@@ -44,7 +46,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory, programs: None) -> Iterat
 
 
 def read(made: Made) -> list[tuple[ReadLayer, Any]]:
-    """The layers of a made image as if they had been fetched."""
+    """The layers of an image, as if downloaded."""
     found = []
     for number, item in enumerate(made.layers, 1):
         layer = ReadLayer(label=f"layer {number}", file=io.BytesIO(made.blobs[item["digest"]]), size=item["size"])
@@ -121,7 +123,7 @@ def _look(path: Path) -> tuple[Any, ...]:
 
 @pytest.fixture
 def image_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the real llmb-install image in an empty folder; keywords are further variables."""
+    """Runs the real llmb-install image in an empty folder; keywords are variables."""
 
     def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -139,19 +141,19 @@ def image_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[s
 
 
 def command_line(*arguments: object) -> list[str]:
-    """The words that run llmb-install image."""
+    """The command line of llmb-install image."""
     return [str(Path(sys.executable).with_name("llmb-install")), "image", *map(str, arguments)]
 
 
 @pytest.fixture
 def image_argv() -> Callable[..., list[str]]:
-    """The words that run llmb-install image."""
+    """The command line of llmb-install image."""
     return command_line
 
 
 @pytest.fixture
 def as_tree() -> Callable[[Path], Tree]:
-    """What a folder holds, for comparing."""
+    """The contents of a folder, for comparison."""
     return tree_of
 
 
@@ -159,3 +161,17 @@ def as_tree() -> Callable[[Path], Tree]:
 def ours() -> set[str]:
     """The files that every image gets."""
     return OURS
+
+
+@pytest.fixture
+def fails(wording: Callable[..., None]) -> Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]:
+    """Expects an LlmbError with this code, and compares its text; ``hosts`` are hidden in it."""
+
+    @contextmanager
+    def check(code: str, *hosts: str) -> Iterator[pytest.ExceptionInfo[LlmbError]]:
+        with pytest.raises(LlmbError) as caught:
+            yield caught
+        assert caught.value.code == code
+        wording("llmb-install image", describe(caught.value), dict.fromkeys(hosts, "registry.example"))
+
+    return check

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of llmb-install image as its user gives it."""
+"""Tests of the command llmb-install image."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llmb_installer.testing.images import Layer, SampleImage, file, make_index
-from llmb_installer.testing.registry import RealRegistry
+from llmb_testing.real_registry import RealRegistry
+from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -25,15 +25,16 @@ def reference(registry: RealRegistry) -> str:
 def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: Path) -> None:
     done = image_command(reference, "--arch", "aarch64")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0].startswith("fetching 1 layer, ")
+    assert len(done.stderr.splitlines()) == 2, "fetching, writing"
     assert done.stdout.startswith("public+command+1.0.sqsh: 4.1 kB, for aarch64, sha256:")
     seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
     assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
     again = image_command(reference, "--arch", "aarch64")
-    assert (again.returncode, again.stdout, again.stderr) == (0, f"{done.stdout.rstrip()}; it was there already\n", "")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.startswith(done.stdout.rstrip())
 
 
-def test_the_install_directory_says_where_and_for_what(
+def test_folder_and_architecture_of_the_install_directory(
     image_command: Run, reference: str, cluster: Callable[..., Path]
 ) -> None:
     folder = cluster("slurm", install={"node_architecture": "aarch64"})
@@ -46,34 +47,33 @@ def test_the_install_directory_says_where_and_for_what(
 def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path: Path) -> None:
     words = (reference, "-o", "x.sqsh", "--arch", "x86_64")
     missing = image_command(*words, "--check")
-    assert (missing.returncode, missing.stderr.splitlines()[0]) == (1, "error: x.sqsh: it is not there")
+    assert (missing.returncode, missing.stderr.startswith("error: x.sqsh: ")) == (1, True)
     assert not (tmp_path / "x.sqsh").exists()
     image_command(*words)
     whole = image_command(*words, "--check")
     assert whole.returncode == 0, whole.stderr
-    assert "x.sqsh is whole: " in whole.stdout
-    assert f"the registry has the same one as {reference}" in whole.stdout
+    assert reference in whole.stdout
     other = image_command(reference, "-o", "x.sqsh", "--arch", "aarch64", "--check")
     assert other.returncode == 1
-    assert "for x86_64, not" in other.stderr
+    assert "x86_64" in other.stderr
+    assert "aarch64" in other.stderr
     with (tmp_path / "x.sqsh").open("r+b") as stream:
         stream.write(b"HSQS")
     broken = image_command(*words, "--check")
     assert broken.returncode == 1
-    assert "error: x.sqsh: it is not a squashfs image" in broken.stderr
-    assert f"hint: llmb-install image {reference} -o x.sqsh builds it" in broken.stderr
+    assert "error: x.sqsh: " in broken.stderr
+    assert f"hint: llmb-install image {reference} -o x.sqsh" in broken.stderr
 
 
-def test_check_tells_that_the_tag_has_moved(image_command: Run, registry: RealRegistry) -> None:
+def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -> None:
     moving = registry.reference("public/command-moves", "1")
     for content in (b"1", b"2"):
         image = SampleImage(layers=(Layer(entries=(file("f", content),)),))
         registry.push("public/command-moves", "1", make_index([image]))
         image_command(moving, "-o", "x.sqsh", "--arch", "x86_64")
-    told = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
-    assert told.returncode == 1
-    assert "the registry has another image as" in told.stderr
-    assert "-o x.sqsh --update" in told.stderr
+    checked = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
+    assert checked.returncode == 1
+    assert "-o x.sqsh --update" in checked.stderr
 
 
 def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:
@@ -85,18 +85,18 @@ def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tm
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "named"),
     [
-        (("a/b:1", "--mirror", "docker.io"), 2, "--mirror docker.io names no mirror"),
-        (("a/b:1", "--arch", "sparc"), 2, "--arch sparc is not known"),
-        (("a/b:1", "--level", "99"), 2, "--level: 99 is not one of 1 to 22, which zstd has"),
-        (("Not A Reference",), 2, "is not the reference of an image"),
-        (("a/b:1", "--compression", "best"), 2, "'best' is not one of"),
+        (("a/b:1", "--mirror", "docker.io"), 2, "--mirror docker.io"),
+        (("a/b:1", "--arch", "sparc"), 2, "--arch sparc"),
+        (("a/b:1", "--level", "99"), 2, "--level"),
+        (("Not A Reference",), 2, "'Not A Reference'"),
+        (("a/b:1", "--compression", "best"), 2, "'best'"),
         (("127.0.0.1:9/a:1", "--arch", "x86_64"), 1, "127.0.0.1:9"),
     ],
 )
-def test_wrong_usage(image_command: Run, words: tuple[str, ...], code: int, told: str) -> None:
+def test_wrong_usage(image_command: Run, words: tuple[str, ...], code: int, named: str) -> None:
     done = image_command(*words)
     assert done.returncode == code
-    assert told in done.stderr
+    assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmb_installer.images.etcfiles import etc_files
+from llmb_installer.images.flatten import etc_files
 
 CONFIG = {
     "Env": ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all", "TWO=a\nLINES=b"],
@@ -46,7 +46,7 @@ def test_the_files_of_an_image() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"Env": None, "Cmd": None, "Labels": None, "Volumes": None}])
-def test_an_image_that_says_nothing(config: dict[str, Any]) -> None:
+def test_an_empty_configuration(config: dict[str, Any]) -> None:
     found = etc_files(config)
     assert (found["etc/environment"], found["etc/fstab"]) == (b"", b"")
     assert b"cd '/' &&" in found["etc/rc"]
@@ -62,7 +62,7 @@ def test_an_image_that_says_nothing(config: dict[str, Any]) -> None:
         ({"Cmd": ["echo", "unused"]}, ["echo", "-e", "mine"], "mine\n"),
     ],
 )
-def test_the_script_starts_what_the_image_says(
+def test_the_script_starts_the_command_of_the_image(
     tmp_path: Path, config: dict[str, Any], arguments: list[str], printed: str
 ) -> None:
     script = tmp_path / "rc"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that layers come to what an unpacker makes of them: umoci's tree and ours, entry by entry."""
+"""Tests that the image has the files of an unpacker: umoci's tree and ours, entry by entry."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.testing.images import (
+from llmb_testing.sample_images import (
     Entry,
     Layer,
     SampleImage,
@@ -98,7 +98,7 @@ TOP = Layer(
 
 @pytest.fixture
 def unpacked_by_umoci(tmp_path: Path, as_tree: Callable[[Path], dict[str, Any]]) -> Callable[[SampleImage], Any]:
-    """The tree that umoci makes of an image; None where it cannot."""
+    """umoci's tree of an image; None where it fails."""
     if shutil.which("umoci") is None:
         pytest.skip("not here: umoci (Debian's umoci)")
 
@@ -116,7 +116,7 @@ def unpacked_by_umoci(tmp_path: Path, as_tree: Callable[[Path], dict[str, Any]])
         (oci / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [item]}))
         rootless = [] if os.geteuid() == 0 else ["--rootless"]
         argv = ["umoci", "unpack", *rootless, "--image", f"{oci}:t", str(into)]
-        # A folder that only its content tells of is made by the umask.
+        # A folder without an entry is created with the umask.
         done = subprocess.run(argv, capture_output=True, text=True, check=False, umask=0o022)
         return as_tree(into / "rootfs") if done.returncode == 0 else None
 
@@ -152,7 +152,7 @@ def test_random_layers_are_the_same_as_umocis(
     ours: set[str],
     unpacked_by_umoci: Callable[[SampleImage], Any],
 ) -> None:
-    """Few names, so that layers often meet; of those that umoci cannot unpack, the next is taken."""
+    """Few names, so that layers often overlap; an image that umoci cannot unpack is replaced by the next."""
     random = Random(seed)
     theirs = None
     while theirs is None:
@@ -193,9 +193,7 @@ def _layer(random: Random) -> Layer:
     return Layer(entries=tuple(entries))
 
 
-def test_device_nodes_are_left_out_unless_they_are_wanted(
-    squashed: Callable[..., Path], tmp_path: Path, programs: None
-) -> None:
+def test_device_nodes_are_omitted_by_default(squashed: Callable[..., Path], tmp_path: Path, programs: None) -> None:
     device = Entry(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3), mode=0o666)
     image = SampleImage(layers=(Layer(entries=(device, folder("dev"), file("dev/console", b""))),))
     assert listed(squashed(image)) == {"dev", "opt"}
@@ -206,14 +204,14 @@ def test_device_nodes_are_left_out_unless_they_are_wanted(
 
 
 def listed(image: Path) -> set[str]:
-    """The paths in an image, but for those in /etc."""
+    """The paths in an image, except those in /etc."""
     done = subprocess.run(["unsquashfs", "-l", image], capture_output=True, text=True, check=True)
     names = {line.removeprefix("squashfs-root/") for line in done.stdout.splitlines() if "squashfs-root/" in line}
     return {name for name in names if name.split("/")[0] != "etc"}
 
 
 def test_the_root_folder_is_as_the_image_says(squashed: Callable[..., Path]) -> None:
-    """Its mode at least: mksquashfs 4.5 heeds no owner and no time for it."""
+    """At least its mode: mksquashfs 4.5 ignores its owner and time."""
 
     def root(*entries: Entry) -> str:
         image = squashed(SampleImage(layers=(Layer(entries=entries),)))
@@ -225,7 +223,7 @@ def test_the_root_folder_is_as_the_image_says(squashed: Callable[..., Path]) -> 
 
 
 def test_an_ordinary_user_can_unpack_it(squashed: Callable[..., Path]) -> None:
-    """As enroot create does: unsquashfs must end well without the rights to make what an image may hold."""
+    """Like enroot create: unsquashfs must succeed without root's permissions."""
     capability = file("usr/bin/ping", b"p", pax={"SCHILY.xattr.security.capability": "\x01" + "\x00" * 3 + "\x02"})
     null = Entry(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3))
     image = squashed(SampleImage(layers=(BASE, Layer(entries=(capability, null)))))
@@ -244,6 +242,7 @@ def test_an_ordinary_user_can_unpack_it(squashed: Callable[..., Path]) -> None:
 
 def test_a_damaged_layer_is_named(squashed: Callable[..., Path], tmp_path: Path) -> None:
     image = SampleImage(layers=(BASE, Layer(tar=b"no tar at all" * 100)))
-    with pytest.raises(LlmbError, match="layer 2: it is not a tar archive"):
+    with pytest.raises(LlmbError) as caught:
         squashed(image)
+    assert (caught.value.code, caught.value.key) == ("layer-damaged", "layer 2")
     assert not (tmp_path / "image.sqsh").exists()

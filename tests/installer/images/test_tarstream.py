@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of reading tar as a stream: the same entries and contents as tarfile finds, however it is written and cut."""
+"""Tests of reading tar as a stream: the same entries and contents as tarfile, in every format, and incomplete ones."""
 
 import io
 import os
@@ -14,23 +14,22 @@ from hypothesis import strategies as st
 
 from llmb.errors import LlmbError
 from llmb_installer.images.flatten import write_image
-from llmb_installer.images.inflate import pieces
-from llmb_installer.images.scan import Layer, read_names
+from llmb_installer.images.layer import Layer, pieces, read_names
 from llmb_installer.images.tarheader import NotTarError
 from llmb_installer.images.tarstream import Stream, entries
-from llmb_installer.images.tree import Tree, chosen
-from llmb_installer.testing.images import compress
+from llmb_installer.images.tree import Tree, names_by_layer
+from llmb_testing.sample_images import compress
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 
 
 def through(tar: bytes) -> dict[str, bytes]:
-    """The files of a tar after it went through our reader and writer."""
+    """The files of a tar after our reader and writer."""
     layer = Layer(label="it", file=io.BytesIO(tar), size=len(tar))
     names = read_names(layer)
     tree = Tree()
     tree.apply(0, names.names, names.types, names.links)
-    found, bare = chosen(tree, 1, ())
+    found, bare = names_by_layer(tree, 1, ())
     out = io.BytesIO()
     write_image([layer], found, bare, [], mtime=0, write=out.write, advance=lambda count: None)
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
@@ -77,8 +76,9 @@ def test_every_compression_is_read(compression: str) -> None:
         return
     assert b"".join(pieces(io.BytesIO(packed + packed))) == content * 2, "several members are one file"
     damaged = packed[: len(packed) // 3] + bytes([255]) * 40 + packed[len(packed) // 3 :]
-    with pytest.raises(LlmbError, match="cannot be"):
+    with pytest.raises(LlmbError) as caught:
         list(pieces(io.BytesIO(damaged)))
+    assert caught.value.code == "layer-damaged"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_sparse_files_of_gnu_tar(tmp_path: Path, options: list[str], parts: int)
     assert through(tar) == wanted
 
 
-def test_a_global_pax_header_counts_for_all_that_follow() -> None:
+def test_a_global_pax_header_applies_to_all_that_follow() -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"uid": "123456789"}) as archive:
         for name in ("one", "two"):
@@ -116,7 +116,7 @@ def test_a_global_pax_header_counts_for_all_that_follow() -> None:
     assert found == [(b"one", b"123456789", False), (b"two", b"123456789", False)]
 
 
-def test_one_that_is_cut_is_found_wherever_it_is_cut() -> None:
+def test_an_incomplete_file_is_detected_at_any_length() -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in ("n" * 150, "short"):
@@ -129,8 +129,9 @@ def test_one_that_is_cut_is_found_wherever_it_is_cut() -> None:
         if cut in ends:
             _read_all([tar[:cut]])
         else:
-            with pytest.raises(NotTarError, match="cut in the middle"):
+            with pytest.raises(NotTarError) as caught:
                 _read_all([tar[:cut]])
+            assert caught.value.code == "layer-truncated"
 
 
 def _read_all(tar: list[bytes]) -> None:
@@ -142,11 +143,11 @@ def _read_all(tar: list[bytes]) -> None:
 def test_extensions_are_bounded() -> None:
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, 2**30
-    with pytest.raises(NotTarError, match="claims 1073741824 bytes of names"):
+    with pytest.raises(NotTarError):
         _read_all([info.tobuf(tarfile.USTAR_FORMAT), bytes(2**20)])
 
 
-def test_nothing_is_inflated_that_nobody_reads() -> None:
+def test_nothing_is_decompressed_that_is_not_read() -> None:
     read: list[int] = []
 
     def endless() -> Iterator[bytes]:

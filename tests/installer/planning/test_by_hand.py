@@ -2,6 +2,7 @@
 """Tests of what is added to, and taken out of, an installation whose cluster_config.yaml somebody wrote or copied."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import yaml
 
 from llmb.workload.needs import Venv
 from llmb_installer.applying import show
-from llmb_installer.record.record import InstallRecord
+from llmb_installer.record import InstallRecord
 
 SMALL = Venv(name="small", requirements=("small==1",))
 
 
 def by_hand(site: Any, **keys: Any) -> Path:
-    """The configuration of somebody who never called the installer."""
+    """A configuration written without the installer."""
     site.install.mkdir()
     path: Path = site.install / "cluster_config.yaml"
     path.write_text(yaml.safe_dump({"cluster_type": "local", "gpu_type": "cpu", **keys}))
@@ -28,8 +29,8 @@ def run(site: Any, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_what_is_added_asks_for_nothing(site: Any) -> None:
-    """Every answer stands in the configuration, or can be found out; other workloads stay as they are there."""
+def test_an_addition_asks_no_questions(site: Any) -> None:
+    """Every answer is in the configuration, or is detected; other workloads stay as they are there."""
     site.workload("pretrain_a", SMALL)
     site.workload("pretrain_b", Venv(name="huge", requirements=("nowhere==1",)))
     mine = {"venv_path": str(site.folder), "environment": {"MINE": "1"}}
@@ -45,7 +46,7 @@ def test_what_is_added_asks_for_nothing(site: Any) -> None:
     assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(site.install / "venvs" / "small")
     assert "keeps" not in done.stdout + done.stderr
     again = run(site, "add", "pretrain_a")
-    assert again.stdout.startswith("Nothing to do: all is as the answers say.\n"), again.stdout
+    assert again.stdout.startswith("Nothing to do: "), again.stdout
     assert run(site, "add", "pretrain_b").returncode == 1, "now it is asked for"
 
 
@@ -64,17 +65,13 @@ def test_a_copied_configuration_leads_to_what_was_built(site: Any) -> None:
     assert site.run("verify", "--install", site.install).returncode == 0
 
 
-def test_what_cannot_be_known_is_named(site: Any) -> None:
+def test_missing_keys_are_named(site: Any, wording: Callable[..., None]) -> None:
     site.workload("pretrain_a", SMALL)
     path = by_hand(site)
     path.write_text("cluster_type: runai\ngpu_type: h100\nrunai: null\n")
     done = run(site, "add", "pretrain_a")
     assert done.returncode == 2
-    keys = ("runai.base_url", "runai.project", "runai.pvc")
-    assert done.stderr.splitlines() == [
-        *(f"error: {path}: '{key}' is missing" for key in keys),
-        f"hint: write what is missing into {path}",
-    ]
+    wording("llmb-install add", done.stderr)
 
 
 def test_a_configuration_that_names_no_workloads(site: Any) -> None:
@@ -85,19 +82,19 @@ def test_a_configuration_that_names_no_workloads(site: Any) -> None:
     assert site.run("verify", "--install", site.install).returncode == 0
 
 
-def test_taken_out_of_it(site: Any) -> None:
-    """Only what is named, with all that is said of it."""
+def test_removed_from_it(site: Any) -> None:
+    """Only the named workload, with its whole entry."""
     site.workload("pretrain_a", SMALL)
     site.workload("pretrain_b", SMALL)
-    said = {"pretrain_a": {"venv_path": "/a"}, "pretrain_b": {"venv_path": "/b"}}
-    path = by_hand(site, workloads={"installed": ["pretrain_a", "pretrain_b"], "config": said})
+    entries = {"pretrain_a": {"venv_path": "/a"}, "pretrain_b": {"venv_path": "/b"}}
+    path = by_hand(site, workloads={"installed": ["pretrain_a", "pretrain_b"], "config": entries})
     done = run(site, "remove", "pretrain_a")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Installed now: pretrain_b"), done.stderr
+    assert done.returncode == 0, done.stderr
     config = yaml.safe_load(path.read_text())["workloads"]
     assert config == {"installed": ["pretrain_b"], "config": {"pretrain_b": {"venv_path": "/b"}}}
 
 
-def test_one_with_an_environment_of_its_own_is_whole_and_found_in_any_spelling(site: Any) -> None:
+def test_a_workload_with_its_own_environment_is_found_in_any_spelling(site: Any) -> None:
     site.workload("pretrain_a", SMALL)
     site.workload("pretrain_b", SMALL)
     mine = {"pretrain_b": {"venv_path": str(site.folder)}}
@@ -105,12 +102,14 @@ def test_one_with_an_environment_of_its_own_is_whole_and_found_in_any_spelling(s
     assert run(site, "add", "pretrain_a").returncode == 0
     done = site.run("verify", "--install", site.install)
     assert done.returncode == 0, done.stderr
-    assert "Installed now: pretrain_a\n" in run(site, "remove", "pretrain_b").stdout
+    assert run(site, "remove", "pretrain_b").returncode == 0
     left = yaml.safe_load(path.read_text())["workloads"]
     assert (left["installed"], [*left["config"]]) == (["pretrain_a"], ["pretrain_a"])
 
 
-def test_one_that_was_only_written_down_is_named_with_the_way_to_install_it(site: Any) -> None:
+def test_a_workload_that_is_only_listed_is_reported_with_its_installation(
+    site: Any, wording: Callable[..., None]
+) -> None:
     site.workload("pretrain_a", SMALL)
     path = by_hand(site)
     run(site, "add", "pretrain_a")
@@ -119,8 +118,8 @@ def test_one_that_was_only_written_down_is_named_with_the_way_to_install_it(site
     path.write_text(yaml.safe_dump(config))
     done = site.run("verify", "--install", site.install)
     assert done.returncode == 1
-    assert "pretrain_b is named as installed, and nothing was installed for it\n" in done.stderr
-    assert f"hint: llmb-install add pretrain_b --install {site.install}, or take it out" in done.stderr
+    assert site.faults() == [("config", "workload-not-installed", "pretrain_b")]
+    wording("llmb-install verify", done.stderr)
 
 
 def test_another_spelling_without_the_answers_is_still_what_was_built(site: Any) -> None:
@@ -133,14 +132,13 @@ def test_another_spelling_without_the_answers_is_still_what_was_built(site: Any)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_where_nothing_is_left_the_next_thing_is_to_add_something(tmp_path: Path) -> None:
-    text = show.summary(tmp_path, InstallRecord(), ())
-    assert text == f"Installed in {tmp_path}: no workload\nNext: llmb-install add WORKLOAD --install {tmp_path}"
+def test_without_workloads_the_next_command_adds_one(tmp_path: Path, wording: Callable[..., None]) -> None:
+    wording("llmb-install", show.summary(tmp_path, InstallRecord(), ()))
 
 
 @pytest.mark.parametrize("key", ["node_architecture", "gpu_type"])
-def test_what_was_found_out_once_is_not_asked_again(site: Any, key: str) -> None:
-    """A cluster that is silent today, as here, where there is none, keeps nobody from taking workloads out."""
+def test_what_was_detected_once_is_not_detected_again(site: Any, key: str) -> None:
+    """A cluster that does not answer, as here without Slurm, does not prevent the removal of workloads."""
     site.settings = {
         "cluster_type": "slurm",
         "slurm": {"container": "none"},
@@ -156,11 +154,11 @@ def test_what_was_found_out_once_is_not_asked_again(site: Any, key: str) -> None
     for words in (("verify",), ("status",), ("remove", "pretrain_a", "--yes")):
         done = site.run(*words, "--install", site.install)
         assert done.returncode == 0, done.stderr
-        assert "cannot be found out" not in done.stderr
+        assert key not in done.stderr
 
 
-def test_what_slurm_does_not_tell_is_named_by_its_place(site: Any) -> None:
-    """That is in the configuration; here no Slurm is on PATH that could be asked."""
+def test_what_slurm_does_not_report_is_named_by_its_place(site: Any) -> None:
+    """The place is in the configuration; there is no Slurm on PATH."""
     site.workload("pretrain_a", SMALL)
     path = by_hand(site)
     path.write_text("cluster_type: slurm\ngpu_type: h100\nslurm: {container: none}\n")
@@ -168,5 +166,5 @@ def test_what_slurm_does_not_tell_is_named_by_its_place(site: Any) -> None:
     python_alone.mkdir()
     done = site.run("add", "pretrain_a", "--yes", "--install", site.install, PATH=str(python_alone))
     assert done.returncode == 2
-    assert done.stderr.startswith("error: install.node_architecture: cannot be found out: ")
-    assert "hint: install: {node_architecture: x86_64} or aarch64\n" in done.stderr
+    assert done.stderr.startswith("error: install.node_architecture: ")
+    assert "{node_architecture: x86_64}" in done.stderr

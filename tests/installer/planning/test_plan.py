@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the plan: which steps follow from what workloads need, and which of them are shared or refused."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.plugins.loader import load_plugins
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
 from llmb.workload.needs import HubAsset, Image, Needs, Venv
 from llmb.workload.spec import Workload
@@ -67,13 +67,13 @@ def test_equal_needs_are_one_step(answers: Answers) -> None:
 
 def test_the_shipped_workloads_share_one_environment(answers: Answers) -> None:
     asked = replace(answers, versions=Versions(torch=Version("2.9.1")))
-    intent, left_out = intend(asked, site_of(asked, "cpu"), load_plugins(builtin_plugins()))
+    intent, omitted = intend(asked, site_of(asked, "cpu"), load_plugins(builtin_plugins()))
     step, programs = intent.steps
     assert isinstance(step, VenvStep)
     assert programs.workloads == step.workloads
     assert step.need.requirements == ("torch==2.9.1", "transformers==5.23.0")
     assert {"pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"} <= set(step.workloads)
-    assert left_out == []
+    assert omitted == []
 
 
 def test_the_content_decides_the_digest(answers: Answers, tmp_path: Path) -> None:
@@ -98,40 +98,37 @@ def test_the_cpu_index_is_for_a_machine_without_a_gpu(answers: Answers) -> None:
     assert venvs(replace(answers, torch_cpu_index=None), needs)[0].torch.cpu_index is None
 
 
-def test_an_answer_is_over_the_plugin_for_python(answers: Answers) -> None:
+def test_an_answer_overrides_the_python_of_the_plugin(answers: Answers) -> None:
     needs = {"a": one(replace(TORCH, python="3.12"))}
     assert venvs(answers, needs)[0].python == "3.12"
     assert venvs(replace(answers, python=Interpreter("3.13")), needs)[0].python == "3.13"
 
 
 @pytest.mark.parametrize(
-    ("needs", "message"),
+    ("needs", "code"),
     [
-        (None, "bad does not say what it needs on cluster type local"),
-        (
-            one(Image(reference="host/image:1")),
-            "bad needs the container image host/image:1, and there are no containers here",
-        ),
-        (
-            one(replace(TORCH, requirements=("torch==2",))),
-            "bad and a need different things under one name, 'venv torch'",
-        ),
-        (one(Venv(name="../up", requirements=())), "'../up' cannot be a folder's name"),
+        (None, "setup-missing"),
+        (one(Image(reference="host/image:1")), "no-containers"),
+        (one(replace(TORCH, requirements=("torch==2",))), "steps-conflict"),
+        (one(Venv(name="../up", requirements=())), "name-invalid"),
     ],
 )
-def test_what_cannot_be_installed(answers: Answers, needs: Needs | None, message: str) -> None:
+def test_what_cannot_be_installed(
+    answers: Answers, needs: Needs | None, code: str, wording: Callable[..., None]
+) -> None:
     both = {"a": one(TORCH), "bad": needs}
-    with pytest.raises(LlmbError, match=message):
+    with pytest.raises(LlmbError) as refused:
         steps(replace(answers, workloads=("a", "bad")), both)
-    intent, left_out = intend(answers, site_of(answers, "cpu"), StandIn(both))
+    assert refused.value.code == code
+    intent, omitted = intend(answers, site_of(answers, "cpu"), StandIn(both))
     assert intent.workloads == ("a",)
     assert intent.steps[:-1] == steps(answers, {"a": one(TORCH)})
-    assert message in left_out[0]
+    wording("llmb-install", omitted[0])
 
 
 @dataclass(frozen=True)
 class ByType(StandIn):
-    """Plugins whose workloads need something else on each GPU type."""
+    """Plugins whose workloads have other needs on each GPU type."""
 
     def setup(self, workload: Workload, site: Site) -> Needs | None:
         return self.needs.get(f"{workload.key} {site.gpu_type}")
@@ -157,10 +154,11 @@ def test_what_any_gpu_type_needs_is_installed(answers: Answers) -> None:
     assert found == {"venv torch": ("a", "b"), "venv newer": ("a",)}
 
 
-def test_gpu_types_that_need_different_things_under_one_name_are_refused(answers: Answers) -> None:
+def test_gpu_types_with_conflicting_steps_are_refused(answers: Answers) -> None:
     other = replace(TORCH, requirements=("torch==2",))
-    with pytest.raises(LlmbError, match="a needs different things under one name, 'venv torch'"):
+    with pytest.raises(LlmbError) as refused:
         by_type(replace(answers, workloads=("a",)), {"a h100": one(TORCH), "a b200": one(other)})
+    assert (refused.value.code, refused.value.key) == ("steps-conflict", "venv torch")
 
 
 def test_torch_for_cpus_is_not_for_a_cluster_that_has_gpus_as_well(answers: Answers) -> None:
@@ -179,8 +177,9 @@ def test_the_configuration_names_each_of_several_environments_and_assets(answers
 
 
 def test_nothing_is_left_to_install(answers: Answers) -> None:
-    with pytest.raises(LlmbError, match="no workload can be installed here"):
+    with pytest.raises(LlmbError) as refused:
         steps(answers, {"a": None})
+    assert refused.value.code == "no-workloads"
 
 
 def test_looking_writes_nothing(answers: Answers) -> None:

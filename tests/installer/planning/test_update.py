@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of an installation under a newer release: what is older is told, and brought up to date without the rest."""
+"""Tests of an installation under a newer release: what is out of date is reported, and only that is updated."""
 
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ import yaml
 
 from llmb.workload.needs import Venv
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.planning.outdated import outdated, unused
 from llmb_installer.planning.plan import Intent
-from llmb_installer.record.record import InstallRecord, StepRecord
+from llmb_installer.planning.status import outdated, unused
+from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.steps import Step, TorchSource, VenvStep
 
 KEPT = Venv(name="other", requirements=("other==1",))
@@ -38,33 +39,30 @@ def version(site: Any) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_what_is_older_is_told(older: Any) -> None:
-    told = "venv small: it is not what is asked for now: small 1 is to be 2"
+def test_what_is_out_of_date_is_reported(older: Any, wording: Callable[..., None]) -> None:
     status = older.run("status", "--install", older.install)
-    assert (status.returncode, f"  {told}\n" in status.stdout) == (0, True), status.stdout
-    assert f"hint: llmb-install verify --repair --install {older.install} --yes brings it up to date" in status.stderr
+    assert status.returncode == 0
+    assert f"llmb-install verify --repair --install {older.install} --yes" in status.stderr
     data = json.loads(older.run("status", "--install", older.install, "--format", "json").stdout)
     assert [one["step"] for one in data["outdated"]] == ["venv small"]
-    verified = older.run("verify", "--install", older.install)
-    assert verified.returncode == 1
-    assert f"error: {told}\n" in verified.stderr
-    assert "venv other" not in verified.stderr
+    assert older.faults() == [("venv small", "venv-outdated", "")]
+    wording("llmb-install verify", older.run("verify", "--install", older.install).stderr)
 
 
 @pytest.mark.parametrize(
     "words", [("verify", "--repair"), ("add", "pretrain_a"), ()], ids=["repair", "add", "the installer itself"]
 )
-def test_it_is_brought_up_to_date_without_the_rest(older: Any, words: tuple[str, ...]) -> None:
-    """Each way, none of which needs the answers' file; what is right is not built again."""
+def test_only_that_is_updated(older: Any, words: tuple[str, ...], wording: Callable[..., None]) -> None:
+    """By each command, without the file of answers."""
     before = (older.install / "venvs" / "other").readlink()
     plan = json.loads(older.run("add", "a", "--dry-run", "--format", "json", "--install", older.install).stdout)
-    assert plan["notes"] == ["venv small is replaced when it is built: let the jobs that run from it end first"]
+    wording("llmb-install", "\n".join(plan["notes"]))
     done = older.run(*words, "--yes", "--install", older.install)
     assert done.returncode == 0, done.stderr
     assert version(older) == "2"
     assert (older.install / "venvs" / "other").readlink() == before
     assert older.run("verify", "--deep", "--install", older.install).returncode == 0
-    assert "asks for something else" not in older.run("status", "--install", older.install).stdout
+    assert json.loads(older.run("status", "--format", "json", "--install", older.install).stdout)["outdated"] == []
     assert older.leftovers() == []
 
 
@@ -74,19 +72,18 @@ def test_an_update_that_fails_leaves_what_worked(older: Any) -> None:
     assert done.returncode == 1
     assert "error: venv small: " in done.stderr
     assert version(older) == "1"
-    assert "1 workload: pretrain_a" in done.stdout
 
 
-def test_what_nobody_asks_for_any_more(older: Any) -> None:
-    """It is named, and goes on demand alone."""
+def test_an_unused_environment_is_named_and_only_removed_on_demand(older: Any, wording: Callable[..., None]) -> None:
     older.workload("pretrain_a", small("1"))
     early = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (early.returncode, "is not up to date" in early.stderr) == (1, True), "the configuration leads there"
-    assert "error: config: cluster_config.yaml does not" in older.run("verify", "--install", older.install).stderr
+    assert early.returncode == 1, "the configuration still names it"
+    assert older.faults() == [("config", "config-outdated", "")]
+    wording("llmb-install verify", older.run("verify", "--install", older.install).stderr)
     assert older.run("verify", "--repair", "--yes", "--install", older.install).returncode == 0
     status = older.run("status", "--install", older.install)
     place = f"--install {older.install}"
-    fix = f"asks for venv other any more: llmb-install remove --unused {place}"
+    fix = f"venv other: llmb-install remove --unused {place}"
     assert fix in status.stderr
     verified = older.run("verify", "--install", older.install)
     assert (verified.returncode, fix in verified.stderr) == (0, True), verified.stderr
@@ -95,17 +92,17 @@ def test_what_nobody_asks_for_any_more(older: Any) -> None:
     assert older.run("remove", "--unused", "pretrain_a", "--install", older.install).returncode == 2
     assert older.run("remove", "--install", older.install).returncode == 2
     done = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Taken out: venv other"), done.stderr
+    assert done.returncode == 0, done.stderr
     assert [path.name for path in (older.install / "venvs").glob("[!.]*")] == ["small"]
     again = older.run("remove", "--unused", "--yes", "--install", older.install)
-    assert (again.returncode, "holds nothing that is not asked for" in again.stdout) == (0, True)
+    assert again.returncode == 0
     assert older.run("verify", "--install", older.install).stderr == ""
 
 
 def test_without_answers_of_its_own_the_installer_asks_for_them(site: Any) -> None:
     """A folder that holds no installation has none."""
     done = site.run("--yes", "--install", site.install)
-    assert (done.returncode, "'cluster_type' is missing" in done.stderr) == (2, True)
+    assert (done.returncode, "'cluster_type'" in done.stderr) == (2, True)
 
 
 def intent(site: Any, *steps: Step) -> Intent:
@@ -116,34 +113,35 @@ def image(tag: str) -> ImageStep:
     return ImageStep(reference=f"host/team/tool:{tag}", architecture="x86_64", target=None, workloads=("w",))
 
 
-def test_an_image_takes_the_place_of_another() -> None:
+def test_an_image_replaces_another() -> None:
     found = InstallRecord(steps={image("1").key: StepRecord(digest=image("1").digest, facts={}, workloads=("w",))})
     wanted = intent(None, image("2"))
     (fault,) = outdated(wanted, found)
-    assert str(fault) == "image host/team/tool:2: it takes the place of host/team/tool:1"
+    assert (fault.place, fault.code) == ("image host/team/tool:2", "image-outdated")
+    assert fault.value == ("host/team/tool:1",)
     assert unused(wanted, found) == ("image host/team/tool:1",)
     other = InstallRecord(steps={image("1").key: StepRecord(digest="x", facts={}, workloads=("another",))})
     assert outdated(wanted, other) == [], "it is for another workload: the new one was never there"
 
 
 @pytest.mark.parametrize(
-    ("packages", "told"),
+    ("packages", "code", "differing"),
     [
-        ({"nemo-toolkit": "2.3.1", "torch": "2.6.0+cpu"}, "torch 2.6.0+cpu is to be 2.7.0"),
-        ({"torch": "2.7.0"}, "nemo_toolkit 2.3.1 is missing"),
-        ({"nemo-toolkit": "2.3.1", "torch": "2.7.0+cpu"}, "it was made for other requirements or answers"),
+        ({"nemo-toolkit": "2.3.1", "torch": "2.6.0+cpu"}, "venv-outdated", ("torch 2.6.0+cpu, expected 2.7.0",)),
+        ({"torch": "2.7.0"}, "venv-outdated", ("nemo_toolkit 2.3.1 is missing",)),
+        ({"nemo-toolkit": "2.3.1", "torch": "2.7.0+cpu"}, "step-outdated", None),
     ],
 )
-def test_packages_by_their_pins(tmp_path: Any, packages: dict[str, str], told: str) -> None:
+def test_packages_by_their_pins(tmp_path: Any, packages: dict[str, str], code: str, differing: Any) -> None:
     need = Venv(name="nemo", requirements=("nemo_toolkit[nlp]==2.3.1", "torch==2.7.0", "lightning>=2"))
     step = VenvStep(need=need, folder=tmp_path / "venvs" / "nemo", python=None, torch=TorchSource(), workloads=("w",))
     found = InstallRecord(steps={step.key: StepRecord(digest="older", facts={"packages": packages})})
     (fault,) = outdated(intent(None, step), found)
-    assert told in fault.message
+    assert (fault.code, fault.value) == (code, differing)
 
 
-def test_a_workload_whose_plugin_is_gone_is_in_nobodys_way(site: Any) -> None:
-    """It may be in a colleague's environment: what is installed of it stays, and can be taken out."""
+def test_a_workload_without_its_plugin_is_kept_and_can_be_removed(site: Any) -> None:
+    """The plugin may be in a colleague's environment."""
     site.workload("pretrain_a", small("1"))
     site.workload("pretrain_b", small("1"), KEPT)
     assert site.run().returncode == 0
@@ -152,11 +150,10 @@ def test_a_workload_whose_plugin_is_gone_is_in_nobodys_way(site: Any) -> None:
     place = ("--install", site.install)
     for words in (("status",), ("verify",)):
         done = site.run(*words, *place)
-        told = "note: pretrain_b is installed, and no plugin offers it here: llmb-run plugins tells more\n"
-        assert (done.returncode, done.stderr) == (0, told), words
+        assert (done.returncode, done.stderr.count("note: pretrain_b ")) == (0, 1), words
     again = site.run("--yes", *place)
-    assert (again.returncode, "Nothing to do" in again.stdout) == (0, True), again.stderr
-    assert "pretrain_b: no plugin offers it here; what is installed of it stays" in again.stderr
+    assert again.returncode == 0, again.stderr
+    assert "pretrain_b: " in again.stderr
     site.workload("pretrain_c", Venv(name="third", requirements=("small==1",)))
     assert site.run("add", "pretrain_c", "--yes", *place).returncode == 0
     config = yaml.safe_load((site.install / "cluster_config.yaml").read_text())["workloads"]
@@ -164,7 +161,7 @@ def test_a_workload_whose_plugin_is_gone_is_in_nobodys_way(site: Any) -> None:
     assert config["config"]["pretrain_b"] == before["config"]["pretrain_b"]
     assert site.run("remove", "pretrain_a", "--yes", *place).returncode == 0
     assert (site.install / "venvs" / "small" / "bin" / "python").exists(), "pretrain_b needs it"
-    assert "holds nothing" in site.run("remove", "--unused", "--yes", *place).stdout
+    assert site.run("remove", "--unused", "--yes", *place).returncode == 0
     gone = site.run("remove", "pretrain_b", "--yes", *place)
     assert gone.returncode == 0, gone.stderr
     assert sorted(path.name for path in (site.install / "venvs").glob("[!.]*")) == ["third"]

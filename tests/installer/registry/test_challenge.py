@@ -4,7 +4,7 @@
 import pytest
 
 from llmb.system.process import time_limit
-from llmb_installer.registry.challenge import Challenge, read_challenges
+from llmb_installer.registry.access import Challenge, read_challenges
 
 BEARER = Challenge(scheme="bearer", realm="https://a/t", service="s", scope="repository:x/y:pull,push")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kit itself: the images that it makes are images to others, and its registries end with all that they started."""
+"""The kit itself: other tools read its images, and its registries end with everything that they started."""
 
 import io
 import shutil
@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from llmb_installer.testing import images
-from llmb_installer.testing.images import Entry, Kind, Layer, Made, SampleImage
-from llmb_installer.testing.registry import Access, RealRegistry
+from llmb_testing import sample_images
+from llmb_testing.real_registry import Access, RealRegistry
+from llmb_testing.sample_images import Entry, Kind, Layer, Made, SampleImage
 
 
 def entries(layer: Layer) -> dict[str, tarfile.TarInfo]:
-    with tarfile.open(fileobj=io.BytesIO(images.tar_of(layer))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(sample_images.tar_of(layer))) as archive:
         return {member.name: member for member in archive}
 
 
-def test_entries_stand_as_they_were_given() -> None:
+def test_entries_are_written_as_given() -> None:
     layer = Layer(
         entries=(
-            images.folder("a", mode=0o700),
-            images.file("../out", b"x", mode=0o4755, pax={"SCHILY.xattr.user.k": "v"}),
-            images.symlink("l", "/etc/passwd"),
-            images.hardlink("h", "nowhere"),
-            images.whiteout("a/b"),
-            images.whiteout("top"),
-            images.opaque("a"),
+            sample_images.folder("a", mode=0o700),
+            sample_images.file("../out", b"x", mode=0o4755, pax={"SCHILY.xattr.user.k": "v"}),
+            sample_images.symlink("l", "/etc/passwd"),
+            sample_images.hardlink("h", "nowhere"),
+            sample_images.whiteout("a/b"),
+            sample_images.whiteout("top"),
+            sample_images.opaque("a"),
             Entry(name="null", type=tarfile.CHRTYPE, device=(1, 3), uid=5, gid=6),
         )
     )
@@ -41,9 +41,9 @@ def test_entries_stand_as_they_were_given() -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
-def test_the_same_content_is_the_same_image(compression: images.Compression) -> None:
-    image = SampleImage(layers=(Layer(entries=(images.file("a", b"x" * 1000),), compression=compression),))
-    assert images.make(image) == images.make(image)
+def test_the_same_content_is_the_same_image(compression: sample_images.Compression) -> None:
+    image = SampleImage(layers=(Layer(entries=(sample_images.file("a", b"x" * 1000),), compression=compression),))
+    assert sample_images.make(image) == sample_images.make(image)
 
 
 def test_others_can_read_the_images(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests and indexes: the right image for an architecture, and what is no image says so."""
+"""Manifests and indexes: the image for an architecture, and errors for what is not an image."""
 
 import json
 from dataclasses import replace
@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from llmb_installer.registry import ImageFaultError, Reference, architecture_name
+from llmb.errors import LlmbError
+from llmb_installer.registry import Reference, architecture_name
 from llmb_installer.registry.manifests import Listed, choose, read_index, read_manifest
-from llmb_installer.testing.images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
-from llmb_installer.testing.scripted import ScriptedRegistry, Wrong
+from llmb_testing.sample_images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
+from llmb_testing.scripted_registry import ScriptedRegistry, Wrong
 
 REFERENCE = Reference.parse("registry.example/team/tool:1")
 DIGEST = f"sha256:{'0' * 64}"
@@ -44,10 +45,12 @@ def test_the_architecture_is_chosen(platforms: list[str], architecture: str, cho
     assert choose(listed(*platforms), architecture, REFERENCE).size == chosen
 
 
-def test_an_architecture_that_is_not_there() -> None:
-    with pytest.raises(ImageFaultError, match=r"tool:1 is not there for aarch64; it is for ppc64le, x86_64$") as caught:
+def test_a_missing_architecture(fails: Any) -> None:
+    with fails("architecture-missing") as caught:
         choose(listed("linux/ppc64le", "linux/amd64", "unknown/unknown"), "arm64", REFERENCE)
-    assert caught.value.kind == "architecture"
+    assert (caught.value.key, caught.value.value) == (str(REFERENCE), ["ppc64le", "x86_64"])
+    with fails("architecture-missing"):
+        choose(listed("unknown/unknown"), "arm64", REFERENCE)
 
 
 def test_names_of_architectures() -> None:
@@ -60,27 +63,22 @@ def test_names_of_architectures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data",
     [
-        ({"schemaVersion": 1, "fsLayers": []}, r"old format \(schema 1\)"),
-        ({"schemaVersion": 2}, "has no manifest of a container image"),
-        (
-            {"config": {"mediaType": "application/vnd.cncf.helm.config.v1+json"}, "layers": []},
-            "but application/vnd.cncf",
-        ),
-        (
-            {"config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "md5:1"}, "layers": []},
-            "without a sha256 digest and a size",
-        ),
+        {"schemaVersion": 1, "fsLayers": []},
+        {"schemaVersion": 2},
+        {"config": {"mediaType": "application/vnd.cncf.helm.config.v1+json"}, "layers": []},
+        {"config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "md5:1"}, "layers": []},
     ],
+    ids=["schema-1", "empty", "helm", "md5"],
 )
-def test_what_is_no_image(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(ImageFaultError, match=message) as caught:
+def test_unusable_manifests(data: dict[str, Any], fails: Any) -> None:
+    with fails("image-unusable") as caught:
         read_manifest(data, REFERENCE)
-    assert caught.value.kind == "unusable"
+    assert caught.value.key == str(REFERENCE)
 
 
-def test_a_layer_that_comes_twice_is_fetched_once(scripted: ScriptedRegistry, client: Any) -> None:
+def test_a_layer_listed_twice_is_fetched_once(scripted: ScriptedRegistry, client: Any) -> None:
     layer = Layer(tar=b"x" * 1000, compression="none")
     made = make(SampleImage(layers=(layer, layer)))
     manifest = client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", made)), "amd64")
@@ -92,8 +90,9 @@ def test_a_single_image_is_asked_for_its_architecture(scripted: ScriptedRegistry
     reference = Reference.parse(scripted.add("a/b", "1", made))
     registry = client(scripted.host)
     assert registry.manifest(reference, "x86_64").index_digest is None
-    with pytest.raises(ImageFaultError, match="is not there for aarch64; it is for x86_64"):
+    with pytest.raises(LlmbError) as caught:
         registry.manifest(reference, "aarch64")
+    assert (caught.value.code, caught.value.value) == ("architecture-missing", ["x86_64"])
 
 
 def test_an_index_within_an_index(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
@@ -104,11 +103,11 @@ def test_an_index_within_an_index(scripted: ScriptedRegistry, made: Made, client
     assert found.index_digest == index_of(inner).digest
 
 
-def test_indexes_without_end(scripted: ScriptedRegistry, client: Any) -> None:
+def test_indexes_without_end(scripted: ScriptedRegistry, client: Any, fails: Any) -> None:
     index = make_index([SampleImage(layers=())], kind="oci")
     for _ in range(3):
         index = index_of(index)
-    with pytest.raises(ImageFaultError, match="is an index of indexes of indexes"):
+    with fails("image-unusable", scripted.host):
         client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", index)), "amd64")
 
 
@@ -131,13 +130,12 @@ def test_what_differs_from_its_digest_is_asked_for_again(
     scripted.next(part, Wrong())
     assert client(scripted.host).manifest(reference, "amd64").digest == digest_of(made.manifest)
     scripted.next(part, *[Wrong()] * 6)
-    with pytest.raises(ImageFaultError, match="is not what its digest says") as caught:
+    with pytest.raises(LlmbError) as caught:
         client(scripted.host).manifest(reference, "amd64")
-    assert caught.value.kind == "damaged"
+    assert caught.value.code == "image-damaged"
 
 
-def test_a_page_in_place_of_a_manifest(scripted: ScriptedRegistry, made: Made, client: Any) -> None:
+def test_a_page_instead_of_a_manifest(scripted: ScriptedRegistry, made: Made, client: Any, fails: Any) -> None:
     portal = replace(made, manifest=b"<html>Welcome to the guest network</html>")
-    with pytest.raises(ImageFaultError, match="is not JSON") as caught:
+    with fails("image-damaged", scripted.host):
         client(scripted.host).manifest(Reference.parse(scripted.add("a/b", "1", portal)), "amd64")
-    assert caught.value.kind == "damaged"

@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from llmb_installer.registry import ImageFaultError, Reference, Registry, RegistrySettings, check_image
-from llmb_installer.testing.images import Kind, Made
-from llmb_installer.testing.registry import PASSWORD, USER, Access, RealRegistry
+from llmb.errors import LlmbError
+from llmb_installer.registry import Reference, Registry, RegistrySettings, check_image
+from llmb_testing.real_registry import PASSWORD, USER, Access, RealRegistry
+from llmb_testing.sample_images import Kind, Made
 
 Real = Callable[[Access], RealRegistry]
 
@@ -24,15 +25,15 @@ def registry(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
 
 @pytest.fixture(params=["basic", "token"])
 def guarded(request: pytest.FixtureRequest, real: Real) -> RealRegistry:
-    """Each kind of registry that wants credentials."""
+    """Each kind of registry that requires credentials."""
     return real(request.param)
 
 
-def kind_of_fault(registry: RealRegistry, repository: str, tag: str, home: Path, **environ: str) -> tuple[str, str]:
+def failed(registry: RealRegistry, repository: str, tag: str, home: Path, **environ: str) -> LlmbError:
     reference = registry.reference(repository, tag)
-    with pytest.raises(ImageFaultError) as caught:
+    with pytest.raises(LlmbError) as caught:
         check_image(reference, "amd64", environ=environ, home=home, settings=registry.settings)
-    return caught.value.kind, caught.value.message
+    return caught.value
 
 
 @pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
@@ -47,7 +48,7 @@ def test_an_image_is_found_and_fetched(
     assert (manifest.digest, manifest.index_digest) == (wanted.digest, made.digest)
     assert [layer.digest for layer in manifest.layers] == [layer["digest"] for layer in wanted.layers]
     assert checked.compressed_bytes == sum(len(blob) for blob in wanted.blobs.values())
-    assert checked.disk_bytes > 2 * checked.compressed_bytes
+    assert checked.image_bytes > checked.compressed_bytes
     gained: list[int] = []
     with Registry(registry.host, environ=registry.login(), home=home, settings=registry.settings) as client:
         blobs = [(layer, tmp_path / layer.digest) for layer in manifest.layers]
@@ -67,7 +68,7 @@ def test_by_digest(registry: RealRegistry, index: tuple[Kind, Made], home: Path)
         assert checked.manifest.digest == made.children[0].digest
 
 
-def test_a_part_is_gone_on_with(
+def test_a_part_is_continued(
     registry: RealRegistry, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference = Reference.parse(registry.reference("team/tool", "docker"))
@@ -90,40 +91,30 @@ def test_a_part_is_gone_on_with(
     assert answers[-1].headers["Content-Range"] == f"bytes 70000-{layer.size - 1}/{layer.size}"
 
 
-def test_what_does_not_exist(registry: RealRegistry, home: Path) -> None:
+def test_missing_images(registry: RealRegistry, home: Path) -> None:
     login = registry.login()
-    assert kind_of_fault(registry, "team/tool", "dockr", home, **login)[0] == "not_there"
-    kind, message = kind_of_fault(registry, "team/nothing", "1", home, **login)
-    assert (kind, message) == ("not_there", f"{registry.host} has no repository team/nothing")
-
-
-def test_the_nearest_tag_is_named(registry: RealRegistry, home: Path) -> None:
-    with pytest.raises(ImageFaultError, match="team/tool has no tag dockr") as caught:
-        check_image(
-            registry.reference("team/tool", "dockr"),
-            "amd64",
-            environ=registry.login(),
-            home=home,
-            settings=registry.settings,
-        )
-    assert caught.value.hint == "did you mean 'docker'?"
+    tag, repository = (
+        failed(registry, *words, home, **login) for words in (("team/tool", "dockr"), ("team/none", "1"))
+    )
+    assert tag.code == repository.code == "image-missing"
+    assert "'docker'" in str(tag.hint), "the nearest tag"
+    assert "team/none" in repository.message
 
 
 def test_another_architecture(registry: RealRegistry, home: Path) -> None:
-    kind, message = kind_of_fault(registry, "team/single", "1.0", home, **registry.login())
-    assert kind == "architecture"
-    assert message.endswith("is not there for x86_64; it is for aarch64")
+    error = failed(registry, "team/single", "1.0", home, **registry.login())
+    assert (error.code, error.value) == ("architecture-missing", ["aarch64"])
 
 
 def test_without_credentials(guarded: RealRegistry, home: Path) -> None:
-    assert kind_of_fault(guarded, "team/tool", "docker", home)[0] == "no_credentials"
+    assert failed(guarded, "team/tool", "docker", home).code == "credentials-missing"
 
 
 def test_with_wrong_ones(guarded: RealRegistry, home: Path) -> None:
-    kind, message = kind_of_fault(guarded, "team/tool", "docker", home, **guarded.login(password="guess"))
-    assert kind == "refused"
-    assert f"{guarded.host} refuses the credentials of '{USER}' from the variable REGISTRY_" in message
-    assert "guess" not in message
+    error = failed(guarded, "team/tool", "docker", home, **guarded.login(password="guess"))
+    assert (error.code, error.key) == ("credentials-refused", guarded.host)
+    assert f"'{USER}' from the variable REGISTRY_" in error.message
+    assert "guess" not in f"{error.message} {error.hint}"
 
 
 def test_credentials_of_docker_and_enroot(guarded: RealRegistry, home: Path) -> None:
@@ -156,16 +147,16 @@ def test_the_public_part_needs_none(real: Real, home: Path) -> None:
 def test_a_certificate_that_is_not_trusted(real: Real, home: Path) -> None:
     registry = real("token")
     reference = registry.reference("public/tool", "oci")
-    with pytest.raises(ImageFaultError, match="its certificate is not trusted") as caught:
+    with pytest.raises(LlmbError) as caught:
         check_image(reference, "amd64", environ={}, home=home)
-    assert caught.value.kind == "unreachable"
+    assert (caught.value.code, caught.value.value) == ("host-unreachable", "certificate")
     assert "ca_bundle" in (caught.value.hint or "")
     assert registry.certificate is not None
     trusted = {"SSL_CERT_FILE": str(registry.certificate.path)}
     assert str(check_image(reference, "amd64", environ=trusted, home=home).reference) == reference
 
 
-def test_a_mirror_is_asked_in_place_of_its_registry(real: Real, index: tuple[Kind, Made], home: Path) -> None:
+def test_a_mirror_is_asked_instead_of_its_registry(real: Real, index: tuple[Kind, Made], home: Path) -> None:
     registry, (kind, made) = real("open"), index
     registry.push("hub/library/tool", kind, made)
     settings = RegistrySettings(registry_mirrors={"docker.io": f"{registry.host}/hub", "nvcr.io": registry.host})

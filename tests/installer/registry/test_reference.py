@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References: every spelling is one reference, and what is none says why."""
+"""References: every spelling is one reference, and an invalid one gets its reason."""
+
+from typing import Any
 
 import pytest
 
@@ -35,30 +37,30 @@ def test_spellings(text: str, canonical: str) -> None:
     assert str(Reference.parse(text)) == canonical
 
 
-def test_a_digest_counts_more_than_a_tag() -> None:
+def test_a_digest_overrides_a_tag() -> None:
     assert Reference.parse(f"a/b:1@{DIGEST}").version == DIGEST
     assert Reference.parse("a/b:1").version == "1"
     assert Reference.parse(f"a/b@{DIGEST}").tag is None
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    "text",
     [
-        ("", "write one like nvcr.io/nvidia/nemo:25.04.01"),
-        ("nvcr.io/NVIDIA/nemo:1", "names are in lower case: nvidia/nemo"),
-        ("nvcr.io/nvidia/nemo:", "there is no tag after the ':'"),
-        ("nvcr.io/nvidia/nemo:a b", "'a b' cannot be a tag"),
-        ("nvcr.io/nvidia/nemo@sha256:12", "a digest is sha256: and 64 hexadecimal digits"),
-        ("nvcr.io/nvidia//nemo", "write one like"),
-        ("/images/nemo.sqsh", "write one like"),
-        ("https://nvcr.io/nvidia/nemo:1", "leave the protocol out"),
-        ("docker://$oauthtoken@nvcr.io#nvidia/nemo:1", "leave the user out"),
-        ("nv cr.io/nvidia/nemo:1", "cannot be a registry's name"),
-        ("../nemo:1", "'..' cannot be a registry's name"),
+        "",
+        "nvcr.io/NVIDIA/nemo:1",
+        "nvcr.io/nvidia/nemo:",
+        "nvcr.io/nvidia/nemo:a b",
+        "nvcr.io/nvidia/nemo@sha256:12",
+        "nvcr.io/nvidia//nemo",
+        "/images/nemo.sqsh",
+        "https://nvcr.io/nvidia/nemo:1",
+        "docker://$oauthtoken@nvcr.io#nvidia/nemo:1",
+        "nv cr.io/nvidia/nemo:1",
+        "../nemo:1",
     ],
 )
-def test_what_is_none(text: str, hint: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_invalid_references(text: str, fails: Any) -> None:
+    with fails("reference-invalid") as caught:
         Reference.parse(text)
-    assert hint in (caught.value.hint or "")
-    assert f"'{text}'" in caught.value.message
+    assert isinstance(caught.value, UsageError)
+    assert caught.value.value == text

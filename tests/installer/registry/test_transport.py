@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between us and a registry: names, ports, TLS, proxies; each failure in its own words."""
+"""What is between us and a registry: names, ports, TLS, proxies; each failure has its own reason."""
 
 import os
 import socket
@@ -10,12 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from llmb.errors import UsageError
-from llmb_installer.registry import ImageFaultError, Reference, RegistrySettings, check_image, transport
-from llmb_installer.registry.endpoint import Place, may_be_plain, place_of
-from llmb_installer.testing.images import Made
-from llmb_installer.testing.registry import Access, RealRegistry
-from llmb_installer.testing.scripted import Cut, ScriptedRegistry, Status
+from llmb.errors import LlmbError, UsageError
+from llmb.system import http
+from llmb_installer.registry import Reference, RegistrySettings, check_image
+from llmb_installer.registry.settings import Endpoint, allows_plain_http, endpoint_of, shown_host
+from llmb_testing.real_registry import Access, RealRegistry
+from llmb_testing.sample_images import Made
+from llmb_testing.scripted_registry import Cut, ScriptedRegistry, Status
 
 NAME = "registry.example"
 INSECURE = RegistrySettings(insecure_registries=(NAME,))
@@ -23,7 +24,7 @@ INSECURE = RegistrySettings(insecure_registries=(NAME,))
 
 @pytest.fixture
 def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Lets the name registry.example lead to a host:port here, or nowhere."""
+    """Makes the name registry.example resolve to a host:port here, or not at all."""
     real = socket.getaddrinfo
 
     def to(target: str | None) -> None:
@@ -41,38 +42,45 @@ def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
 
 
 @pytest.fixture
-def deaf_port() -> Iterator[int]:
-    """A port of this machine that nobody listens on."""
+def closed_port() -> Iterator[int]:
+    """A port of this machine on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
-def fault(reference: str, home: Path, settings: RegistrySettings | None = None) -> ImageFaultError:
-    with pytest.raises(ImageFaultError) as caught:
-        check_image(reference, "amd64", environ=os.environ, home=home, settings=settings, sleep=lambda _: None)
-    return caught.value
+@pytest.fixture
+def fault(home: Path, fails: Any) -> Callable[..., LlmbError]:
+    """The error of checking an image, its code and text compared; the hosts are hidden in the text."""
+
+    def check(code: str, reference: str, *hosts: str, settings: RegistrySettings | None = None) -> LlmbError:
+        with fails(code, *hosts) as caught:
+            check_image(reference, "amd64", environ=os.environ, home=home, settings=settings, sleep=lambda _: None)
+        found: LlmbError = caught.value
+        return found
+
+    return check
 
 
-def test_a_name_that_is_not_known(lead: Callable[[str | None], None], home: Path) -> None:
+def test_an_unknown_name(lead: Callable[[str | None], None], fault: Any) -> None:
     lead(None)
-    found = fault(f"{NAME}/tool:1", home)
-    assert (found.kind, str(found)) == ("unreachable", f"{NAME} cannot be reached: its name is not known here (DNS)")
+    assert fault("host-unreachable", f"{NAME}/tool:1").value == "dns"
 
 
-def test_a_port_that_nobody_listens_on(deaf_port: int, home: Path) -> None:
-    found = fault(f"127.0.0.1:{deaf_port}/tool:1", home)
-    assert found.kind == "unreachable"
-    assert str(found) == f"127.0.0.1:{deaf_port} cannot be reached: the connection is refused"
+def test_a_closed_port(closed_port: int, fault: Any) -> None:
+    host = f"127.0.0.1:{closed_port}"
+    found = fault("host-unreachable", f"{host}/tool:1", host)
+    assert (found.key, found.value) == (host, "refused")
 
 
 def test_a_registry_without_tls_must_be_named(
     real: Callable[[Access], RealRegistry], lead: Callable[[str | None], None], home: Path
 ) -> None:
     lead(real("open").host)
-    found = fault(f"{NAME}/team/tool:docker", home)
-    assert str(found).startswith(f"{NAME} cannot be reached: TLS fails: ")
-    assert found.hint == "a registry without TLS must be in insecure_registries"
+    with pytest.raises(LlmbError) as caught:
+        check_image(f"{NAME}/team/tool:docker", "amd64", environ={}, home=home)
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("host-unreachable", NAME, "tls")
+    assert "insecure_registries" in str(caught.value.hint)
     check_image(f"{NAME}/team/tool:docker", "amd64", environ={}, home=home, settings=INSECURE)
 
 
@@ -80,19 +88,19 @@ def test_a_registry_that_is_named_insecure_may_speak_tls(
     real: Callable[[Access], RealRegistry], lead: Callable[[str | None], None], home: Path
 ) -> None:
     lead(real("token").host)
-    found = fault(f"{NAME}/public/tool:docker", home, INSECURE)
-    assert "its certificate is not trusted (TLS)" in str(found)
+    with pytest.raises(LlmbError) as caught:
+        check_image(f"{NAME}/public/tool:docker", "amd64", environ={}, home=home, settings=INSECURE)
+    assert (caught.value.code, caught.value.value) == ("host-unreachable", "certificate")
 
 
 def test_a_redirect_that_leaves_tls_is_not_followed(
-    real: Callable[[Access], RealRegistry], made: Made, home: Path
+    real: Callable[[Access], RealRegistry], made: Made, fault: Any
 ) -> None:
     known = real("token")
     with ScriptedRegistry(certificate=known.certificate) as registry:
         name = registry.add("team/tool", "1", made)
         registry.next("/manifests/", Status(307, {"Location": "http://elsewhere.example/x"}))
-        found = fault(name, home, known.settings)
-    assert str(found) == f"{registry.host} redirects to elsewhere.example without TLS"
+        assert fault("registry-unusable", name, registry.host, settings=known.settings).key == registry.host
 
 
 def test_http_goes_by_the_proxy_of_the_environment(
@@ -104,62 +112,65 @@ def test_http_goes_by_the_proxy_of_the_environment(
     assert {request.headers["host"] for request in scripted.requests} == {NAME}
 
 
-def test_a_proxy_that_refuses(deaf_port: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", f"http://me:hidden@127.0.0.1:{deaf_port}")
-    found = fault(f"{NAME}/team/tool:1", home)
-    by = f"{NAME} cannot be reached by the proxy 127.0.0.1:{deaf_port}: the connection is refused"
-    assert str(found) == by
-    assert "HTTPS_PROXY" in (found.hint or "")
+def test_a_proxy_that_refuses(closed_port: int, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy is named without its password."""
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:hidden@127.0.0.1:{closed_port}")
+    found = fault("host-unreachable", f"{NAME}/team/tool:1", f"127.0.0.1:{closed_port}")
+    assert (found.key, found.value) == (NAME, "refused")
+    assert f"proxy 127.0.0.1:{closed_port}" in found.message
 
 
 @pytest.mark.parametrize(
-    ("proxy", "said"),
+    ("proxy", "shown"),
     [
         ("http://me:hidden@proxy.example", "proxy.example:80"),
         ("https://proxy.example/", "proxy.example:443"),
         ("proxy.example:3128", "proxy.example:3128"),
     ],
 )
-def test_a_proxy_is_named_with_its_port(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
-    """Docker Hub is named as its users know it, with the host that was asked."""
+def test_a_proxy_is_named_with_its_port(monkeypatch: pytest.MonkeyPatch, proxy: str, shown: str) -> None:
+    """Docker Hub is named by its usual name, with the host that was asked."""
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     url = httpx.URL("https://registry-1.docker.io/v2/")
-    found = transport.in_words(httpx.ConnectTimeout("late"), url)
-    named = "docker.io (registry-1.docker.io) cannot be reached"
-    assert str(found) == f"{named} by the proxy {said}: it does not answer in time"
+    found = http.unreachable(httpx.ConnectTimeout("late"), url, name=shown_host(url.host))
+    assert found.key == "docker.io (registry-1.docker.io)"
+    assert f"through the proxy {shown}:" in found.message
     monkeypatch.setenv("NO_PROXY", "registry-1.docker.io")
-    assert str(transport.in_words(httpx.ConnectTimeout("late"), url)) == f"{named}: it does not answer in time"
+    assert "proxy" not in http.unreachable(httpx.ConnectTimeout("late"), url).message
 
 
-def test_the_proxy_of_the_own_scheme_counts(deaf_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_scheme_has_its_proxy(closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry without TLS is asked through another proxy than one with it."""
     monkeypatch.setenv("HTTPS_PROXY", "http://other.example:1")
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{deaf_port}")
-    found = transport.in_words(httpx.ConnectError("no"), httpx.URL(f"http://{NAME}/v2/"))
-    assert f"by the proxy 127.0.0.1:{deaf_port}" in str(found)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
+    found = http.unreachable(httpx.ConnectError("no"), httpx.URL(f"http://{NAME}/v2/"))
+    assert f"through the proxy 127.0.0.1:{closed_port}:" in found.message
 
 
-def test_a_proxy_that_says_no(scripted: ScriptedRegistry, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_denies(scripted: ScriptedRegistry, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://{scripted.host}")
-    found = fault(f"{NAME}/team/tool:1", home)
-    assert str(found).startswith(f"{NAME} cannot be reached by the proxy {scripted.host}: ")
+    found = fault("host-unreachable", f"{NAME}/team/tool:1", scripted.host)
+    assert (found.key, found.value) == (NAME, "other")
+    assert f"proxy {scripted.host}" in found.message
 
 
 def test_a_proxy_is_not_asked_for_loopback(
-    scripted: ScriptedRegistry, made: Made, deaf_port: int, home: Path, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedRegistry, made: Made, closed_port: int, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{deaf_port}")
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port}")
     check_image(scripted.add("team/tool", "1", made), "amd64", environ={}, home=home)
 
 
-def test_a_proxy_that_cannot_be_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "gopher://proxy.example:70")
-    with pytest.raises(UsageError, match=r"the proxy of the environment cannot be used: .*gopher"):
+    with pytest.raises(UsageError) as caught:
         check_image(f"{NAME}/tool:1", "amd64", environ={}, home=home)
+    assert caught.value.code == "proxy-invalid"
+    assert "gopher" in caught.value.message
 
 
-def test_an_answer_that_is_cut_is_asked_for_again(
+def test_a_cut_answer_is_asked_for_again(
     scripted: ScriptedRegistry, made: Made, client: Any, slept: list[float]
 ) -> None:
     reference = Reference.parse(scripted.add("team/tool", "1", made))
@@ -168,16 +179,16 @@ def test_an_answer_that_is_cut_is_asked_for_again(
     assert 3.0 < sum(slept) <= 4.0
 
 
-def test_a_flood_in_place_of_a_manifest(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+def test_a_flood_instead_of_a_manifest(scripted: ScriptedRegistry, made: Made, fault: Any) -> None:
     name = scripted.add("team/tool", "1", made)
     scripted.next("/manifests/", Status(200, {}, bytes(17 << 20)))
-    assert str(fault(name, home)) == f"{scripted.host} sends far too much"
+    assert fault("answer-damaged", name, scripted.host).key == scripted.host
 
 
-def test_an_odd_answer(scripted: ScriptedRegistry, made: Made, home: Path) -> None:
+def test_an_odd_answer(scripted: ScriptedRegistry, made: Made, fault: Any) -> None:
     name = scripted.add("team/tool", "1", made)
     scripted.next("/manifests/", Status(418))
-    assert str(fault(name, home)) == f"{scripted.host} answers HTTP 418 for {name}"
+    assert fault("registry-unusable", name, scripted.host).key == scripted.host
 
 
 @pytest.mark.parametrize(
@@ -199,17 +210,17 @@ def test_an_odd_answer(scripted: ScriptedRegistry, made: Made, home: Path) -> No
         ("port.example", False),
     ],
 )
-def test_who_may_speak_without_tls(host: str, plain: bool) -> None:
+def test_hosts_without_tls(host: str, plain: bool) -> None:
     settings = RegistrySettings(insecure_registries=("named.example", "port.example:81"))
-    assert may_be_plain(host, settings) is plain
+    assert allows_plain_http(host, settings) is plain
 
 
-def test_places() -> None:
+def test_endpoints() -> None:
     mirrors = {"nvcr.io": "https://mirror.example:5000/ngc/", "ghcr.io": "mirror.example"}
     settings = RegistrySettings(registry_mirrors=mirrors)
-    assert place_of("docker.io", settings) == Place(registry="docker.io", host="registry-1.docker.io")
-    assert place_of("quay.io", settings) == Place(registry="quay.io", host="quay.io")
-    assert place_of("ghcr.io", settings) == Place(registry="mirror.example", host="mirror.example")
-    assert place_of("nvcr.io", settings) == Place(
+    assert endpoint_of("docker.io", settings) == Endpoint(registry="docker.io", host="registry-1.docker.io")
+    assert endpoint_of("quay.io", settings) == Endpoint(registry="quay.io", host="quay.io")
+    assert endpoint_of("ghcr.io", settings) == Endpoint(registry="mirror.example", host="mirror.example")
+    assert endpoint_of("nvcr.io", settings) == Endpoint(
         registry="mirror.example:5000", host="mirror.example:5000", prefix="ngc/"
     )

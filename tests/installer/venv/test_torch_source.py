@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llmb_installer.steps import TorchSource
-from llmb_installer.venv.torch_source import cuda_packages, index_for, torch_line
+from llmb_installer.venv.lock import cuda_packages, index_for, torch_line
 
 PYPI = (
     "torch",

@@ -16,7 +16,7 @@ import pytest
 
 from llmb.workload.needs import Venv
 from llmb_installer.venv import pipconf
-from llmb_installer.venv.pip import requirements_of
+from llmb_installer.venv.packages import requirements_of
 
 pytestmark = pytest.mark.timeout(900)  # pip takes its time where the machine has other work
 
@@ -72,8 +72,8 @@ def test_a_wheelhouse_without_an_index(site: Any, wheels: Path, no_index: dict[s
     site.workload("pretrain_a", WANTED)
     failed = site.run("--config", site.answers(venv_type=tool), "--yes", **no_index)
     assert failed.returncode == 1
-    assert "venv both: " in failed.stderr
-    assert "hint: check the network, pip's index and proxy (pip config list)" in failed.stderr
+    assert "error: venv both: " in failed.stderr
+    assert "hint: check the network, " in failed.stderr
     done = site.run("--config", site.answers(venv_type=tool, wheelhouse=str(wheels)), "--yes", **no_index)
     assert done.returncode == 0, done.stderr
     assert site.record()["steps"]["venv both"]["facts"]["packages"].items() >= {"small": "2", "other": "1"}.items()
@@ -81,10 +81,10 @@ def test_a_wheelhouse_without_an_index(site: Any, wheels: Path, no_index: dict[s
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_usual_index_for_cpus_can_be_done_without(
+def test_the_default_index_for_cpus_is_optional(
     site: Any, make_wheel: Callable[..., Path], served: tuple[Path, str], unreachable: str, tool: str
 ) -> None:
-    """Where it cannot be reached torch comes with CUDA's libraries, said aloud; an index that was named must answer."""
+    """Without it torch comes with CUDA's libraries, and a note; an index that the answers name is required."""
     make_wheel(served[0] / "torch", "torch", "2.13.0", "nvidia_small")
     make_wheel(served[0] / "nvidia-small", "nvidia_small", "1")
     site.workload("pretrain_a", Venv(name="one", requirements=("torch==2.13.0",)))
@@ -95,31 +95,31 @@ def test_the_usual_index_for_cpus_can_be_done_without(
     assert f"torch from {unreachable} failed with exit code" in named.stderr
     done = site.run("--config", site.answers(venv_type=tool), "--yes", **away)
     assert done.returncode == 0, done.stderr
-    assert "note: venv one: https://download.pytorch.org/whl/cpu gave no torch: it comes from pip's own" in done.stderr
+    assert "note: venv one: https://download.pytorch.org/whl/cpu " in done.stderr
     assert site.record()["steps"]["venv one"]["facts"]["packages"].items() >= {"nvidia_small": "1"}.items()
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0
 
 
-def test_a_wheelhouse_that_is_not_there(site: Any) -> None:
+def test_a_wheelhouse_that_is_not_there(site: Any, wording: Callable[..., None]) -> None:
     site.workload("pretrain_a", WANTED)
     done = site.run("--config", site.answers(wheelhouse="/nowhere/wheels"), "--yes")
     assert done.returncode == 1
-    assert "error: venv both: the wheelhouse /nowhere/wheels is not a folder\nhint: pip download" in done.stderr
+    wording("llmb-install", done.stderr)
 
 
 @pytest.mark.parametrize(("first", "second"), [("venv", "uv")])
 def test_the_lock_is_kept(site: Any, make_wheel: Callable[..., Path], tmp_path: Path, first: str, second: str) -> None:
     """A later installation takes the same packages, by the other tool too, until the lock is deleted."""
-    house = tmp_path / "house"
-    make_wheel(house, "small", "1")
-    make_wheel(house, "other", "1")
+    folder = tmp_path / "wheelhouse"
+    make_wheel(folder, "small", "1")
+    make_wheel(folder, "other", "1")
     site.workload("pretrain_a", WANTED)
-    answers = site.answers(venv_type=first, wheelhouse=str(house))
+    answers = site.answers(venv_type=first, wheelhouse=str(folder))
     assert site.run("--config", answers, "--yes").returncode == 0
     before = lock(site)
-    make_wheel(house, "small", "2")
+    make_wheel(folder, "small", "2")
     shutil.rmtree(site.install / "venvs")
-    again = site.run("--config", site.answers(venv_type=second, wheelhouse=str(house)), "--yes")
+    again = site.run("--config", site.answers(venv_type=second, wheelhouse=str(folder)), "--yes")
     assert again.returncode == 0, again.stderr
     assert site.record()["steps"]["venv both"]["facts"]["packages"]["small"] == "1"
     assert lock(site) == before
@@ -134,22 +134,22 @@ def test_the_lock_is_kept(site: Any, make_wheel: Callable[..., Path], tmp_path: 
 def test_a_package_that_is_not_what_the_lock_says(
     site: Any, make_wheel: Callable[..., Path], tmp_path: Path, tool: str
 ) -> None:
-    house = tmp_path / "house"
-    make_wheel(house, "small", "1")
-    make_wheel(house, "other", "1")
+    folder = tmp_path / "wheelhouse"
+    make_wheel(folder, "small", "1")
+    make_wheel(folder, "other", "1")
     site.workload("pretrain_a", WANTED)
-    assert site.run("--config", site.answers(wheelhouse=str(house)), "--yes").returncode == 0
-    make_wheel(house, "small", "1", "other")
+    assert site.run("--config", site.answers(wheelhouse=str(folder)), "--yes").returncode == 0
+    make_wheel(folder, "small", "1", "other")
     shutil.rmtree(site.install / "venvs")
-    done = site.run("--config", site.answers(venv_type=tool, wheelhouse=str(house)), "--yes")
+    done = site.run("--config", site.answers(venv_type=tool, wheelhouse=str(folder)), "--yes")
     assert done.returncode == 1
-    assert "hint: a package is not what the lock file says" in done.stderr
+    assert ".llmb/locks" in done.stderr
     assert site.leftovers() == []
 
 
 @pytest.mark.parametrize("archive", [{"hashes": {"sha256": "ab"}}, {"hash": "sha256=ab"}])
 def test_hashes_as_every_pip_reports_them(archive: dict[str, Any]) -> None:
-    """Debian 12 has pip 23.0, which says the older word."""
+    """Debian 12 has pip 23.0, which reports the older form."""
     item = {
         "metadata": {"name": "Small_One", "version": "2"},
         "is_direct": False,
@@ -198,7 +198,7 @@ def test_no_configuration_file_is_read() -> None:
 
 
 def test_an_index_whose_url_holds_a_password_is_in_no_argument_or_log(site: Any, wheels: Path, tmp_path: Path) -> None:
-    """uv is told of it by its variables alone; its log does not show it."""
+    """uv gets it in variables only; its log does not show it."""
     site.workload("pretrain_a", WANTED)
     url = "http://reader:correct-horse@127.0.0.1:9/simple"
     done = site.run(PIP_NO_INDEX="", PIP_INDEX_URL=url, PIP_FIND_LINKS=str(wheels), UV_HTTP_RETRIES="0")
@@ -208,19 +208,18 @@ def test_an_index_whose_url_holds_a_password_is_in_no_argument_or_log(site: Any,
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_python_that_is_asked_for(site: Any, tool: str) -> None:
+def test_the_python_of_the_answers(site: Any, tool: str, wording: Callable[..., None]) -> None:
     site.workload("pretrain_a", WANTED)
     done = site.run("--config", site.answers(venv_type=tool, python="3.7"), "--yes")
     assert done.returncode == 1
-    assert "error: venv both: there is no Python 3.7 here\n" in done.stderr
-    assert "hint: get it by uv python install 3.7, or your system's package" in done.stderr
+    wording("llmb-install", done.stderr)
     assert not site.install.exists()
     done = site.run("--config", site.answers(venv_type=tool, python="/nowhere/python"), "--yes")
-    assert "error: venv both: there is no Python '/nowhere/python' here\n" in done.stderr
+    wording("llmb-install", done.stderr)
 
 
-def test_a_shim_that_does_not_answer_is_passed_over(site: Any, tmp_path: Path) -> None:
-    """pyenv has one on PATH for each version, also for one that is not chosen."""
+def test_a_shim_that_does_not_run_is_skipped(site: Any, tmp_path: Path) -> None:
+    """pyenv has one on PATH for each version, also for one that it does not run."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     shims = tmp_path / "shims"
     shims.mkdir()
@@ -232,27 +231,27 @@ def test_a_shim_that_does_not_answer_is_passed_over(site: Any, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
 
 
-def test_another_architecture(site: Any) -> None:
-    """What runs on other machines is not made here."""
+def test_another_architecture(site: Any, wording: Callable[..., None]) -> None:
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
     site.workload("pretrain_a", WANTED)
     slurm = {"cluster_type": "slurm", "slurm": {"container": "none"}}
     done = site.run("--config", site.answers(node_architecture=other, **slurm), "--yes")
     assert done.returncode == 1
-    assert f"error: venv both: the nodes are {other} and this machine is {platform.machine()}" in done.stderr
-    assert "hint: on Slurm, 'method: srun' in the answers makes it on a node" in done.stderr
+    wording(
+        "llmb-install", done.stderr[done.stderr.index("error:") :], {other: "<other>", platform.machine(): "<here>"}
+    )
 
 
-def test_without_conda(site: Any) -> None:
+def test_without_conda(site: Any, wording: Callable[..., None]) -> None:
     site.workload("pretrain_a", WANTED)
     done = site.run("--config", site.answers(venv_type="conda"), "--yes", PATH="/usr/bin:/bin")
     assert done.returncode == 1
-    assert "error: venv both: there is none of micromamba, mamba, conda here" in done.stderr
+    wording("llmb-install", done.stderr)
 
 
 CONDA = """\
 #!/bin/sh
-# Stands in for conda, which is not here: `create ... --prefix DIR ...` makes an environment by Python's own venv.
+# A fake of conda: `create ... --prefix DIR ...` makes an environment by Python's own venv.
 echo "$@" > "{noted}"
 while [ "$1" != --prefix ]; do shift; done
 exec "{python}" -m venv --without-pip "$2"
@@ -260,7 +259,7 @@ exec "{python}" -m venv --without-pip "$2"
 
 
 def test_by_conda(site: Any, wheels: Path, tmp_path: Path) -> None:
-    """Asked for the Python that is wanted; then the packages come as ever."""
+    """conda makes the environment with the Python of the answers; pip or uv install the packages."""
     conda, noted = tmp_path / "bin" / "conda", tmp_path / "noted"
     conda.parent.mkdir()
     conda.write_text(CONDA.format(python=sys.executable, noted=noted))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real terminal for the conversation, and a real Slurm for it to ask."""
+"""Fixtures: a real terminal for the questions, and a real Slurm to detect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from llmb.testing.slurm import Shape, SlurmKit, missing_packages
+from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
-# The conversation alone: what comes of it is written down, and nothing is fetched.
+# Only the questions: the answers are written to a file, and nothing is fetched.
 _TALK = """\
 import os, sys
 from pathlib import Path
@@ -22,7 +22,7 @@ from llmb.builtin import builtin_plugins
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import load_plugins
 from llmb_installer.answers import read_answers, to_yaml
-from llmb_installer.detect.look import look
+from llmb_installer.detect.detected import detect
 from llmb_installer.gather import layers
 from llmb_installer.wizard import ask
 
@@ -35,7 +35,7 @@ def show(document):
     print("THE PLAN")
 
 try:
-    asked = ask(layers(file), look(os.environ, Path.cwd()), plugins, show, os.environ)
+    asked = ask(layers(file), detect(os.environ, Path.cwd()), plugins, show, os.environ)
 except LlmbError as error:
     sys.exit(describe(error))
 Path("answers.yaml").write_text(to_yaml(read_answers(asked.document, known=plugins.workloads())))
@@ -47,7 +47,7 @@ _POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
 
 
 class Terminal:
-    """A program in a terminal, and the keys that its user presses once she has read what she waits for."""
+    """A program in a terminal, with a user who waits for texts and presses keys."""
 
     def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
         self.child = pexpect.spawn(
@@ -63,7 +63,7 @@ class Terminal:
         return self
 
     def chooses(self, text: str, choice: str) -> Terminal:
-        """Wait for the question ``text`` and its list, go down to the line with ``choice``, and take it."""
+        """Wait for the question ``text`` and its list, move to the line with ``choice``, and press Enter."""
         self.child.expect_exact(text)
         for _ in range(40):
             self.child.expect(_POINTED)
@@ -73,10 +73,10 @@ class Terminal:
                 self.child.send(ENTER)
                 return self
             self.child.send(DOWN)
-        raise AssertionError(f"{choice} is not there")
+        raise AssertionError(f"there is no choice {choice}")
 
     def ends(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end, and return the exit code."""
         self.child.expect(pexpect.EOF)
         self.child.close()
         assert self.child.exitstatus is not None, f"signal {self.child.signalstatus} ended it: {self.child.before}"
@@ -88,14 +88,14 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
-    """Opens terminals in a folder of their own; keywords are variables."""
+    """Opens terminals in an empty folder; keywords are variables."""
     opened: list[Terminal] = []
     folder = tmp_path / "work"
     folder.mkdir()
     path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])
 
     def open_terminal(*argv: str | Path, **variables: str) -> Terminal:
-        # Without it, what is typed ahead of the terminal's answer to a question of its own is lost.
+        # Without it, keys that are typed before the terminal answers a query of prompt_toolkit are lost.
         environ = {"PATH": path, "HOME": str(home), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **variables}
         opened.append(Terminal([str(word) for word in argv], environ, folder))
         return opened[-1]
@@ -107,7 +107,7 @@ def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
 
 @pytest.fixture
 def talk(terminal: Open, tmp_path: Path) -> Open:
-    """Begins the conversation alone, over an answers file if one is named."""
+    """Starts only the questions, with an answers file if given."""
     script = tmp_path / "talk.py"
     script.write_text(_TALK)
 
@@ -124,5 +124,5 @@ def slurm() -> Iterator[SlurmKit]:
         pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
     with SlurmKit(Shape(nodes=2)) as kit:
         kit.run("sacctmgr", "--immediate", "add", "account", "second")
-        kit.run("sacctmgr", "--immediate", "add", "user", kit.place.user, "account=second")
+        kit.run("sacctmgr", "--immediate", "add", "user", kit.location.user, "account=second")
         yield kit

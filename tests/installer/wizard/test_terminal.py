@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the conversation in a real terminal: the three cluster types, changes, Ctrl-C, secrets, going on."""
+"""Tests of the wizard in a real terminal: the three cluster types, changes, Ctrl-C, secrets, continuing."""
 
 import signal
 import stat
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import SlurmKit
+from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 
 ENTER, UP, CTRL_C, SPACE = "\r", "\x1b[A", "\x03", " "
 Open = Callable[..., Any]
 
-TYPE, FOLDER, GPUS, WORKLOADS = "What runs the jobs?", "Install folder:", "Which GPUs?", "Which workloads?"
-REVIEW, LAST, VENVS = "Choose one to change it:", "Go ahead?", "environments of Python made?"
+TYPE, FOLDER, GPUS, WORKLOADS = "Which scheduler?", "Install folder:", "Which GPUs?", "Which workloads?"
+REVIEW, CONFIRM, VENVS = "Choose one to change it:", "Go ahead?", "creates the Python environments?"
 RUNAI = {"BASE_URL": "https://host/api/v1", "PROJECT_NAME": "team", "CUSTOM_MOUNT": "w:/work:claim", "APP_ID": "me"}
 
 
@@ -31,35 +31,35 @@ def answers(terminal: Any) -> dict[str, Any]:
 
 def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     user = talk(**slurm.environ)
-    user.reads(TYPE, ENTER).reads(FOLDER, ENTER).reads("compute nodes have to see it too")
-    user.reads("Partition for GPU jobs:", ENTER).chooses("Account for the jobs:", "second")
-    user.chooses("fetched and built?", "srun").chooses(VENVS, "venv:").reads(WORKLOADS, SPACE, ENTER)
-    user.reads(REVIEW, ENTER).reads("THE PLAN").reads(LAST, ENTER).reads("AGREED install")
+    user.reads(TYPE, ENTER).reads(FOLDER, ENTER).reads("Compute nodes must see it too")
+    user.reads("Partition for GPU jobs:", ENTER).chooses("Account for jobs:", "second")
+    user.chooses("fetch and build images", "srun").chooses(VENVS, "venv:").reads(WORKLOADS, SPACE, ENTER)
+    user.reads(REVIEW, ENTER).reads("THE PLAN").reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
-    said = answers(user)
-    assert said["cluster_type"] == "slurm"
-    assert said["install"] == str(user.folder)
-    assert (said["gpu_type"], said["method"], said["venv_type"]) == ("h100", "srun", "venv")
-    assert said["slurm"]["account"] == "second"
-    assert said["slurm"]["gpu"] == {"partition": "gpu", "gres": 8}
-    assert said["slurm"]["container"] == "none", "this Slurm has no pyxis"
-    assert said["workloads"] == ["pretrain_nemotron4", "pretrain_nemotronh"]
+    given = answers(user)
+    assert given["cluster_type"] == "slurm"
+    assert given["install"] == str(user.folder)
+    assert (given["gpu_type"], given["method"], given["venv_type"]) == ("h100", "srun", "venv")
+    assert given["slurm"]["account"] == "second"
+    assert given["slurm"]["gpu"] == {"partition": "gpu", "gres": 8}
+    assert given["slurm"]["container"] == "none", "this Slurm has no pyxis"
+    assert given["workloads"] == ["pretrain_nemotron4", "pretrain_nemotronh"]
 
 
 def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
     user = talk(**RUNAI)
     user.child.logfile_read = (tmp_path / "screen").open("w", encoding="utf-8")
-    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Project", ENTER)
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Run:ai project", ENTER)
     user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(WORKLOADS, ENTER)
     user.reads("APP_SECRET, for Run:ai", "s3cr3t-word", ENTER)
-    user.reads("APP_SECRET: will be kept in").reads("Stop here", ENTER).reads(LAST)
+    user.reads("APP_SECRET: will be saved in").reads("Stop: nothing", ENTER).reads(CONFIRM)
     secrets = home / ".config" / "llmb" / "secrets"
-    assert not secrets.exists(), "nothing is written before the last yes"
+    assert not secrets.exists(), "nothing is written before the plan is confirmed"
     user.child.send(ENTER)
     user.reads("AGREED install")
     assert user.ends() == 0
     user.child.logfile_read.close()
-    assert "s3cr" not in (tmp_path / "screen").read_text(), "it is not shown"
+    assert "s3cr" not in (tmp_path / "screen").read_text(), "the secret is not shown"
     assert answers(user)["runai"] == {
         "base_url": "https://host/api/v1",
         "project": "team",
@@ -73,7 +73,7 @@ def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
 
 def test_a_secret_of_the_environment_is_not_asked(talk: Open) -> None:
     user = talk(APP_SECRET="x", **RUNAI)
-    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Project", ENTER)
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Run:ai project", ENTER)
     user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(WORKLOADS, ENTER)
     user.reads("APP_SECRET: from the environment", UP, ENTER)
     assert user.ends() == 1
@@ -85,29 +85,29 @@ def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
     user.chooses(REVIEW, "cluster name").reads("Name of the cluster", "\x15", "impossible", ENTER)
     user.reads(REVIEW, ENTER).reads("error: this cannot be installed").reads("hint: choose another name")
     user.chooses(REVIEW, "cluster name").reads("Name of the cluster", "\x15", "mine", ENTER)
-    user.reads(REVIEW, ENTER).reads("THE PLAN").chooses(LAST, "no, change")
-    user.chooses(REVIEW, "workloads").reads(WORKLOADS, SPACE, ENTER).reads(REVIEW, ENTER).reads(LAST, ENTER)
+    user.reads(REVIEW, ENTER).reads("THE PLAN").chooses(CONFIRM, "no, change")
+    user.chooses(REVIEW, "workloads").reads(WORKLOADS, SPACE, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
     user.reads("AGREED install")
     assert user.ends() == 0
-    said = answers(user)
-    assert (said["cluster_name"], len(said["workloads"])) == ("mine", 2)
+    given = answers(user)
+    assert (given["cluster_name"], len(given["workloads"])) == ("mine", 2)
 
 
-def test_what_a_file_says_is_not_asked(talk: Open, tmp_path: Path) -> None:
+def test_answers_of_a_file_are_not_asked_for(talk: Open, tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text("cluster_type: local\nworkloads: [nemotron4]\nvenv_type: venv\ncluster_name: x\n")
     user = talk(file)
-    user.reads(FOLDER, ENTER).reads(REVIEW, ENTER).reads(LAST, ENTER).reads("AGREED install")
+    user.reads(FOLDER, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
     assert answers(user)["workloads"] == ["pretrain_nemotron4"]
 
 
-def test_ctrl_c_leaves_nothing_and_says_how_to_go_on(terminal: Open, home: Path) -> None:
-    """The real command; the second time its questions stand where the first was cut off."""
+def test_ctrl_c_leaves_nothing_and_keeps_the_answers(terminal: Open, home: Path) -> None:
+    """The real command; the second time, the answers of the first are the defaults."""
     program = Path(sys.executable).with_name("llmb-install")
     user = terminal(program)
     user.chooses(TYPE, "local").reads(FOLDER, "-elsewhere", ENTER).reads(VENVS, CTRL_C)
-    user.reads("Stopped: nothing was installed or changed. The same command goes on")
+    user.reads("Stopped: nothing was installed or changed. When you run the same command again")
     assert user.ends() == 130
     assert [*user.folder.iterdir()] == []
     assert not Path(f"{user.folder}-elsewhere").exists()
@@ -126,65 +126,65 @@ def test_ctrl_c_at_the_first_question(terminal: Open, home: Path) -> None:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_a_question(terminal: Open, home: Path, number: int) -> None:
-    """From outside, not by a key: of a batch system, or of a connection that is lost."""
+    """From outside, not by a key: from a batch system or a lost connection."""
     user = terminal(Path(sys.executable).with_name("llmb-install"))
-    user.reads(TYPE).reads("local: this machine")
+    user.reads(TYPE).reads("local: only this machine")
     user.child.kill(number)
     user.reads("Stopped: nothing was installed or changed.")
     assert user.ends() == 130
 
 
-def test_a_damaged_installation_is_told_with_its_repair(terminal: Open, home: Path, tmp_path: Path) -> None:
+def test_a_damaged_installation_is_reported_with_its_repair(terminal: Open, home: Path, tmp_path: Path) -> None:
     (tmp_path / "work" / "cluster_config.yaml").write_text("gpu_type: [\n")
     user = terminal(Path(sys.executable).with_name("llmb-install"))
-    user.reads("cluster_config.yaml:2: not valid YAML").reads("llmb-install verify --repair --install ")
+    user.reads("cluster_config.yaml:2: ").reads("llmb-install verify --repair --install ")
     assert user.ends() == 2
 
 
-def test_an_installation_that_is_there(talk: Open, cluster: Callable[..., Path]) -> None:
+def test_an_existing_installation(talk: Open, cluster: Callable[..., Path]) -> None:
     folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4"]})
     user = talk(LLMB_INSTALL=str(folder))
-    user.chooses("What shall be done?", "add workloads").reads("Which to add?", SPACE, ENTER)
-    user.reads(REVIEW, ENTER).reads(LAST, ENTER).reads("AGREED install")
+    user.chooses("What do you want to do?", "add workloads").reads("Which workloads to add?", SPACE, ENTER)
+    user.reads(REVIEW, ENTER).reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
-    said = answers(user)
-    assert said["workloads"] == ["pretrain_nemotron4", "pretrain_llama3.1"]
-    assert said["install"] == str(folder)
+    given = answers(user)
+    assert given["workloads"] == ["pretrain_nemotron4", "pretrain_llama3.1"]
+    assert given["install"] == str(folder)
 
 
 def test_removal_and_repair_are_for_other_commands(talk: Open, cluster: Callable[..., Path]) -> None:
     folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4"]})
     user = talk(LLMB_INSTALL=str(folder))
-    user.chooses("What shall be done?", "remove").reads("Which to remove?", SPACE, ENTER)
+    user.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
     user.reads("AGREED remove pretrain_nemotron4")
     assert user.ends() == 0
     user = talk(LLMB_INSTALL=str(folder))
-    user.chooses("What shall be done?", "repair").reads("AGREED repair")
+    user.chooses("What do you want to do?", "repair").reads("AGREED repair")
     assert user.ends() == 0
 
 
 def test_from_an_empty_folder_to_an_installation(
     terminal: Open, environ: dict[str, str], home: Path, run_install: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """The real command to its end, and its recorded answers give the same again."""
+    """The real command to its end; its recorded answers give the same installation again."""
     pip = {name: value for name, value in environ.items() if name.startswith("PIP_")}
     program = Path(sys.executable).with_name("llmb-install")
     user = terminal(program, "--record", "recorded.yaml", **pip)
     user.chooses(TYPE, "local").reads(FOLDER, "\x15", "llmb", ENTER).chooses(VENVS, "venv:").reads(WORKLOADS, ENTER)
-    user.reads(REVIEW, ENTER).reads("To fetch:").reads(LAST, ENTER).reads("Installed in")
+    user.reads(REVIEW, ENTER).reads("To fetch:").reads(CONFIRM, ENTER).reads("Installed in")
     assert user.ends() == 0
     install = user.folder / "llmb"
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert config["workloads"]["installed"][0] == "pretrain_llama3.1"
     again = run_install("--config", user.folder / "recorded.yaml", "--yes", HOME=str(home))
     assert (again.returncode, again.stderr) == (0, "")
-    assert "Nothing to do: all is as the answers say." in again.stdout
+    assert "Nothing to do: " in again.stdout
     inside = terminal(program, LLMB_INSTALL=str(install), **pip)
-    inside.chooses("What shall be done?", "repair").reads("is whole")
+    inside.chooses("What do you want to do?", "repair").reads("is complete")
     assert inside.ends() == 0
     leaving = terminal(program, "--install", install, **pip)
-    leaving.chooses("What shall be done?", "remove").reads("Which to remove?", SPACE, ENTER)
-    leaving.reads("To be taken out of").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
+    leaving.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
+    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert "pretrain_llama3.1" not in config["workloads"]["installed"]

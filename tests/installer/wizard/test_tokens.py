@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which secrets are asked for, and that none is asked for twice or without need."""
+"""Tests of the secrets: only missing ones are asked for, and each once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ RUNAI = f"cluster_type: runai\ninstall: /x\ngpu_type: h100\nrunai: {{base_url: h
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is asked for, in place of the terminal; the answer is ``value``, to OTHER_KEY Enter alone."""
+    """The prompts, instead of a terminal; the answer is ``value``, and empty for OTHER_KEY."""
     asked: list[str] = []
 
     def hidden(text: str) -> str:
@@ -40,20 +40,20 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (RUNAI, {"APP_SECRET": ["Run:ai"]}),
         (SLURM.replace("h100", "h1000"), {}),
     ],
-    ids=["nothing gated", "a gated tokenizer", "runai", "answers that the plan will refuse"],
+    ids=["nothing gated", "a gated tokenizer", "runai", "answers that the plan refuses"],
 )
-def test_what_the_answers_need(text: str, names: dict[str, Sequence[str]]) -> None:
+def test_the_secrets_that_answers_need(text: str, names: dict[str, Sequence[str]]) -> None:
     assert tokens.needed(parse(text, name="a.yaml"), load_plugins(builtin_plugins())) == names
 
 
-def test_only_what_is_nowhere_is_asked(home: Path, typed: list[str]) -> None:
+def test_only_missing_secrets_are_asked_for(home: Path, typed: list[str]) -> None:
     secrets.save({"HF_TOKEN": "kept"})
     names: dict[str, Any] = {"HF_TOKEN": ["a"], "APP_SECRET": ["Run:ai"], "NGC_API_KEY": ["a", "b"], "OTHER_KEY": ["c"]}
     found = tokens.ask(names, {"NGC_API_KEY": "x"}, Tokens())
     assert [text.partition(",")[0] for text in typed] == ["APP_SECRET", "OTHER_KEY"]
     assert found.known == {"HF_TOKEN": "in ~/.config/llmb/secrets", "NGC_API_KEY": "from the environment"}
-    assert (found.typed, found.left_out) == ({"APP_SECRET": "value"}, ("OTHER_KEY",))
+    assert (found.typed, found.skipped) == ({"APP_SECRET": "value"}, ("OTHER_KEY",))
     again = tokens.ask(names, {"NGC_API_KEY": "x"}, found)
-    assert len(typed) == 2, "a second round asks for nothing that was answered, or left out"
+    assert len(typed) == 2, "a second round asks for nothing that was answered or skipped"
     assert again == found
-    assert secrets.names() == ["HF_TOKEN"], "nothing is kept before the last yes"
+    assert secrets.names() == ["HF_TOKEN"], "nothing is saved before the plan is confirmed"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is asked, and what comes of the answers, without a terminal: clusters of every kind."""
+"""Tests of the questions and the resulting answers, without a terminal: clusters of every kind."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,14 @@ from llmb.clusters.slurm.partitions import read
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
-from llmb_installer.detect.look import Detected
-from llmb_installer.detect.machine import MachineFound
-from llmb_installer.detect.runai_environment import RunaiFound
+from llmb_installer.detect.detected import Detected, RunaiFound
+from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
+from llmb_installer.wizard import common
 from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.review import SECRETS
 from llmb_installer.wizard.tokens import Tokens
-from llmb_installer.wizard.walk import QUESTIONS, standing, suggested, walk
+from llmb_installer.wizard.walk import QUESTIONS, current_values, suggested, walk
 
 SINFO = """\
 batch*|up|4:00:00|1-64|120|idle|gpu:h100:8(S:0-1)|h[001-120]|none
@@ -41,13 +42,13 @@ BIG = SlurmFound(
 RUNAI = RunaiFound(base_url="https://h/api/v1", project="p", pvc=("w", "/w", "c"), app_id="me")
 
 
-def seen(tmp_path: Path, **fields: Any) -> Detected:
+def detected_in(tmp_path: Path, **fields: Any) -> Detected:
     machine = fields.pop("machine", MachineFound(architecture="x86_64", pythons={}, venv_types=("uv", "venv")))
     return Detected(home=tmp_path, cwd=tmp_path, machine=machine, **fields)
 
 
 class Prompt:
-    """Answers what it was told, takes the default of the rest, and remembers what it was asked."""
+    """Answers with ``values`` and otherwise the default, and remembers the questions."""
 
     def __init__(self, **values: Any) -> None:
         self.values = {key.replace("__", "."): value for key, value in values.items()}
@@ -74,7 +75,7 @@ def run(
 
 def test_slurm_with_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt()
-    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=BIG), workloads, prompt)
     assert prompt.asked == [
         "cluster_type",
         "install",
@@ -100,16 +101,16 @@ def test_at_most_twelve_questions(tmp_path: Path, workloads: dict[str, Workload]
     silent = SlurmFound(fault="Slurm does not answer")
     for fields in ({"slurm": BIG}, {"slurm": silent}, {"runai": RUNAI}, {}):
         prompt = Prompt(slurm__container="none", runai__pvc="w:/w:c")
-        run(seen(tmp_path, machine=bare, **fields), workloads, prompt)
+        run(detected_in(tmp_path, machine=bare, **fields), workloads, prompt)
         assert len(prompt.asked) <= 12, prompt.asked
 
 
 @pytest.mark.parametrize(("answer", "gres"), [("8", 8), ("h100:8", "h100:8"), ("", None)])
-def test_gpus_of_a_node_are_asked_for_where_slurm_is_silent(
+def test_gpus_per_node_are_asked_for_where_slurm_does_not_answer(
     tmp_path: Path, workloads: dict[str, Workload], answer: str, gres: Any
 ) -> None:
     prompt = Prompt(slurm__gpu__gres=answer)
-    answers = run(seen(tmp_path, slurm=SlurmFound(fault="Slurm does not answer")), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=SlurmFound(fault="Slurm does not answer")), workloads, prompt)
     assert "slurm.gpu.gres" in prompt.asked
     assert answers.slurm is not None
     assert answers.slurm.gpu.given["gres"] == gres
@@ -117,15 +118,15 @@ def test_gpus_of_a_node_are_asked_for_where_slurm_is_silent(
 
 def test_another_partition_brings_other_gpus(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt(slurm__gpu__partition="new", gpu_types=["gb200"])
-    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=BIG), workloads, prompt)
     assert "like" in prompt.asked
-    assert "node_architecture" in prompt.asked, "no node of it says what it is"
+    assert "node_architecture" in prompt.asked, "no node of it reports its architecture"
     assert answers.gpu_type == "h200"
     assert answers.gpu_types["h200"].like == "h100"
     assert {*answers.gpu_types} == {"h200", "gb200"}
 
 
-def test_one_partition_of_two_kinds(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_a_partition_with_two_kinds_of_gpus(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     mixed = SlurmFound(
         cluster="m",
         partitions=read(
@@ -134,7 +135,7 @@ def test_one_partition_of_two_kinds(tmp_path: Path, workloads: dict[str, Workloa
         ),
     )
     prompt = Prompt(gpu_type="a100")
-    answers = run(seen(tmp_path, slurm=mixed), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=mixed), workloads, prompt)
     assert "slurm.gpu.partition" not in prompt.asked
     assert answers.slurm is not None
     assert answers.slurm.gpu.given == {"partition": "all", "gres": "a100:4"}
@@ -146,7 +147,7 @@ def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dic
         cluster="p", partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"), mpi=("pmi2",)
     )
     prompt = Prompt()
-    answers = run(seen(tmp_path, slurm=plain), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=plain), workloads, prompt)
     assert prompt.asked == [
         "cluster_type",
         "install",
@@ -166,27 +167,27 @@ def test_mpi_where_there_is_no_pmix(
     tmp_path: Path, workloads: dict[str, Workload], kinds: tuple[str, ...], mpi: str | None
 ) -> None:
     slurm = SlurmFound(cluster="c", partitions=read(SINFO), pyxis=True, mpi=kinds)
-    answers = run(seen(tmp_path, slurm=slurm), workloads, Prompt())
+    answers = run(detected_in(tmp_path, slurm=slurm), workloads, Prompt())
     assert answers.slurm is not None
     assert answers.slurm.mpi == mpi
 
 
-def test_nodes_of_another_architecture_are_built_for_there(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_nodes_of_another_architecture_build_on_a_node(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt(slurm__gpu__partition="rack", slurm__container="none", gpu_types=[])
-    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt)
+    answers = run(detected_in(tmp_path, slurm=BIG), workloads, prompt)
     assert (answers.node_architecture, answers.method) == ("aarch64", "srun")
     method = next(question for question in QUESTIONS if question.key == "method")
     view = View(
-        detected=seen(tmp_path, slurm=BIG),
+        detected=detected_in(tmp_path, slurm=BIG),
         workloads=workloads,
         data={"cluster_type": "slurm", "node_architecture": "aarch64", "slurm": {"container": "none"}},
     )
     assert method.fault(view, "here") is not None
 
 
-def test_runai_takes_its_variables(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_runais_variables_are_the_defaults(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt()
-    answers = run(seen(tmp_path, runai=RUNAI), workloads, prompt)
+    answers = run(detected_in(tmp_path, runai=RUNAI), workloads, prompt)
     assert prompt.asked[2:6] == ["runai.base_url", "runai.project", "runai.pvc", "runai.app_id"]
     assert answers.runai is not None
     assert (answers.runai.pvc.path, answers.runai.app_id, answers.gpu_type) == ("/w", "me", "h100")
@@ -196,26 +197,26 @@ def test_runai_takes_its_variables(tmp_path: Path, workloads: dict[str, Workload
 def test_this_machine(tmp_path: Path, workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     prompt = Prompt(workloads=["pretrain_llama3.1"])
-    answers = run(seen(tmp_path), workloads, prompt)
+    answers = run(detected_in(tmp_path), workloads, prompt)
     assert prompt.asked == ["cluster_type", "install", "venv_type", "workloads"]
     assert (answers.gpu_type, answers.workloads, answers.venv_type) == ("cpu", ("pretrain_llama3.1",), "uv")
 
 
-def test_what_is_given_is_not_asked(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_given_answers_are_not_asked_for(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     given = with_layer(
         NOTHING,
         {"cluster_type": "slurm", "slurm": {"partition": "debug", "account": None}, "gpu_types": {}, "method": "here"},
         "a.yaml",
     )
     prompt = Prompt()
-    answers = run(seen(tmp_path, slurm=BIG), workloads, prompt, given)
+    answers = run(detected_in(tmp_path, slurm=BIG), workloads, prompt, given)
     assert not {"cluster_type", "slurm.gpu.partition", "slurm.account", "gpu_types", "method"} & {*prompt.asked}
     assert answers.slurm is not None
     assert (answers.slurm.partition, answers.slurm.account, answers.gpu_types) == ("debug", None, {})
 
 
-def test_a_change_asks_only_what_it_opens(tmp_path: Path, workloads: dict[str, Workload]) -> None:
-    detected, chosen = seen(tmp_path, slurm=BIG, runai=RUNAI), dict[str, Any]()
+def test_a_change_asks_only_the_questions_it_opens(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    detected, chosen = detected_in(tmp_path, slurm=BIG, runai=RUNAI), dict[str, Any]()
     run(detected, workloads, Prompt(), chosen=chosen)
     chosen["slurm.container"] = "none"
     second = Prompt()
@@ -230,22 +231,22 @@ def test_a_change_asks_only_what_it_opens(tmp_path: Path, workloads: dict[str, W
 
 def test_a_given_answer_can_be_changed_at_the_review(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     given = with_layer(NOTHING, {"cluster_type": "local", "install": str(tmp_path), "gpu_type": "h100"}, "a.yaml")
-    base = View(detected=seen(tmp_path), workloads=workloads, data=given.data)
-    rows = {question.key: value for question, _, value in standing(base, {})}
+    base = View(detected=detected_in(tmp_path), workloads=workloads, data=given.data)
+    rows = {question.key: value for question, _, value in current_values(base, {})}
     assert (rows["gpu_type"], rows["install"]) == ("h100", str(tmp_path))
-    assert run(seen(tmp_path), workloads, Prompt(), given, {"gpu_type": "cpu"}).gpu_type == "cpu"
+    assert run(detected_in(tmp_path), workloads, Prompt(), given, {"gpu_type": "cpu"}).gpu_type == "cpu"
 
 
-def test_the_review_shows_what_an_installation_says(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_the_review_shows_the_answers_of_an_installation(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     pvc = {"name": "w", "path": "/w", "claim": "c"}
     data = {"cluster_type": "runai", "runai": {"base_url": "https://h/api", "project": "p", "pvc": pvc}}
-    base = View(detected=seen(tmp_path), workloads=workloads, data=data)
-    rows = {question.key: value for question, _, value in standing(base, {})}
+    base = View(detected=detected_in(tmp_path), workloads=workloads, data=data)
+    rows = {question.key: value for question, _, value in current_values(base, {})}
     assert rows["runai.pvc"] == "w:/w:c"
     own = {"gb200": {"partition": "rack", "gres": 4}}
     data = {"cluster_type": "slurm", "gpu_type": "h100", "gpu_types": own, "slurm": {"cpu": {"gres": None}}}
-    base = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads, data=data)
-    rows = {question.key: (value, question.shown(view, value)) for question, view, value in standing(base, {})}
+    base = View(detected=detected_in(tmp_path, slurm=BIG), workloads=workloads, data=data)
+    rows = {question.key: (value, question.shown(view, value)) for question, view, value in current_values(base, {})}
     assert rows["gpu_types"] == (["gb200"], "gb200")
     assert rows["slurm.cpu.partition"] == ("", "none")
 
@@ -253,16 +254,16 @@ def test_the_review_shows_what_an_installation_says(tmp_path: Path, workloads: d
 def test_every_question_that_applies_is_in_the_review(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     chosen: dict[str, Any] = {}
     prompt = Prompt()
-    run(seen(tmp_path, slurm=BIG), workloads, prompt, chosen=chosen)
-    base = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads)
-    keys = [question.key for question, _, _ in standing(base, chosen)]
+    run(detected_in(tmp_path, slurm=BIG), workloads, prompt, chosen=chosen)
+    base = View(detected=detected_in(tmp_path, slurm=BIG), workloads=workloads)
+    keys = [question.key for question, _, _ in current_values(base, chosen)]
     assert {*prompt.asked} < {*keys}
     assert {"gpu_type", "slurm.cpu.partition", "node_architecture", "slurm.mpi", "cluster_name"} < {*keys}
-    assert all(question.shown(view, value) for question, view, value in standing(base, chosen))
+    assert all(question.shown(view, value) for question, view, value in current_values(base, chosen))
 
 
 def test_an_earlier_answer_is_the_default(tmp_path: Path, workloads: dict[str, Workload]) -> None:
-    view = View(detected=seen(tmp_path, slurm=BIG), workloads=workloads, data={"cluster_type": "slurm"})
+    view = View(detected=detected_in(tmp_path, slurm=BIG), workloads=workloads, data={"cluster_type": "slurm"})
     partition = next(question for question in QUESTIONS if question.key == "slurm.gpu.partition")
     assert suggested(partition, view, {}) == "batch"
     assert suggested(partition, view, {partition.key: "debug"}) == "debug"
@@ -286,46 +287,58 @@ def test_an_empty_folder_is_the_default(tmp_path: Path, workloads: dict[str, Wor
     assert folder.default(view) == str(tmp_path / "named"), "LLMB_INSTALL names it"
 
 
-def test_a_folder_of_another_cluster_type_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_a_folder_of_another_cluster_type_is_refused(
+    tmp_path: Path, workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+) -> None:
     (tmp_path / "cluster_config.yaml").write_text("cluster_type: slurm\n")
     folder = next(question for question in QUESTIONS if question.key == "install")
-    view = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "local"})
-    assert "another cluster type" in str(folder.fault(view, str(tmp_path)))
-    assert "write the folder out" in str(folder.fault(view, "$HOME/x"))
+    view = View(detected=detected_in(tmp_path), workloads=workloads, data={"cluster_type": "local"})
+    wording("llmb-install questions", str(folder.fault(view, str(tmp_path))))
     assert folder.fault(view, str(tmp_path / "new")) is None
-    slurm = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "slurm"})
-    assert "an installation is there" in str(folder.note(slurm, str(tmp_path)))
+    slurm = View(detected=detected_in(tmp_path), workloads=workloads, data={"cluster_type": "slurm"})
+    found = replace(find_folder(tmp_path), free=74_200_000_000, mount=Path("/home"), file_system="ext4", shared=False)
+    monkeypatch.setattr(common, "find_folder", lambda _: found)
+    wording("llmb-install questions", str(folder.note(slurm, str(tmp_path))))
 
 
 def test_a_workload_without_a_size_for_the_gpus_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     question = next(question for question in QUESTIONS if question.key == "workloads")
     view = View(
-        detected=seen(tmp_path),
+        detected=detected_in(tmp_path),
         workloads=workloads,
         data={"cluster_type": "slurm", "gpu_type": "a100", "slurm": {"container": "pyxis"}},
     )
     options = {option.value: option for option in question.options(view)}
-    assert options["pretrain_nemotronh"].refused == "nothing for a100"
-    assert "340b, smoke on a100" in options["pretrain_nemotron4"].title
+    assert [key for key, option in options.items() if option.refused] == ["pretrain_llama3.1", "pretrain_nemotronh"]
     assert question.default(view) == ["pretrain_nemotron4"]
 
 
-def test_secrets_are_told_by_name_alone() -> None:
-    tokens = Tokens(known={"A_TOKEN": "from the environment"}, typed={"HF_TOKEN": "hf_secret"}, left_out=("X_KEY",))
+def test_the_review_shows_names_of_secrets_only(wording: Callable[..., None]) -> None:
+    tokens = Tokens(known={"A_TOKEN": "from the environment"}, typed={"HF_TOKEN": "hf_secret"}, skipped=("X_KEY",))
     assert [line.partition(":")[0] for line in tokens.lines()] == ["A_TOKEN", "HF_TOKEN", "X_KEY"]
-    assert "hf_secret" not in repr(tokens) + "".join(tokens.lines()) + SECRETS
+    assert "hf_secret" not in repr(tokens) + "".join(tokens.lines())
+    wording("llmb-install questions", "\n".join(tokens.lines()))
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
-    [
-        ("~nobody-at-all/x", "nobody knows the home folder in ~nobody-at-all/x"),
-        ("/a:b", "a ':' parts the folders"),
-        ("", "write the folder out"),
-        ("/$HOME", "write the folder out"),
-    ],
+    "typed", ["~nobody-at-all/x", "/a:b", "", "/$HOME"], ids=["an unknown user", "a colon", "nothing", "a variable"]
 )
-def test_a_folder_that_cannot_be(tmp_path: Path, workloads: dict[str, Workload], typed: str, told: str) -> None:
-    view = View(detected=seen(tmp_path), workloads=workloads, data={"cluster_type": "local"})
-    assert told in str(FOLDER.check(view, typed))
+def test_a_folder_that_cannot_be_used(
+    tmp_path: Path, workloads: dict[str, Workload], typed: str, wording: Callable[..., None]
+) -> None:
+    view = View(detected=detected_in(tmp_path), workloads=workloads, data={"cluster_type": "local"})
     assert FOLDER.check(view, str(tmp_path / "new")) is None
+    wording("llmb-install questions", str(FOLDER.check(view, typed)))
+
+
+def test_the_texts_of_all_questions(
+    tmp_path: Path, workloads: dict[str, Workload], wording: Callable[..., None]
+) -> None:
+    """With the choices on a large Slurm cluster, and on Run:ai."""
+    for fields, data in (({"slurm": BIG}, {}), ({"runai": RUNAI}, {"cluster_type": "runai", "gpu_type": "h100"})):
+        base = View(detected=detected_in(tmp_path, **fields), workloads=workloads, data=data)
+        lines = []
+        for question, view, value in current_values(base, {}):
+            lines += [question.text, *(f"  {option.title}" for option in question.options(view))]
+            lines.append(f"  [{question.label}: {question.shown(view, value)}]")
+        wording("llmb-install questions", "\n".join(lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the whole way: from an empty folder, by the questions, to a cluster that llmb-run can plan for."""
+"""Tests of a whole installation: from an empty folder, by the questions, to jobs that llmb-run can plan."""
 
 import json
 import shutil
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.testing.slurm import SlurmKit
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.images.squash import squash_fault
-from llmb_installer.testing.images import Layer, SampleImage, file, make_index
-from llmb_installer.testing.registry import RealRegistry, missing_packages
+from llmb_testing.real_registry import RealRegistry, missing_packages
+from llmb_testing.sample_images import Layer, SampleImage, file, make_index
+from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The option by which a registry of this machine stands for nvcr.io; its image is for both architectures."""
+    """The option that makes a registry of this machine a mirror of nvcr.io; its image is for both architectures."""
     if missing := missing_packages():
         pytest.skip(f"no real registry here: apt-get install --no-install-recommends {' '.join(missing)}")
     images = [
@@ -41,7 +41,7 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path: Path, llmb_run: Command) -> None:
-    """A real Slurm whose srun says that it has pyxis."""
+    """A real Slurm whose srun reports pyxis."""
     if (fault := squash_fault(BuildSettings())) is not None:
         pytest.skip(f"no images can be built here: {fault.message}")
     srun = tmp_path / "bin" / "srun"
@@ -50,8 +50,8 @@ def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path
     srun.chmod(0o755)
     path = f"{srun.parent}:{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin"
     user = terminal(INSTALL, "--set", mirror, PATH=path, **slurm.environ)
-    user.reads("What runs the jobs?", ENTER).reads("Install folder:", ENTER).reads("Partition for GPU jobs:", ENTER)
-    user.reads("Account for the jobs:", ENTER).reads("ranks run in?", ENTER).reads("fetched and built?", ENTER)
+    user.reads("Which scheduler?", ENTER).reads("Install folder:", ENTER).reads("Partition for GPU jobs:", ENTER)
+    user.reads("Account for jobs:", ENTER).reads("in containers (pyxis)?", ENTER).reads("fetch and build images", ENTER)
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
     user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Go ahead?", ENTER).reads("Installed in")
     assert user.ends() == 0
@@ -77,8 +77,10 @@ def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
         APP_SECRET="x",
         PATH=f"{Path(sys.executable).parent}:/bin",
     )
-    user.chooses("What runs the jobs?", "runai").reads("Install folder:", ENTER).reads("Run:ai's API", ENTER)
-    user.reads("Project", ENTER).reads("name:path:claim", ENTER).reads("signs in", ENTER).reads("Which GPUs?", ENTER)
+    user.chooses("Which scheduler?", "runai").reads("Install folder:", ENTER).reads("Run:ai's API", ENTER)
+    user.reads("Run:ai project", ENTER).reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(
+        "Which GPUs?", ENTER
+    )
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
     user.reads("used by its reference").reads("Go ahead?", ENTER).reads("Installed in")
     assert user.ends() == 0

@@ -213,7 +213,7 @@ def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cl
     done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
     assert done.returncode == 2
     assert "pretrain_llama3.1 405b on h100 has no scale 128" in done.stderr
-    fix = "nothing was submitted; --workloads and --dtype name what to take, --keep-going takes what is right"
+    fix = "nothing was submitted; --workloads and --dtype select jobs, --keep-going submits the valid ones"
     assert f"hint: {fix}\n" in done.stderr
     done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
     assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)

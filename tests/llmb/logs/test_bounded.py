@@ -14,11 +14,10 @@ import pytest
 from llmb.failures import find_cause
 from llmb.failures.find import _TRACEBACK, _error_told
 from llmb.logs import lines
-from llmb.logs.formats import formats_of
+from llmb.logs.formats import ParseSpec, formats_of
 from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.scan import apart, hits_in, needle, read_blocks
-from llmb.logs.spec import ParseSpec
 from llmb.system.process import time_limit
 
 STEP = needle("train_step_timing in s")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.errors import LlmbError
+from llmb.logs.formats import ParseSpec
 from llmb.logs.reader import progress, read_log
 from llmb.logs.samples import Node, Samples, Step
 from llmb.logs.scan import CHUNK, REACH
-from llmb.logs.spec import ParseSpec
 from llmb.results.facts import facts_of
 
 SPEC = ParseSpec()

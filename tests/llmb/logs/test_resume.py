@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.logs.collect import ReadState
-from llmb.logs.reader import read_log, read_on
+from llmb.logs.reader import ReadState, read_log, read_on
 from llmb.text import typed, yamlfile
 
 STEP = (

@@ -4,7 +4,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.logs.text import plain, strip_escapes
+from llmb.logs.scan import plain, strip_escapes
 
 
 def test_escapes_go_and_the_text_stays() -> None:

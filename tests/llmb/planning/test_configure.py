@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of one job's numbers: every division whole, scales between, above and below the tested ones, whole nodes."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.errors import InputFaults, UsageError
-from llmb.planning.configure import Place, Wish, configure
+from llmb.errors import Fault, InputFaults, UsageError, as_fault
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape
 from llmb.workload.rows import BatchRule, Row, Scales
 from llmb.workload.spec import Size, Workload
+from llmb.workload.switches import Switches
 
-H100 = Place(gpu_type="h100", rows="h100", gpus_per_node=8)
+H100 = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
 SHAPE = ModelShape(architecture="llama", layers=16, hidden=64, ffn=128, heads=16, kv_groups=8, vocab=100, seq_length=64)
 
 
@@ -40,40 +42,49 @@ def settle(
     scale: int = 16,
     params: dict[str, int] | None = None,
     force: bool = False,
-    place: Place = H100,
+    limits: ClusterLimits = H100,
     strong: bool = False,
     dtype: str = "bf16",
     **size: Any,
 ) -> tuple[Job, list[str]]:
-    wish = Wish(
-        workload=workload(*rows, **size), size="s", dtype=dtype, scale=scale, params=params or {}, strong_scaling=strong
+    spec = JobSpec(
+        workload=workload(*rows, **size),
+        size="s",
+        dtype=dtype,
+        scale=scale,
+        params=params or {},
+        switches=Switches(strong_scaling=strong),
     )
-    return configure(wish, place, force=force)
+    return configure(spec, limits, force=force)
 
 
 def job(*rows: Row, **changes: Any) -> Job:
     return settle(*rows, **changes)[0]
 
 
-def refusal(*rows: Row, **changes: Any) -> str:
+def refusal(*rows: Row, **changes: Any) -> Fault:
     with pytest.raises(UsageError) as raised:
         settle(*rows, **changes)
     error = raised.value
-    (hint,) = [fault.hint for fault in error.faults] if isinstance(error, InputFaults) else [error.hint]
-    assert hint
-    return f"{error.message} | {hint}"
+    (fault,) = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
+    assert fault.hint
+    return fault
 
 
-def test_a_wrong_dtype_does_not_hide_a_wrong_scale() -> None:
+def text_of(faults: Iterable[Fault]) -> str:
+    return "".join(f"{fault}\nhint: {fault.hint}\n" for fault in faults)
+
+
+def test_a_wrong_dtype_does_not_hide_a_wrong_scale(wording: Callable[..., None]) -> None:
     own = workload(row(scales=Scales((16,))), row(scales=Scales((32,)), dtype=("fp8",)))
-    wish = Wish(workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"})
+    spec = JobSpec(workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"})
     with pytest.raises(InputFaults) as raised:
-        configure(wish, H100)
-    assert [str(fault) for fault in raised.value.faults] == [
-        "f:1: pretrain_w s on h100 has no dtype 'fp9'",
-        "f:2: pretrain_w s on h100 has no scale 8",
+        configure(spec, H100)
+    assert [(fault.place, fault.code, fault.value) for fault in raised.value.faults] == [
+        ("f:1", "dtype-unknown", "fp9"),
+        ("f:2", "scale-untested", 8),
     ]
-    assert "tested are 16, 32;" in str(raised.value.faults[1].hint)
+    wording("submit-all", text_of(raised.value.faults))
 
 
 def test_data_parallel_and_accumulation_follow_from_the_row() -> None:
@@ -95,37 +106,41 @@ def test_the_largest_scale_and_the_batch_of_each_scale_come_from_its_own_row() -
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "code", "key", "value"),
     [
-        ({"tp": 3}, "at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
-        ({"tp": 8, "pp": 4}, "the scale is not a multiple of tp·pp·cp = 8·4·1 = 32"),
-        ({"gbs": 24}, "the global batch 24 is not a multiple of mbs·dp = 1·16 = 16"),
-        ({"mbs": 3}, "the global batch 64 is not a multiple of mbs·dp = 3·16 = 48"),
-        ({"pp": 2, "num_layers": 7}, "7 layers is not a multiple of pp·vp = 2·1 = 2"),
-        ({"pp": 4, "vp": 3}, "16 layers is not a multiple of pp·vp = 4·3 = 12"),
-        ({"vp": 2}, "vp 2 needs a pipeline, pp is 1"),
-        ({"pp": 4, "vp": 2, "gbs": 24}, "with vp > 1 the gradient accumulation 6 is not a multiple of pp = 4"),
-        ({"tp": 16}, "8 query groups is not a multiple of tp = 16"),
+        ({"tp": 3}, "not-divisible", "scale tp pp cp", 3),
+        ({"tp": 8, "pp": 4}, "not-divisible", "scale tp pp cp", 32),
+        ({"gbs": 24}, "not-divisible", "gbs mbs scale", 16),
+        ({"mbs": 3}, "not-divisible", "gbs mbs scale", 48),
+        ({"pp": 2, "num_layers": 7}, "not-divisible", "num_layers pp vp", 2),
+        ({"pp": 4, "vp": 3}, "not-divisible", "num_layers pp vp", 12),
+        ({"vp": 2}, "vp-without-pp", "vp pp", 2),
+        ({"pp": 4, "vp": 2, "gbs": 24}, "not-divisible", "gbs mbs pp vp", 4),
+        ({"tp": 16}, "not-divisible", "tp", 16),
     ],
 )
 @pytest.mark.parametrize("force", [False, True])
-def test_what_does_not_divide_is_refused_even_by_force(changes: dict[str, int], message: str, force: bool) -> None:
-    assert message in refusal(row(), params=changes, force=force)
+def test_a_remainder_is_refused_also_with_force(
+    changes: dict[str, int], code: str, key: str, value: int, force: bool, wording: Callable[..., None]
+) -> None:
+    found = refusal(row(), params=changes, force=force)
+    assert (found.code, found.key, found.value) == (code, key, value)
+    if not force:
+        wording("submit-all", text_of([found]))
 
 
 def test_context_parallelism_must_divide_the_sequence() -> None:
     found = refusal(row(scales=Scales((24,))), params={"cp": 3}, scale=24)
-    assert "the sequence length 64 is not a multiple of 2·cp = 2·3 = 6" in found
+    assert (found.code, found.key, found.value) == ("not-divisible", "cp", 6)
 
 
 def test_attention_heads_must_divide() -> None:
-    text = refusal(row(scales=Scales((24,)), gbs=BatchRule.parse("N")), params={"tp": 3}, scale=24)
-    assert "16 attention heads is not a multiple of tp = 3" in text
+    found = refusal(row(scales=Scales((24,)), gbs=BatchRule.parse("N")), params={"tp": 3}, scale=24)
+    assert (found.code, found.key, found.value) == ("not-divisible", "tp", 3)
 
 
 def test_a_batch_that_is_not_whole() -> None:
-    text = refusal(row(gbs=BatchRule.parse("N/3")))
-    assert "the global batch N/3 is not whole" in text
+    assert refusal(row(gbs=BatchRule.parse("N/3"))).code == "batch-not-whole"
     assert job(row(gbs=BatchRule.parse("N/3")), params={"gbs": 16}).gbs == 16
 
 
@@ -137,21 +152,21 @@ def test_embedding_and_loss_count_as_layers_where_the_size_says_so(pp: int, vp: 
     if is_whole:
         assert job(own, scale=scale, pipeline_extra=2).num_layers == 126
     else:
-        text = refusal(own, scale=scale, pipeline_extra=2)
-        assert f"126 layers (128 with embedding and loss) is not a multiple of pp·vp = {pp}·{vp or 1}" in text
+        found = refusal(own, scale=scale, pipeline_extra=2)
+        assert (found.code, found.key, found.value) == ("not-divisible", "num_layers pp vp", pp * (vp or 1))
 
 
 def test_the_405b_splits_and_its_neighbours_do_not(workloads: dict[str, Workload]) -> None:
     def configured(**params: int) -> Job:
         own = workloads["pretrain_llama3.1"]
-        return configure(Wish(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100)[0]
+        return configure(JobSpec(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100)[0]
 
     assert (configured().num_layers, configured().pp, configured().vp, configured().ga) == (126, 8, 8, 64)
     assert configured(vp=4).experiment_name.endswith("_vp4_mbs1_gbs256")
-    with pytest.raises(UsageError, match="126 layers"):
-        configured(vp=6)
-    with pytest.raises(UsageError, match=r"122 layers \(124 with"):
-        configured(num_layers=122)
+    for params in ({"vp": 6}, {"num_layers": 122}):
+        with pytest.raises(UsageError) as raised:
+            configured(**params)
+        assert (raised.value.code, raised.value.key) == ("not-divisible", "num_layers pp vp")
 
 
 def test_one_virtual_stage_needs_no_pipeline() -> None:
@@ -172,51 +187,48 @@ def test_a_tested_scale_has_no_warning(scale: int) -> None:
 
 
 @pytest.mark.parametrize("scale", [256, 192, 1024])
-def test_above_the_largest_is_a_warning_and_the_largest_row_counts(scale: int) -> None:
-    found, warnings = settle(*TESTED, scale=scale)
-    assert warnings == [
-        f"pretrain_w s on h100: scale {scale} is above the tested 16, 64, 128; it is taken all the same"
-    ]
+def test_above_the_largest_is_a_warning_and_the_largest_row_applies(scale: int, wording: Callable[..., None]) -> None:
+    found, (warning,) = settle(*TESTED, scale=scale)
+    wording("submit-all", warning)
     assert (found.mbs, found.gbs) == (2, 4 * scale)
 
 
 @pytest.mark.parametrize("scale", [8, 32, 96])
-def test_below_and_between_is_an_error_that_force_lifts(scale: int) -> None:
-    fix = "tested are 16, 64, 128; --force takes another; see llmb-run list -w pretrain_w"
-    assert f"has no scale {scale} | {fix}" in refusal(*TESTED, scale=scale)
-    found, warnings = settle(*TESTED, scale=scale, force=True)
+def test_below_and_between_is_an_error_that_force_lifts(scale: int, wording: Callable[..., None]) -> None:
+    fault = refusal(*TESTED, scale=scale)
+    assert (fault.code, fault.key, fault.value) == ("scale-untested", "scale", scale)
+    found, (warning,) = settle(*TESTED, scale=scale, force=True)
     assert found.scale == scale
     assert found.mbs == 1
-    said = f"pretrain_w s on h100 has no scale {scale}: tested are 16, 64, 128; --force takes it all the same"
-    assert warnings == [said]
+    wording("submit-all", f"{text_of([fault])}{warning}")
 
 
 @pytest.mark.parametrize("scale", [8, 32, 256])
 def test_exact_scales_have_no_other_but_by_force(scale: int) -> None:
-    assert f"has no scale {scale}" in refusal(*TESTED, scale=scale, exact_scales=True)
+    assert refusal(*TESTED, scale=scale, exact_scales=True).code == "scale-untested"
     assert settle(*TESTED, scale=scale, exact_scales=True, force=True)[1] != []
 
 
-def test_a_scale_that_one_dtype_alone_lacks_names_the_dtype() -> None:
+def test_a_scale_that_only_one_dtype_lacks_names_the_dtype(wording: Callable[..., None]) -> None:
     rows = (row(), row(dtype=("fp8",), scales=Scales((32, 64))))
-    assert "pretrain_w s fp8 on h100 has no scale 16" in refusal(*rows, dtype="fp8")
+    wording("submit-all", text_of([refusal(*rows, dtype="fp8")]))
 
 
-def test_a_type_and_a_dtype_that_no_row_has() -> None:
-    a100 = Place(gpu_type="a100", rows="a100", gpus_per_node=8)
-    assert "pretrain_w s does not run on a100 | it runs on h100" in refusal(row(), place=a100)
-    assert "pretrain_w s on h100 has no dtype 'bf61' | did you mean 'bf16'?" in refusal(row(), dtype="bf61")
-    assert "has no dtype 'fp8' | its only one there is bf16" in refusal(row(), dtype="fp8")
+def test_a_type_and_a_dtype_that_no_row_has(wording: Callable[..., None]) -> None:
+    a100 = ClusterLimits(gpu_type="a100", rows="a100", gpus_per_node=8)
+    faults = [refusal(row(), limits=a100), refusal(row(), dtype="bf61"), refusal(row(), dtype="fp8")]
     cpu, known = row(gpu=("cpu",), dtype=("fp32", "bf16")), row(dtype=("fp8",))
-    here = Place(gpu_type="cpu", rows="cpu", gpus_per_node=1)
-    assert "has no dtype 'fp8' | there it has fp32, bf16" in refusal(cpu, known, place=here, dtype="fp8")
+    here = ClusterLimits(gpu_type="cpu", rows="cpu", gpus_per_node=1)
+    faults.append(refusal(cpu, known, limits=here, dtype="fp8"))
+    assert [fault.code for fault in faults] == ["gpu-type-unsupported", *["dtype-unknown"] * 3]
+    wording("submit-all", text_of(faults))
 
 
 def test_strong_scaling_has_rows_of_its_own() -> None:
     rows = (row(), row(strong_scaling=True, gbs=BatchRule.parse("512"), time_limit_minutes=35))
     assert (job(*rows).gbs, job(*rows).time_limit) == (64, 1200)
     assert (job(*rows, strong=True).gbs, job(*rows, strong=True).time_limit) == (512, 2100)
-    assert "pretrain_w s has no strong scaling on h100" in refusal(row(), strong=True)
+    assert refusal(row(), strong=True).code == "no-strong-scaling"
 
 
 @pytest.mark.parametrize(("scale", "nodes"), [(16, 2), (64, 8)])
@@ -226,32 +238,32 @@ def test_a_job_takes_whole_nodes(scale: int, nodes: int) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_part_of_a_node_is_refused_even_by_force(force: bool) -> None:
-    text = refusal(row(scales=Scales((12,))), scale=12, force=force)
-    assert "12 GPUs do not fill whole nodes of 8 | take a multiple of 8" in text
+    found = refusal(row(scales=Scales((12,))), scale=12, force=force)
+    assert (found.code, found.key, found.value) == ("nodes-not-full", "scale", 8)
 
 
 def test_a_small_model_may_share_a_node_but_not_spill_over() -> None:
     rows = row(scales=Scales((1, 2, 4, 12)))
     found = job(rows, scale=4, whole_nodes=False)
     assert (found.nodes, found.gpus_per_node) == (1, 4)
-    assert "12 GPUs do not fill whole nodes of 8" in refusal(rows, scale=12, whole_nodes=False)
+    assert refusal(rows, scale=12, whole_nodes=False).code == "nodes-not-full"
 
 
 def test_on_one_machine_there_is_one_node() -> None:
-    here = Place(gpu_type="cpu", rows="cpu", gpus_per_node=1, one_machine=True)
-    found = job(row(gpu=("any",), scales=Scales((4,))), scale=4, place=here)
+    here = ClusterLimits(gpu_type="cpu", rows="cpu", gpus_per_node=1, one_machine=True)
+    found = job(row(gpu=("any",), scales=Scales((4,))), scale=4, limits=here)
     assert (found.nodes, found.gpus_per_node, found.gpu_type) == (1, 4, "cpu")
 
 
 def test_a_node_of_four() -> None:
-    four = Place(gpu_type="gb200", rows="h100", gpus_per_node=4)
-    assert (job(row(), place=four).nodes, job(row(), place=four).gpu_type) == (4, "gb200")
+    four = ClusterLimits(gpu_type="gb200", rows="h100", gpus_per_node=4)
+    assert (job(row(), limits=four).nodes, job(row(), limits=four).gpu_type) == (4, "gb200")
 
 
 @pytest.mark.parametrize(("needs_image", "image"), [(True, "i:1"), (False, None)])
 def test_an_image_where_the_place_needs_one(needs_image: bool, image: str | None) -> None:
-    place = Place(gpu_type="h100", rows="h100", gpus_per_node=8, needs_image=needs_image)
-    assert job(row(), place=place).image == image
+    limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8, needs_image=needs_image)
+    assert job(row(), limits=limits).image == image
 
 
 @pytest.mark.parametrize(
@@ -271,14 +283,15 @@ def test_what_changes_goes_into_the_name(params: dict[str, int], end: str) -> No
 
 def test_fewer_layers_of_a_hybrid_keep_the_beginning_of_its_pattern(workloads: dict[str, Workload]) -> None:
     def configured(layers: int) -> Job:
-        wish = Wish(
+        spec = JobSpec(
             workload=workloads["pretrain_nemotronh"], size="56b", dtype="fp8", scale=32, params={"num_layers": layers}
         )
-        return configure(wish, H100)[0]
+        return configure(spec, H100)[0]
 
     assert configured(11).model.pattern == "M-M-M-M*-M-"
-    with pytest.raises(UsageError, match="a hybrid of 118 layers has no pattern for 119"):
+    with pytest.raises(UsageError) as raised:
         configured(119)
+    assert (raised.value.code, raised.value.value) == ("pattern-too-short", 119)
 
 
 @given(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmb.planning.recompute import DAYS, FLOPS, MFU, TOKENS, disagreements
+from llmb.planning.listing import DAYS, FLOPS, MFU, TOKENS, disagreements
 from llmb.stats.measure import Window, days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
 from llmb.workload.gpus import known_types
 from llmb.workload.model import model_flops
@@ -92,14 +92,14 @@ def test_days_in_whole_numbers_are_checked_as_such(right: Figure, workload: Work
     assert quantities(replace(right, days_per_1t_tokens=31, days_digits=0), workload) == [DAYS]
 
 
-def test_flops_of_another_formula_are_told_beside_the_mfu_that_they_gave(right: Figure, workload: Workload) -> None:
+def test_flops_of_another_formula_are_reported_with_the_mfu_that_they_gave(right: Figure, workload: Workload) -> None:
     assert right.mfu is not None
     old = replace(right, model_flops=434.5e12, mfu=0.6526, flops_convention="mha-4h")
     assert quantities(old, workload) == []
     (one,) = disagreements([replace(old, flops_convention="gqa")], workload)
     assert (one.quantity, one.printed, one.note) == (FLOPS, 434.5e12, "")
     (one,) = disagreements([replace(old, flops_convention="their own")], workload)
-    assert one.note == "the formula 'their own' is not known here"
+    assert "'their own'" in one.note
 
 
 def test_another_peak_is_named_where_it_explains_the_mfu(right: Figure, workload: Workload) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the choice of jobs: what is discovered at which scales, and how filters narrow a list."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, WorkloadsConfig
-from llmb.errors import UsageError
+from llmb.errors import UsageError, describe
 from llmb.planning.plan import make_plan
 from llmb.planning.select import Selection, adjust, choose_scales, discover, narrow
 from llmb.runs.job import Job, JobRequest
@@ -90,12 +91,12 @@ def test_every_installed_size_and_dtype_of_the_gpu_type_largest_first(workloads:
 
 
 def test_what_begins_above_the_maximum_is_said(workloads: Workloads) -> None:
-    _, left_out = discover(workloads, H100, Selection(max_scale=64), "h100")
-    assert left_out == [
-        "pretrain_llama3.1 405b fp8 begins at 512 GPUs: left out",
-        "pretrain_llama3.1 405b bf16 begins at 512 GPUs: left out",
-        "pretrain_nemotron4 340b fp8 begins at 128 GPUs: left out",
-        "pretrain_nemotron4 340b bf16 begins at 128 GPUs: left out",
+    _, skipped = discover(workloads, H100, Selection(max_scale=64), "h100")
+    assert skipped == [
+        "pretrain_llama3.1 405b fp8 starts at 512 GPUs: skipped",
+        "pretrain_llama3.1 405b bf16 starts at 512 GPUs: skipped",
+        "pretrain_nemotron4 340b fp8 starts at 128 GPUs: skipped",
+        "pretrain_nemotron4 340b bf16 starts at 128 GPUs: skipped",
     ]
 
 
@@ -149,24 +150,28 @@ def test_another_gpu_type_finds_other_rows(workloads: Workloads) -> None:
 def test_strong_scaling_is_not_discovered(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="gb200")
     requests, _ = discover(workloads, config, Selection(max_scale=512), "gb200")
-    assert not any(item.strong_scaling for item in requests)
+    assert not any(item.switches.strong_scaling for item in requests)
     names = [job.experiment_name for job in make_plan(requests, workloads, config).jobs]
     assert len(names) == len(set(names))
 
 
-def test_what_is_not_installed_is_left_out(workloads: Workloads) -> None:
+def test_what_is_not_installed_is_skipped(workloads: Workloads, wording: Callable[..., None]) -> None:
     config = ClusterConfig(
         cluster_type="slurm", gpu_type="h100", workloads=WorkloadsConfig(installed=("pretrain_nemotronh",))
     )
     assert found(workloads, config, min_scale=True) == ["56b fp8 32"]
-    with pytest.raises(UsageError, match="nothing to run: pretrain_nemotron4 is not installed: left out"):
+    with pytest.raises(UsageError) as raised:
         found(workloads, config, min_scale=True, workloads=("nemotron4",))
+    assert raised.value.code == "nothing-discovered"
+    wording("submit-all", describe(raised.value))
 
 
-def test_what_is_installed_and_offered_by_no_plugin_is_said(workloads: Workloads) -> None:
+def test_what_is_installed_without_a_plugin_is_reported(workloads: Workloads, wording: Callable[..., None]) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", workloads=WorkloadsConfig(installed=("nemotorn",)))
-    with pytest.raises(UsageError, match=r"no plugin offers nemotorn, which cluster_config\.yaml has as installed"):
+    with pytest.raises(UsageError) as raised:
         found(workloads, config, min_scale=True)
+    assert raised.value.code == "nothing-discovered"
+    wording("submit-all", describe(raised.value))
 
 
 def test_installed_names_in_another_spelling(workloads: Workloads) -> None:
@@ -181,32 +186,39 @@ def test_repeats_and_profile_of_what_is_discovered(workloads: Workloads) -> None
     assert (item.repeats, item.profile) == (3, True)
 
 
-def test_nothing_to_run_says_why(workloads: Workloads) -> None:
-    with pytest.raises(UsageError, match=r"nothing to run:\n  pretrain_llama3\.1 8b fp8 begins at 8 .*\n  pretrain_ll"):
-        found(workloads, max_scale=4)
-    with pytest.raises(UsageError, match="nothing to run: pretrain_nemotronh 56b fp8 begins at 32 GPUs"):
-        found(workloads, max_scale=8, workloads=("nemotronh",))
-    with pytest.raises(UsageError, match="nothing to run: nothing on h100 has dtype fp32"):
-        found(workloads, max_scale=8, dtypes=("fp32",))
-    with pytest.raises(UsageError, match="no workload has a dtype 'pf8'") as raised:
-        found(workloads, max_scale=8, dtypes=("bf16", "pf8"))
-    assert raised.value.hint == "did you mean 'fp8'?"
-    with pytest.raises(UsageError, match="no workload is called 'nemotorn'"):
-        found(workloads, max_scale=8, workloads=("nemotorn",))
+@pytest.mark.parametrize(
+    ("filters", "code", "value"),
+    [
+        ({"max_scale": 4}, "nothing-discovered", None),
+        ({"max_scale": 8, "workloads": ("nemotronh",)}, "nothing-discovered", None),
+        ({"max_scale": 8, "dtypes": ("fp32",)}, "nothing-discovered", None),
+        ({"max_scale": 8, "dtypes": ("bf16", "pf8")}, "dtype-unknown", "pf8"),
+        ({"max_scale": 8, "workloads": ("nemotorn",)}, "workload-unknown", "nemotorn"),
+    ],
+)
+def test_nothing_to_run_has_a_reason(
+    filters: dict[str, Any], code: str, value: object, workloads: Workloads, wording: Callable[..., None]
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        found(workloads, **filters)
+    assert (raised.value.code, raised.value.value) == (code, value)
+    wording("submit-all", describe(raised.value))
 
 
-def test_what_was_asked_for_and_is_not_there_is_said(workloads: Workloads) -> None:
+def test_a_filter_that_matches_nothing_is_reported(workloads: Workloads, wording: Callable[..., None]) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="a100")
     selection = Selection(min_scale=True, workloads=("nemotron4", "llama3.1_8b"), dtypes=("bf16", "fp8"))
-    requests, left_out = discover(workloads, config, selection, "a100")
+    requests, skipped = discover(workloads, config, selection, "a100")
     assert [(item.size, item.dtypes) for item in requests] == [("340b", ("bf16",))]
-    assert left_out == ["nothing of pretrain_llama3.1 8b matches on a100: left out", "nothing on a100 has dtype fp8"]
+    wording("submit-all", "\n".join(skipped))
 
 
 @pytest.mark.parametrize(("other", "name"), [({"max_scale": 64}, "--max-scale"), ({"min_scale": True}, "--min-scale")])
 def test_scales_are_named_in_one_way(other: dict[str, Any], name: str, workloads: Workloads) -> None:
-    with pytest.raises(UsageError, match=f"--scale names the GPU counts one by one, and {name} others"):
+    with pytest.raises(UsageError) as raised:
         discover(workloads, H100, Selection(scales=(64,), **other), "h100")
+    assert raised.value.code == "scale-conflict"
+    assert name in raised.value.message
 
 
 def test_what_is_discovered_can_be_planned(workloads: Workloads) -> None:
@@ -242,16 +254,16 @@ def listed(workloads: Workloads) -> tuple[Job, ...]:
     ],
 )
 def test_filters_narrow_a_list(filters: dict[str, Any], kept: list[str], workloads: Workloads) -> None:
-    jobs, idle = narrow(listed(workloads), Selection(**filters), workloads)
+    jobs, unmatched = narrow(listed(workloads), Selection(**filters), workloads)
     assert [f"{job.model_size} {job.dtype} {job.scale}" for job in jobs] == kept
-    assert idle == []
+    assert unmatched == []
 
 
-def test_a_filter_that_no_job_meets_is_said(workloads: Workloads) -> None:
+def test_a_filter_that_no_job_matches_is_reported(workloads: Workloads) -> None:
     selection = Selection(scales=(16, 64), dtypes=("fp8", "fp4"), workloads=("nemotron4", "llama3.1_70b", "nemotronh"))
-    jobs, idle = narrow(listed(workloads), selection, workloads)
+    jobs, unmatched = narrow(listed(workloads), selection, workloads)
     assert len(jobs) == 1
-    assert idle == [
+    assert unmatched == [
         "no job of the list has scale 64",
         "no job of the list has dtype fp4",
         "no job of the list is of pretrain_llama3.1_70b",
@@ -259,9 +271,10 @@ def test_a_filter_that_no_job_meets_is_said(workloads: Workloads) -> None:
     ]
 
 
-def test_filters_that_leave_nothing_are_an_error(workloads: Workloads) -> None:
-    with pytest.raises(UsageError, match="the filters leave none of the list's 8 jobs"):
+def test_filters_that_match_nothing_are_an_error(workloads: Workloads) -> None:
+    with pytest.raises(UsageError) as raised:
         narrow(listed(workloads), Selection(max_scale=4), workloads)
+    assert raised.value.code == "no-job-matches"
 
 
 def test_repeats_and_profile_over_a_list() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from llmb.errors import UsageError
 from llmb.plugins.loader import completed
-from llmb.runs.launch import Launch, Program
-from llmb.runs.site import Site
-from llmb.testing.job import SMALLEST_JOB
+from llmb.runs.launch import Launch, Program, Site
 from llmb.workload.switches import Switches
+from llmb_testing.job import SMALLEST_JOB
 
 SITE = Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/i"))
 LAUNCH = Launch(

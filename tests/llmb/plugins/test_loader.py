@@ -13,15 +13,14 @@ from llmb.cli import app
 from llmb.cli.app import build
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
+from llmb.logs.formats import ParseSpec
 from llmb.logs.reader import read_log
-from llmb.logs.spec import ParseSpec
 from llmb.planning.plan import make_plan
 from llmb.plugins import loader
 from llmb.plugins.loader import HOOKS, Plugins, Problem
 from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Launch, Program
+from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
-from llmb.runs.site import Site
 from llmb.system.process import ProcessId
 from llmb.workload.needs import Needs, Task
 from llmb.workload.spec import Workload

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A made-up night on a Slurm cluster of H100s, records and logs as submissions leave them; and a real browser."""
+"""Fixtures: an invented night of runs on a Slurm cluster of H100s, and a real browser."""
 
 import base64
 import contextlib
@@ -25,7 +25,7 @@ from llmb.cli.report.contents import make_report, with_samples
 from llmb.cli.results.choose import Choice, gather
 from llmb.config import ClusterConfig, load_config
 from llmb.config.images import image_path
-from llmb.planning.plan import Extra, make_plan
+from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.report import Report
 from llmb.report.page import charted
@@ -46,11 +46,11 @@ XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=3021, GPU has fallen off the bus.\n"
 
 
 def opening(nodes: int, network: str = "IB", clock: int = 1980) -> str:
-    """What NCCL and our programs say at the start, of every node."""
+    """What NCCL and llmb print at the start, for every node."""
     gpus = {"driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "max_sm_clock_mhz": clock}
-    told = json.dumps({**gpus, "power_limit_w": 700.0})
+    facts = json.dumps({**gpus, "power_limit_w": 700.0})
     lines = [
-        f"node{n:04}:812:812 [0] NCCL INFO Using network {network}\nllmb node node{n:04}: {told}\n"
+        f"node{n:04}:812:812 [0] NCCL INFO Using network {network}\nllmb node node{n:04}: {facts}\n"
         for n in range(1, nodes + 1)
     ]
     return "NCCL version 2.26.3+cuda12.9\n" + "".join(lines)
@@ -65,7 +65,7 @@ def steps(
     noise: float = 0.002,
     drift: float = 0.0,
 ) -> str:
-    """NeMo 2's lines: a first step that compiles, noise, the ``slow`` ones so many times as long."""
+    """NeMo 2's step lines: a slow first step, noise, and the ``slow`` steps, longer by these factors."""
     chance = random.Random(seed)
     lines = []
     for i in range(count):
@@ -84,7 +84,7 @@ def steps(
 
 @dataclass(slots=True)
 class Night:
-    """An install of cluster type slurm whose runs are written by hand, one after another."""
+    """An install directory of cluster type slurm whose runs are written by hand."""
 
     folder: Path
     config: ClusterConfig
@@ -101,14 +101,16 @@ class Night:
         profile: bool = False,
         **env: str,
     ) -> Job:
-        """The job that a submission would plan."""
+        """The job that a submission plans."""
         request = JobRequest(workload=workload, dtypes=(dtype,), scales=(scale,), profile=profile, env=env)
-        plan = make_plan([request], self.workloads, self.config, extra=Extra(params=params or {}, force=True))
+        plan = make_plan(
+            [request], self.workloads, self.config, overrides=JobOverrides(params=params or {}, force=True)
+        )
         assert not plan.faults, plan.faults
         return plan.jobs[0]
 
     def run(self, job: Job, log: str | None, state: str = COMPLETED, *, run_id: str = "", **end: Any) -> RunRecord:
-        """One run on disk; without ``run_id`` it gets the next of its own."""
+        """Write a run; the default ``run_id`` is the next free one."""
         number = len(self.made)
         launch = Launch(
             name=job.experiment_name,
@@ -154,7 +156,7 @@ class Night:
         how: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Repeats that ended well, of about ``seconds`` for a step."""
+        """Write successful repeats with steps of about ``seconds``."""
         job = self.job(workload, dtype, scale, **(how or {}))
         for _ in range(repeats):
             seed = len(self.made)
@@ -162,14 +164,14 @@ class Night:
             self.run(job, opening(job.nodes, network, clock) + steps(own, seed, **more))
 
     def digest(self, reference: str, digest: str) -> None:
-        """What the installer writes beside an image."""
+        """Write the file that the installer writes for an image."""
         path = image_path(reference, self.config)
         path.parent.mkdir(exist_ok=True)
         path.with_name(f"{path.name}.json").write_text(json.dumps({"digest": digest}))
 
 
 def fill(night: Night) -> None:
-    """Some 40 runs: good ones, slow ones, several scales with repeats, and all that goes wrong in a night."""
+    """About 40 runs: good and slow ones, several scales with repeats, and many kinds of failures."""
     for scale, seconds in ((16, 2.751), (32, 2.77), (64, 2.79), (128, 2.83), (256, 2.9)):
         night.measured(seconds, "nemotron4_15b", "bf16", scale, repeats=3)
     for scale, seconds in ((16, 1.99), (32, 2.03), (64, 2.05)):
@@ -193,7 +195,7 @@ def fill(night: Night) -> None:
 
 
 def gathered(night: Night, *names: str) -> Report:
-    """The report on the night, as the command gathers it for a page of HTML."""
+    """The report on the night, as the command collects it for the HTML page."""
     context = Context(load_plugins(builtin_plugins()))
     context.install_option = night.folder
     context.__dict__["cluster"] = None  # nobody is asked: states are as they were seen last
@@ -204,7 +206,7 @@ def gathered(night: Night, *names: str) -> Report:
 
 @pytest.fixture
 def empty_night(cluster: Callable[..., Path], workloads: dict[str, Workload]) -> Night:
-    """The cluster before anything runs."""
+    """The cluster before any run."""
     folder = cluster("slurm", "h100", cluster_name="aurora", slurm={"account": "bench", "gpu": {"gres": 8}})
     config, _ = load_config(folder, {})
     return Night(folder=folder, config=config, workloads=workloads)
@@ -212,13 +214,13 @@ def empty_night(cluster: Callable[..., Path], workloads: dict[str, Workload]) ->
 
 @pytest.fixture(scope="session")
 def kept() -> dict[str, Any]:
-    """What takes a while to make and is only read: the night, and the report on it."""
+    """The night and the report on it, created once. Tests only read them."""
     return {}
 
 
 @pytest.fixture
 def night(empty_night: Night, kept: dict[str, Any]) -> Night:
-    """The morning after; nothing may be written there, since other tests look at it too."""
+    """The night. Tests must not write to it, because they share it."""
     if "night" not in kept:
         fill(empty_night)
         kept["night"] = empty_night
@@ -237,7 +239,7 @@ def morning(night: Night, kept: dict[str, Any]) -> Report:
 
 @pytest.fixture(name="gather")
 def gather_fixture() -> Callable[..., Report]:
-    """Gathers the report on a night."""
+    """Collects the report on a night."""
     return gathered
 
 
@@ -252,7 +254,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Browser:
-    """Chromium without a window, spoken to over a pipe in the words of its DevTools protocol; one page."""
+    """Headless Chromium with one page, controlled by its DevTools protocol over a pipe."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, from_browser = os.pipe(), os.pipe()
@@ -283,7 +285,7 @@ class Browser:
         self._session: str | None = None
 
     def start(self) -> None:
-        """Have a page of its own, since the first one may not be there yet, and listen to what that tells."""
+        """Open a page, because the first one may not exist yet, and receive its events."""
         page = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -291,7 +293,7 @@ class Browser:
         self.ask("Page.setLifecycleEventsEnabled", enabled=True)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to one command; what the browser tells meanwhile goes to ``events``."""
+        """Send a command and return its answer. Events until then are appended to ``events``."""
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         message = {"id": self._number, "method": method, "params": params, **session}
@@ -322,11 +324,11 @@ class Browser:
             self._read()
 
     def value(self, script: str) -> Any:
-        """What ``script`` evaluates to."""
+        """The value of ``script``."""
         return self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def width(self, pixels: int, *, scheme: str = "light") -> None:
-        """Let the page be so wide, for a reader who likes this colour scheme."""
+        """Set the width and the preferred colour scheme of the page."""
         self.ask("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -340,7 +342,7 @@ class Browser:
         return base64.b64decode(self.ask("Page.printToPDF", **paper)["data"])
 
     def close(self) -> None:
-        """Let the browser end, by force where it does not."""
+        """Close the browser; kill it if it does not end."""
         self._session = None
         with contextlib.suppress(AssertionError, OSError):
             self.ask("Browser.close")
@@ -354,14 +356,14 @@ class Browser:
 
 
 def _of_lifecycle(event: dict[str, Any]) -> dict[str, Any]:
-    """What an event says of a page's life; nothing where it tells of something else."""
-    said: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
-    return said
+    """The parameters of an event of a page's lifecycle; empty for other events."""
+    answer: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
+    return answer
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for all tests of a worker; skipped aloud where there is none."""
+    """A browser for all tests of a worker. Tests are skipped if there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium here: apt-get install --no-install-recommends chromium")

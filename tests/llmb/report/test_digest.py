@@ -4,12 +4,17 @@
 from llmb.failures import Cause
 from llmb.report.digest import LEAST, digest
 from llmb.results import CANCELLED, FAILED, RUNNING, SUCCESS, Result, legend
+from llmb.results.result import Identity, Verdict
 from llmb.verdict import NO_REFERENCE, PASS
+
+
+def named(number: int, run: str | None = None) -> Identity:
+    return Identity(experiment="e", path=f"log-{number}.out", run=run)
 
 
 def failed(number: int, kind: str | None = None) -> Result:
     cause = None if kind is None else Cause(kind=kind, line="it broke")
-    return Result(experiment=f"e{number}", path=f"log-{number}.out", status=FAILED, run=f"f{number:03}", cause=cause)
+    return Result(identity=named(number, f"f{number:03}"), status=FAILED, cause=cause)
 
 
 def test_a_few_runs_need_no_digest() -> None:
@@ -29,7 +34,7 @@ def test_runs_and_causes_beyond_a_few_are_counted() -> None:
 
 def test_what_goes_on_or_was_cancelled_is_no_failure() -> None:
     def one(number: int, status: str, state: str | None = None) -> Result:
-        return Result(experiment="e", path=f"log-{number}.out", status=status, state=state)
+        return Result(identity=named(number), status=status, state=state)
 
     found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, CANCELLED)]
     assert digest(found) == ["12 runs: 10 succeeded, 1 cancelled, 1 not ended"]
@@ -38,7 +43,7 @@ def test_what_goes_on_or_was_cancelled_is_no_failure() -> None:
 
 def test_that_nothing_can_be_compared_is_left_to_the_tables_legend() -> None:
     def one(number: int, verdict: str) -> Result:
-        return Result(experiment="e", path=f"log-{number}.out", status=SUCCESS, verdict=verdict)
+        return Result(identity=named(number), status=SUCCESS, verdict=Verdict(word=verdict))
 
     found = [one(number, NO_REFERENCE) for number in range(19)]
     assert digest(found) == ["19 runs: 19 succeeded"]

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import Report, caps
+from llmb.report import Report
+from llmb.report import page as caps
 from llmb.report.html import to_html
 from llmb.report.markdown import to_markdown
+from llmb.results.result import Identity
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 
@@ -170,18 +172,23 @@ def hostile(report: Report) -> Report:
     bad = HOSTILE + "\x1b]0;x\x07\u202e\udc80\x00"
     runs = []
     for number, run in enumerate(report.runs):
-        own, result = run.result.configuration, run.result
+        own, result = run.result.identity.configuration, run.result
         assert own is not None
         job = replace(run.job, workload=bad, model_size=bad, image=bad, experiment_name=bad, env={bad: bad})
         result = replace(
             result,
-            experiment=bad,
-            path=bad,
+            identity=Identity(
+                experiment=bad,
+                path=bad,
+                run=f"{number}{bad}",
+                configuration=replace(own, workload=bad, image=bad, env={bad: bad}),
+            ),
             reason=bad,
-            run=f"{number}{bad}",
-            verdict_reason=bad,
-            configuration=replace(own, workload=bad, image=bad, env={bad: bad}),
-            reference=result.reference and replace(result.reference, release=bad, source=bad),
+            verdict=replace(
+                result.verdict,
+                reason=bad,
+                reference=result.verdict.reference and replace(result.verdict.reference, release=bad, source=bad),
+            ),
             log=result.log
             and replace(
                 result.log,
@@ -241,11 +248,12 @@ def many(report: Report, number: int) -> Report:
     runs = []
     for n in range(number):
         run = report.runs[n % len(report.runs)]
-        own, result = run.result.configuration, run.result
+        own, result = run.result.identity.configuration, run.result
         assert own is not None
         long = f"{n} " + 40 * "a long reason for it "
         variables = {f"VARIABLE_{n}": "x" * 500}
-        result = replace(result, run=f"r{n}", reason=long, configuration=replace(own, env=variables))
+        identity = replace(result.identity, run=f"r{n}", configuration=replace(own, env=variables))
+        result = replace(result, identity=identity, reason=long)
         runs.append(replace(run, result=result, job=replace(run.job, env=variables), environment=variables))
     groups = [replace(group, runs=tuple(f"r{n}" for n in range(number))) for group in report.failures] * 20
     return replace(report, runs=tuple(runs), failures=tuple(groups))

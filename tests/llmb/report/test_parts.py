@@ -10,17 +10,14 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.report import Report
-from llmb.report.attention import attention
-from llmb.report.entries import Entry, entries_of
-from llmb.report.environment import conditions_of, shown_variables
-from llmb.report.families import families_of
-from llmb.report.headline import headline
-from llmb.report.why import reasons, seen_in
-from llmb.report.words import MEANINGS, ORDER
+from llmb.report.conditions import conditions_of, explanations, shown_variables
+from llmb.report.entries import Entry, entries_of, families_of
+from llmb.report.headline import attention, headline
+from llmb.report.value import MEANINGS, ORDER
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.verdict import BAD
-from llmb.verdict.explain import Told, explain
+from llmb.verdict.explain import Subject, explain
 
 Gather = Callable[..., Report]
 
@@ -58,7 +55,7 @@ def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: G
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, repeats=3)
     (entry,) = entries(gather, empty_night)
     assert entry.ratio is not None
-    assert (entry.result.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
+    assert (entry.result.verdict.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
     assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.step_time.mean if entry.step_time else 0)
     assert entry.mfu is not None
     assert 0.5 < entry.mfu < 0.7
@@ -127,9 +124,9 @@ def test_what_asks_for_a_look(morning: Report) -> None:
 
 def test_why_a_figure_is_not_the_published_one(morning: Report) -> None:
     asking = [entry for entry in entries_of(morning.runs) if entry.word in ("FAIL", "SUSPICIOUS")]
-    found = reasons(asking, morning.digests)
-    assert len(found.whys) == len(asking)
-    slow, clocked, fast = found.whys[0], found.whys[1], found.whys[-1]
+    found = explanations(asking, morning.digests)
+    assert len(found.entries) == len(asking)
+    slow, clocked, fast = found.entries[0], found.entries[1], found.entries[-1]
     assert "the window: iterations 11-44 here, the last iteration of 50 there" in slow.differs
     assert not any("window" in sentence for sentence in fast.differs)
     assert "mbs: 1 here, 2 in the workload's table" in fast.differs
@@ -139,26 +136,28 @@ def test_why_a_figure_is_not_the_published_one(morning: Report) -> None:
     assert (common["NCCL"], common["network"], common["driver"]) == ("2.26.3+cuda12.9", "IB", "570.86.15")
     assert ("SM clock", "up to 1395 MHz") in clocked.own
     assert ("SM clock", "up to 1980 MHz") in slow.own
-    assert ("split", "tp 2 · pp 1 · cp 1 · micro batch 1") in fast.own
-    assert found.not_told == ()
+    assert ("parallelism", "tp 2 · pp 1 · cp 1 · micro batch 1") in fast.own
+    assert found.missing == ()
 
 
 def test_what_no_log_tells_is_said(empty_night: Night, gather: Gather) -> None:
     lines = (f"iteration {i}/49 | train_step_timing in s: 3.1\n" for i in range(50))
     empty_night.run(empty_night.job("nemotron4_15b", "bf16", 16), "".join(lines))
     report = gather(empty_night)
-    found = reasons(entries_of(report.runs), {})
+    found = explanations(entries_of(report.runs), {})
     assert dict(found.common)["driver"] == "not in the log"
-    (sentence,) = found.not_told
+    (sentence,) = found.missing
     assert "NCCL_DEBUG=INFO" in sentence
-    assert dict(conditions_of(report).common)["in no log"] == "NCCL, network, GPU, driver, SM clock, power limit"
+    assert (
+        dict(conditions_of(report).common)["missing in all logs"] == "NCCL, network, GPU, driver, SM clock, power limit"
+    )
 
 
 def test_the_ratio_over_the_published_window(empty_night: Night, gather: Gather) -> None:
     empty_night.measured(2.7, "nemotron4_15b", "bf16", 128, slow={49: 1.5}, noise=0.0, jitter=0.0)
     (entry,) = entries(gather, empty_night)
     sentence = "Over the window of the published figure (the last iteration) the ratio is 0.659."
-    assert seen_in(entry) == [sentence]
+    assert explanations([entry], {}).entries[0].seen == (sentence,)
 
 
 def test_slow_steps_that_make_the_difference(empty_night: Night, gather: Gather) -> None:
@@ -166,7 +165,7 @@ def test_slow_steps_that_make_the_difference(empty_night: Night, gather: Gather)
     empty_night.measured(2.76, "nemotron4_15b", "bf16", 16, slow=slow, noise=0.001, jitter=0.0)
     (entry,) = entries(gather, empty_night)
     assert entry.word == "FAIL"
-    (sentence,) = seen_in(entry)
+    (sentence,) = explanations([entry], {}).entries[0].seen
     assert sentence.startswith(
         f"Steps of {entry.runs[0].id}: 3 of 34 are far from the median 2.76 s: iteration 20, 27,"
     )
@@ -179,9 +178,9 @@ def test_explain_and_the_report_find_the_same_differences(morning: Report) -> No
         if run.figure is None or entry.ratio is None:
             continue
         told = explain(
-            Told(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
+            Subject(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
         )
-        (why,) = reasons([entry], {}).whys
+        (why,) = explanations([entry], {}).entries
         assert all(sentence in told for sentence in why.differs)
 
 

@@ -9,11 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.logs.samples import Step
-from llmb.report.svg.axes import Axis, around, in_digits, round_step, spaced
-from llmb.report.svg.draw import dot, element, label, picture, text
+from llmb.report.svg.draw import (
+    Axis,
+    around,
+    dot,
+    element,
+    few,
+    in_digits,
+    label,
+    picture,
+    round_step,
+    spaced,
+    text,
+    thinned,
+)
 from llmb.report.svg.steps import HEIGHT, WIDTH, steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_strip, shares, spread_axis, spread_strip
-from llmb.report.svg.thin import few, thinned
 from llmb.stats.measure import Window
 
 HOSTILE = "</title><script>alert('\"&')</script>\x1b[31m\udc80"

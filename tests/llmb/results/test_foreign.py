@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Checkpoint, Environment, Samples
-from llmb.logs.spec import ParseSpec
 from llmb.results import Result, find_logs, last_attempts, result_of_log
 from llmb.results.foreign import Description, describe_log
 from llmb.workload.model import model_flops
@@ -149,24 +149,24 @@ def result(folder: Path, workloads: Workloads, name: str, log: str, **given: str
 def test_all_figures_of_a_foreign_log(tmp_path: Path, workloads: Workloads) -> None:
     log = steps(gbs=256, time="2.693", tflops="571.9")
     got = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64.out", log)
-    assert (got.status, got.reason, got.flops_convention) == ("Success", None, "gqa")
-    assert got.tokens_per_second is not None
-    assert round(got.tokens_per_second) == 389371
-    assert got.model_tflops_per_gpu == pytest.approx(571.85, abs=0.01)
-    assert got.mfu is None
-    assert got.configuration is not None
-    assert (got.configuration.scale, got.configuration.gpu_type) == (64, None)
+    assert (got.status, got.reason, got.metrics.flops_convention) == ("Success", None, "gqa")
+    assert got.metrics.tokens_per_second is not None
+    assert round(got.metrics.tokens_per_second) == 389371
+    assert got.metrics.model_tflops_per_gpu == pytest.approx(571.85, abs=0.01)
+    assert got.metrics.mfu is None
+    assert got.identity.configuration is not None
+    assert (got.identity.configuration.scale, got.identity.configuration.gpu_type) == (64, None)
     known = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64.out", log, gpu_type="h100")
-    assert known.mfu == pytest.approx(0.5782, abs=5e-5)
-    assert result_of_log(Path(got.path), ParseSpec()).tokens_per_second is None
+    assert known.metrics.mfu == pytest.approx(0.5782, abs=5e-5)
+    assert result_of_log(Path(got.identity.path), ParseSpec()).metrics.tokens_per_second is None
 
 
 def test_the_tflops_of_a_hybrid_are_left_out(tmp_path: Path, workloads: Workloads) -> None:
     name = "log-pretrain_nemotronh_56b_fp8_gpus128_tp8_pp1_cp1_vpNone_mbs1_gbs768.out"
     got = result(tmp_path, workloads, name, steps(gbs=768, time="15.858", tflops="532.39"), gpu_type="h100")
     assert got.reason == "TFLOPS_per_GPU is left out: NeMo 2 counts a hybrid's layers wrongly"
-    assert (got.tflops_per_gpu_mean, got.flops_convention) == (None, "hybrid-mamba2")
-    assert got.model_tflops_per_gpu is not None
+    assert (got.metrics.framework_tflops, got.metrics.flops_convention) == (None, "hybrid-mamba2")
+    assert got.metrics.model_tflops_per_gpu is not None
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_tflops_times_step_time_is_what_the_configuration_says(
     assert gbs * model_flops(model) / gpus / 1e12 == pytest.approx(constant, rel=1e-4)
     name = f"log-{workload}_{size}_bf16_gpus{gpus}_gbs{gbs}.out"
     good = result(tmp_path, workloads, name, steps(gbs=gbs, time="4.5", tflops=f"{constant / 4.5:.4}"))
-    assert good.statistics is not None
-    assert good.statistics.tflops_by_formula == pytest.approx(1, abs=1e-3)
+    assert good.metrics.statistics is not None
+    assert good.metrics.statistics.tflops_by_formula == pytest.approx(1, abs=1e-3)
     assert good.reason is None
     wrong = result(tmp_path, workloads, name, steps(gbs=gbs, time="4.5", tflops=f"{constant / 9:.4}"))
     assert str(wrong.reason).startswith("TFLOPS_per_GPU is 0.50 of what follows from model, batch and GPUs")
@@ -195,11 +195,11 @@ def test_tflops_times_step_time_is_what_the_configuration_says(
 def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads) -> None:
     network = "".join(f"node{i}:1:2 [0] NCCL INFO Using network Socket\n" for i in range(2))
     got = result(tmp_path, workloads, "log-x.out", network + steps(gbs=8, time="1.5"))
-    assert got.invalid == ("ran over TCP: NCCL said 'Using network Socket'",)
+    assert got.metrics.invalid == ("ran over TCP: NCCL said 'Using network Socket'",)
     assert got.log is not None
     assert (got.log.nodes, got.log.networks) == (2, ("Socket",))
     alone = result(tmp_path, workloads, "log-x.out", network.splitlines()[0] + "\n" + steps(gbs=8, time="1.5"))
-    assert alone.invalid == ()
+    assert alone.metrics.invalid == ()
     one_of_many = network.splitlines()[0] + "\n" + steps(gbs=256, time="1.5")
     for name, gpu_type, several in [
         ("15b_bf16_64", "h100", True),
@@ -209,11 +209,11 @@ def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads) ->
     ]:
         given = {} if gpu_type is None else {"gpu_type": gpu_type}
         silent = result(tmp_path, workloads, f"log-pretrain_nemotron4_{name}.out", one_of_many, **given)
-        assert bool(silent.invalid) == several, (name, gpu_type)
+        assert bool(silent.metrics.invalid) == several, (name, gpu_type)
     traced = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64_nccltrace.out", steps(gbs=8, time="1.5"))
-    assert traced.invalid == ("ran with an NCCL trace, which costs time",)
+    assert traced.metrics.invalid == ("ran with an NCCL trace, which costs time",)
     numeric = result(tmp_path, workloads, "log-x.out", steps(gbs=8, time="1.5", loss="nan"))
-    assert (numeric.status, numeric.invalid) == ("Success", ("the loss is not a number",))
+    assert (numeric.status, numeric.metrics.invalid) == ("Success", ("the loss is not a number",))
 
 
 def test_packed_logs_are_found_and_attempts_known(tmp_path: Path, workloads: Workloads) -> None:
@@ -223,7 +223,7 @@ def test_packed_logs_are_found_and_attempts_known(tmp_path: Path, workloads: Wor
     found = last_attempts(find_logs(tmp_path))
     assert [path.name for path in found] == ["log-x_7_1.out.gz", "log-y.out"]
     got = result_of_log(found[0], ParseSpec(), workloads=workloads)
-    assert (got.status, got.experiment, got.time_mean_seconds) == ("Success", "x_7", 2.693)
+    assert (got.status, got.identity.experiment, got.metrics.step_time) == ("Success", "x_7", 2.693)
 
 
 def test_the_script_log_beside_it_tells_the_cause(tmp_path: Path, workloads: Workloads) -> None:

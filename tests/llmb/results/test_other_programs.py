@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the figures of logs that other programs than NeMo write, each in the numbers and words of its own."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.results import Result, result_of_log
 from llmb.results.foreign import Description, describe_log
 from llmb.stats.measure import LAST, Window
@@ -53,26 +54,73 @@ def bridge(order: int = 0) -> str:
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_window_of_megatron_is_of_its_printed_numbers(tmp_path: Path, order: int) -> None:
     got = read(tmp_path, bridge(order))
-    assert (got.status, got.window, got.first_iteration, got.steps) == ("Success", (11, 44), 1, 50)
-    assert got.time_mean_seconds == pytest.approx(sum(range(11, 45)) / 34)  # the printed 11 to 44
+    own = got.metrics
+    assert (got.status, own.window, own.first_iteration, own.steps) == ("Success", (11, 44), 1, 50)
+    assert got.metrics.step_time == pytest.approx(sum(range(11, 45)) / 34)  # the printed 11 to 44
     late = read(tmp_path, bridge(order), window=Window(35, 44))
-    assert late.time_mean_seconds == pytest.approx(39.5)
-    assert late.tflops_per_gpu_mean == pytest.approx(sum(round(1000 / n, 1) for n in range(35, 45)) / 10)
+    assert late.metrics.step_time == pytest.approx(39.5)
+    assert late.metrics.framework_tflops == pytest.approx(sum(round(1000 / n, 1) for n in range(35, 45)) / 10)
     last = read(tmp_path, bridge(order), window=LAST)
-    assert (last.window, last.time_mean_seconds) == ((50, 50), 50.0)
+    assert (last.metrics.window, last.metrics.step_time) == ((50, 50), 50.0)
+
+
+def every(interval: int, steps: int = 50, missing: tuple[int, ...] = ()) -> str:
+    """The log of Megatron-LM with ``--log-interval``: the line of iteration n is the mean of the steps before it."""
+    return "".join(
+        f" [2025-11-25 19:45:{n % 60:02}] iteration {n:8}/{steps:8} | consumed samples: {128 * n:12} | elapsed time "
+        f"per iteration (ms): {1000.0 * n:.1f} | throughput per GPU (TFLOP/s/GPU): 611.5 | learning rate: 1.5E-04 | "
+        "global batch size:   128 | lm loss: 1.2E+01 | loss scale: 1.0 | grad norm: 1.842 | number of skipped "
+        "iterations:   0 | number of nan iterations:   0 |\n"
+        for n in range(interval, steps + 1, interval)
+        if n not in missing
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "steps", "window", "mean"),
+    [
+        (5, 50, (11, 40), (15 + 20 + 25 + 30 + 35 + 40) / 6),
+        (10, 50, (11, 40), 30.0),
+        (10, 48, (11, 40), 30.0),  # the last steps have no line
+    ],
+)
+def test_a_log_interval_of_megatron(
+    tmp_path: Path, interval: int, steps: int, window: tuple[int, int], mean: float
+) -> None:
+    got = read(tmp_path, every(interval, steps))
+    assert (got.status, got.reason, got.metrics.window) == ("Success", None, window)
+    assert got.metrics.step_time == pytest.approx(mean)
+
+
+def test_a_missing_line_makes_the_window_of_megatron_incomplete(tmp_path: Path) -> None:
+    got = read(tmp_path, every(5, missing=(25,)))
+    assert (got.status, got.metrics.step_time) == ("Failed", None)
+    (judged,) = judge([got], [])
+    assert judged.verdict.word == "INVALID"
+
+
+def test_a_window_of_few_lines_is_named(tmp_path: Path, wording: Callable[..., None]) -> None:
+    got = read(tmp_path, every(20))
+    assert (got.status, got.metrics.window, got.metrics.step_time) == ("Success", (21, 40), 40.0)
+    wording("parse", got.reason or "")
+
+
+def test_a_truncated_log_with_an_interval_has_failed(tmp_path: Path) -> None:
+    got = read(tmp_path, "".join(every(10).splitlines(keepends=True)[:3]))
+    assert (got.status, got.metrics.max_iteration, got.metrics.step_time) == ("Failed", 29, None)
 
 
 def test_every_step_of_megatron_bridge_keeps_its_tflops(tmp_path: Path) -> None:
     for order in (0, 1, 2):
         got = read(tmp_path, bridge(order), window=Window(1, 50))
-        assert got.tflops_per_gpu_mean == pytest.approx(sum(round(1000 / n, 1) for n in range(1, 51)) / 50)
+        assert got.metrics.framework_tflops == pytest.approx(sum(round(1000 / n, 1) for n in range(1, 51)) / 50)
 
 
 def test_outliers_and_ends_are_told_in_the_numbers_of_the_log(tmp_path: Path) -> None:
     lines = [megatron(n, 3.0 if n == 20 else 2.0) for n in range(1, 51)]
     got = read(tmp_path, "\n".join(lines) + "\n")
-    assert got.statistics is not None
-    assert got.statistics.outliers == (20,)
+    assert got.metrics.statistics is not None
+    assert got.metrics.statistics.outliers == (20,)
     assert read(tmp_path, "\n".join(lines[:30]) + "\n").reason == "stopped at iteration 30 of 50"
 
 
@@ -97,7 +145,7 @@ def test_an_mfu_above_one_is_said(tmp_path: Path, workloads: Workloads) -> None:
     log = "\n".join(megatron(n, 2.0) for n in range(1, 51)) + "\n"
     name = "log-pretrain_llama3.1_70b_bf16_gpus64_gbs128.out"
     got = read(tmp_path, log, name, workloads=workloads, gpu_type="h100")
-    assert got.mfu == pytest.approx(128 * 3.94e15 / 2 / 64 / 989e12, rel=1e-2)
+    assert got.metrics.mfu == pytest.approx(128 * 3.94e15 / 2 / 64 / 989e12, rel=1e-2)
     assert "MFU is 399 %: model, batch, GPUs or GPU type are not what the job says" in (got.reason or "")
 
 
@@ -134,13 +182,13 @@ def test_current_scaling_is_not_the_fp8_of_the_published_figures(tmp_path: Path,
         steps=50,
     )
     scaled = read(tmp_path, log, f"log-{BRIDGE}.out", workloads=workloads, gpu_type="h100")
-    assert scaled.mfu == pytest.approx(128 * 3.94e15 / 2 / 64 / 1979e12, rel=1e-2)  # the peak is that of fp8
+    assert scaled.metrics.mfu == pytest.approx(128 * 3.94e15 / 2 / 64 / 1979e12, rel=1e-2)  # the peak is that of fp8
     (judged,) = judge([scaled], [figure])
-    assert (judged.verdict, judged.ratio) == (NO_REFERENCE, None)
-    assert "fp8_cs" in (judged.verdict_reason or "")
+    assert (judged.verdict.word, judged.verdict.ratio) == (NO_REFERENCE, None)
+    assert "fp8_cs" in (judged.verdict.reason or "")
     older = read(tmp_path, log, f"log-{BRIDGE.replace('fp8_cs', 'fp8')}.out", workloads=workloads, gpu_type="h100")
     (judged,) = judge([older], [figure])
-    assert (judged.ratio, judged.same_window) == (1.0, True)
+    assert (judged.verdict.ratio, judged.verdict.same_window) == (1.0, True)
 
 
 NEMO = "".join(f"Training epoch 0, iteration {n}/49 | train_step_timing in s: 2.5 | x: 1\n" for n in range(50))
@@ -166,18 +214,18 @@ def test_a_run_with_a_profile_beside_its_log_is_invalid(tmp_path: Path, files: d
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (got,) = judge([read(tmp_path, NEMO, "log-x_7001_0.out")], [])
-    assert (got.status, got.verdict == INVALID) == ("Success", profiled)
-    assert any("profiled" in why for why in got.invalid) == profiled
+    assert (got.status, got.verdict.word == INVALID) == ("Success", profiled)
+    assert any("profiled" in why for why in got.metrics.invalid) == profiled
 
 
 def test_a_profile_above_the_folder_of_the_log_is_its_runs(tmp_path: Path) -> None:
     run = tmp_path / "x" / "x_1744408121"
     (run / "x").mkdir(parents=True)
     (run / "llmb-config_7001.yaml").write_text("profile_enabled: true\n")
-    assert read(run / "x", NEMO, "log-x_7001_0.out").invalid == (
+    assert read(run / "x", NEMO, "log-x_7001_0.out").metrics.invalid == (
         "profiled: llmb-config_7001.yaml has profile_enabled: true",
     )
-    assert read(tmp_path / "x" / "y", NEMO, "log-x_7001_0.out").invalid == ()
+    assert read(tmp_path / "x" / "y", NEMO, "log-x_7001_0.out").metrics.invalid == ()
 
 
 def test_the_checkpoints_of_megatron_bridge(tmp_path: Path) -> None:
@@ -229,10 +277,10 @@ def test_the_steps_of_maxtext(tmp_path: Path) -> None:
         for n in range(50)
     ]
     got = read(tmp_path, "".join(lines))
-    assert (got.status, got.window, got.steps) == ("Success", (11, 44), 50)
-    assert got.time_mean_seconds == pytest.approx(15.275)
-    assert got.tflops_per_gpu_mean == pytest.approx(508.371)
-    assert got.tokens_per_second_per_gpu == pytest.approx(1055.949)
+    assert (got.status, got.metrics.window, got.metrics.steps) == ("Success", (11, 44), 50)
+    assert got.metrics.step_time == pytest.approx(15.275)
+    assert got.metrics.framework_tflops == pytest.approx(508.371)
+    assert got.metrics.tokens_per_second_per_gpu == pytest.approx(1055.949)
     assert got.log is not None
     assert got.log.framework == "MaxText"
     assert "does not say how many steps were planned" in (got.reason or "")
@@ -260,10 +308,11 @@ def test_the_steps_of_torchtitan(tmp_path: Path) -> None:
     """A line each ten steps, the mean of those since the line before; times follow from tokens, batch and GPUs."""
     lines = "".join(titan(n, "8,192" if n > 10 else "4,096") for n in (1, 10, 20, 30, 40, 50))
     got = read(tmp_path, TITAN_JOB + lines)
-    assert (got.status, got.steps, got.window, got.first_iteration) == ("Success", 50, (11, 40), 1)
-    assert got.tokens_per_second_per_gpu == 8192
-    assert got.tflops_per_gpu_mean == pytest.approx(1412.99)
-    assert got.time_mean_seconds is None  # no shape is known, but all that makes a time is: see below
+    own = got.metrics
+    assert (got.status, own.steps, own.window, own.first_iteration) == ("Success", 50, (11, 40), 1)
+    assert got.metrics.tokens_per_second_per_gpu == 8192
+    assert got.metrics.framework_tflops == pytest.approx(1412.99)
+    assert got.metrics.step_time is None  # no shape is known, but all that makes a time is: see below
     assert got.reason is None
     short = read(tmp_path, TITAN_JOB + "".join(titan(n, "8,192") for n in (1, 10, 20)))
     assert (short.status, short.reason) == ("Failed", "stopped at iteration 20 of 50")
@@ -272,8 +321,8 @@ def test_the_steps_of_torchtitan(tmp_path: Path) -> None:
 def test_the_step_time_of_torchtitan_follows_from_its_tokens(tmp_path: Path, workloads: Workloads) -> None:
     lines = "".join(titan(n, "8,192") for n in (1, 10, 20, 30, 40, 50))
     got = read(tmp_path, TITAN_JOB + lines, workloads=workloads)
-    assert got.time_mean_seconds == pytest.approx(64 * 8192 / 8 / 8192)
-    assert (got.tokens_per_second_per_gpu, got.log and got.log.framework) == (8192, "torchtitan")
+    assert got.metrics.step_time == pytest.approx(64 * 8192 / 8 / 8192)
+    assert (got.metrics.tokens_per_second_per_gpu, got.log and got.log.framework) == (8192, "torchtitan")
 
 
 @pytest.mark.parametrize(
@@ -288,8 +337,8 @@ def test_the_step_time_of_torchtitan_follows_from_its_tokens(tmp_path: Path, wor
 def test_the_last_line_of_hugging_faces_trainer(tmp_path: Path, line: str) -> None:
     log = "{'loss': 2.9, 'grad_norm': 1.1, 'learning_rate': 5e-05, 'epoch': 0.1}\n" + line
     got = read(tmp_path, log)
-    assert (got.status, got.steps, got.window) == ("Success", 200, (0, 199))
-    assert got.time_mean_seconds == pytest.approx(110.5948 / 200)
+    assert (got.status, got.metrics.steps, got.metrics.window) == ("Success", 200, (0, 199))
+    assert got.metrics.step_time == pytest.approx(110.5948 / 200)
     assert got.log is not None
     assert got.log.framework == "Hugging Face Trainer"
     assert "mean of the whole run" in (got.reason or "")

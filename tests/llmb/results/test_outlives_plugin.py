@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from llmb.builtin import builtin_plugins
+from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
-from llmb.logs.spec import ParseSpec
 from llmb.plugins.loader import PluginError, Plugins, load_plugins
-from llmb.runs import reading
+from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED, JobState
 
@@ -66,7 +66,7 @@ def test_a_plugin_that_is_gone_or_broken_takes_no_figure_with_it(
     assert {key: gone[key] for key in measured} == {key: before[key] for key in measured}
     retried = run("jobs", "retry", "--failed")
     assert (retried.returncode, "no run has failed" in retried.stderr) == (0, True)
-    assert reading.kept(done) == answer
+    assert store.saved_parse_spec(done) == answer
 
 
 @pytest.mark.parametrize("why", ["gone", "fails"])

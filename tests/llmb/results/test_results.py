@@ -13,21 +13,22 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb.logs.spec import ParseSpec
+from llmb.logs.formats import ParseSpec
 from llmb.results import (
     Result,
     csv_columns,
     csv_rows,
     find_logs,
     last_attempts,
-    levels,
     log_of,
     logs_at,
     report,
     result_of_log,
     result_of_run,
     run_directory,
+    table_of,
 )
+from llmb.results.result import Verdict
 from llmb.runs import record as records
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program
@@ -35,8 +36,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
-from llmb.text.narrow import fitted
-from llmb.text.tables import render, to_json
+from llmb.text.tables import fit, render, to_json
 from llmb.workload.model import ModelShape
 
 SPEC = ParseSpec()
@@ -152,40 +152,40 @@ def test_the_fields_and_their_order(run: RunRecord) -> None:
 
 def test_a_run_that_succeeded(run: RunRecord) -> None:
     got = result(run, "COMPLETED", steps(50))
-    assert (got.status, got.reason, got.experiment, got.path) == ("Success", None, NAME, str(run.log))
-    assert (got.window, got.max_iteration, got.steps) == ((11, 44), 49, 50)
-    assert (got.time_mean_seconds, got.time_std_dev_seconds) == (2.693, 0.0)
-    assert got.tflops_per_gpu_mean == pytest.approx(571.8)
-    assert got.tflops_per_gpu_std_dev == pytest.approx(0, abs=1e-9)
-    assert got.tokens_per_second == pytest.approx(389371, abs=1)
-    assert got.tokens_per_second_per_gpu == pytest.approx(389371 / 64, abs=0.1)
-    assert got.days_per_1t_tokens == pytest.approx(29.7, abs=0.05)
-    assert got.model_flops == pytest.approx(3.85e14, rel=1e-3)
-    assert got.mfu == pytest.approx(0.5782, abs=5e-5)
-    assert got.model_tflops_per_gpu == pytest.approx(0.5782 * 989, abs=0.05)
-    assert got.flops_convention == "gqa"
-    assert (got.reference, got.ratio, got.verdict) == (None, None, None)
+    assert (got.status, got.reason, got.identity.experiment, got.identity.path) == ("Success", None, NAME, str(run.log))
+    assert (got.metrics.window, got.metrics.max_iteration, got.metrics.steps) == ((11, 44), 49, 50)
+    assert (got.metrics.step_time, got.metrics.step_time_deviation) == (2.693, 0.0)
+    assert got.metrics.framework_tflops == pytest.approx(571.8)
+    assert got.metrics.framework_tflops_deviation == pytest.approx(0, abs=1e-9)
+    assert got.metrics.tokens_per_second == pytest.approx(389371, abs=1)
+    assert got.metrics.tokens_per_second_per_gpu == pytest.approx(389371 / 64, abs=0.1)
+    assert got.metrics.days_per_1t_tokens == pytest.approx(29.7, abs=0.05)
+    assert got.metrics.model_flops == pytest.approx(3.85e14, rel=1e-3)
+    assert got.metrics.mfu == pytest.approx(0.5782, abs=5e-5)
+    assert got.metrics.model_tflops_per_gpu == pytest.approx(0.5782 * 989, abs=0.05)
+    assert got.metrics.flops_convention == "gqa"
+    assert got.verdict == Verdict()
 
 
 def test_without_a_peak_there_is_no_mfu(run: RunRecord) -> None:
     run.log.write_text(steps(50))
     got = result_of_run(run, END_OF["COMPLETED"], SPEC, None)
-    assert got.mfu is None
-    assert got.model_tflops_per_gpu is not None
+    assert got.metrics.mfu is None
+    assert got.metrics.model_tflops_per_gpu is not None
 
 
 def test_tflops_that_the_framework_has_wrong_are_left_out(run: RunRecord) -> None:
     run.log.write_text(steps(50))
     got = result_of_run(run, END_OF["COMPLETED"], ParseSpec(tflops_valid=False, tflops_note="hybrid"), 989.0)
-    assert (got.tflops_per_gpu_mean, got.tflops_per_gpu_std_dev) == (None, None)
-    assert got.time_mean_seconds == 2.693
+    assert (got.metrics.framework_tflops, got.metrics.framework_tflops_deviation) == (None, None)
+    assert got.metrics.step_time == 2.693
 
 
 @pytest.mark.parametrize(("window", "first"), [(Window(40, 49), 40), (LAST, 49)])
 def test_another_window(run: RunRecord, window: Window, first: int) -> None:
     got = result(run, "COMPLETED", steps(40, time="9.5") + steps(10, first=40), window=window)
-    assert got.window == (first, 49)
-    assert got.time_mean_seconds == pytest.approx(2.693)
+    assert got.metrics.window == (first, 49)
+    assert got.metrics.step_time == pytest.approx(2.693)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | No
     got = result_of_run(run, state, SPEC, 989.0)
     assert (got.status, got.reason) == (status, reason)
     assert (got.is_open, got.is_failure) == (True, False)
-    assert got.time_mean_seconds is None
-    assert got.steps == 50
+    assert got.metrics.step_time is None
+    assert got.metrics.steps == 50
 
 
 @pytest.mark.parametrize(
@@ -248,13 +248,13 @@ def test_a_time_limit_after_the_measured_steps_leaves_the_measurement(run: RunRe
     got = result(run, "TIMEOUT", steps(47))
     assert got.status == "Success"
     assert got.reason == "the time limit ended it after the measured steps: the measurement stands"
-    assert got.time_mean_seconds == 2.693
+    assert got.metrics.step_time == 2.693
 
 
 def test_the_last_attempt_is_the_one_that_counts(run: RunRecord) -> None:
     got = result(run, "COMPLETED", steps(20, time="9.5") + steps(50))
     assert (got.status, got.reason) == ("Success", "the last of 2 attempts in the log")
-    assert got.time_mean_seconds == 2.693
+    assert got.metrics.step_time == 2.693
 
 
 def test_a_second_attempts_own_log(run: RunRecord) -> None:
@@ -264,7 +264,7 @@ def test_a_second_attempts_own_log(run: RunRecord) -> None:
         folder.mkdir()
         (folder / run.log.name).write_text(steps(50, time=time))
     assert log_of(run) == run.directory / "attempt-10" / run.log.name
-    assert result(run, "COMPLETED").time_mean_seconds == 2.693
+    assert result(run, "COMPLETED").metrics.step_time == 2.693
     assert last_attempts(find_logs(run.directory)) == [log_of(run)]
 
 
@@ -276,24 +276,25 @@ def foreign(folder: Path, log: str, name: str = "log-x.out", window: Window | No
 
 def test_a_log_without_a_record(tmp_path: Path) -> None:
     got = foreign(tmp_path, steps(50))
-    assert (got.status, got.reason, got.steps, got.window) == ("Success", None, 50, (11, 44))
-    assert got.time_mean_seconds == 2.693
-    assert got.tflops_per_gpu_mean == pytest.approx(571.8)
-    assert (got.tokens_per_second, got.mfu, got.model_flops, got.flops_convention) == (None,) * 4
+    assert (got.status, got.reason, got.metrics.steps, got.metrics.window) == ("Success", None, 50, (11, 44))
+    assert got.metrics.step_time == 2.693
+    assert got.metrics.framework_tflops == pytest.approx(571.8)
+    own = got.metrics
+    assert (own.tokens_per_second, own.mfu, own.model_flops, own.flops_convention) == (None,) * 4
 
 
 def test_a_loss_that_is_no_number_counts_wherever_it_stands(tmp_path: Path) -> None:
     for at in (0, 5, 20, 49):
         lines = steps(50).splitlines(keepends=True)
         lines[at] = lines[at].replace("loss: 12.81", "loss: nan")
-        assert foreign(tmp_path, "".join(lines)).invalid == ("the loss is not a number",)
+        assert foreign(tmp_path, "".join(lines)).metrics.invalid == ("the loss is not a number",)
         lines[at] = lines[at].replace("loss: nan", "loss: inf")
-        assert bool(foreign(tmp_path, "".join(lines)).invalid) == (at == 20)
+        assert bool(foreign(tmp_path, "".join(lines)).metrics.invalid) == (at == 20)
 
 
 def test_another_number_of_steps_has_its_own_window(tmp_path: Path) -> None:
     got = foreign(tmp_path, steps(100, last=99))
-    assert (got.status, got.steps, got.window) == ("Success", 100, (22, 88))
+    assert (got.status, got.metrics.steps, got.metrics.window) == ("Success", 100, (22, 88))
 
 
 @pytest.mark.parametrize(
@@ -313,13 +314,13 @@ def test_a_foreign_log_that_failed(tmp_path: Path, log: str, reason: str) -> Non
 @pytest.mark.parametrize(("window", "kept"), [(Window(3, 5), Window(3, 5)), (LAST, None), (None, None)])
 def test_the_window_of_a_log_without_steps(tmp_path: Path, window: Window | None, kept: Window | None) -> None:
     got = foreign(tmp_path, "", window=window)
-    assert (got.window, got.steps, got.max_iteration) == (kept, None, None)
+    assert (got.metrics.window, got.metrics.steps, got.metrics.max_iteration) == (kept, None, None)
 
 
 def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(tmp_path: Path, run: RunRecord) -> None:
     got = result_of_log(tmp_path / "log-x.out", SPEC)
     said = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
-    assert (got.experiment, got.status, got.reason) == ("x", "Unknown", said)
+    assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", said)
     run.log.mkdir()
     own = result(run, "COMPLETED")
     assert (own.status, own.reason) == ("Unknown", f"{run.log} cannot be read: Is a directory")
@@ -336,7 +337,7 @@ def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(tmp
     ],
 )
 def test_the_experiment_of_a_log(tmp_path: Path, name: str, experiment: str) -> None:
-    assert foreign(tmp_path, "", name).experiment == experiment
+    assert foreign(tmp_path, "", name).identity.experiment == experiment
 
 
 def test_logs_are_found_and_records_known(tmp_path: Path, run: RunRecord) -> None:
@@ -430,7 +431,7 @@ def test_all_that_a_folder_holds_is_searched_for_the_cause(run: RunRecord) -> No
 def test_a_run_over_tcp_is_not_valid(run: RunRecord) -> None:
     got = result(run, "COMPLETED", "n1:1:2 [0] NCCL INFO Using network Socket\n" + steps(50))
     assert got.status == "Success"
-    assert got.invalid == ("ran over TCP: NCCL said 'Using network Socket'",)
+    assert got.metrics.invalid == ("ran over TCP: NCCL said 'Using network Socket'",)
 
 
 def test_the_published_sample_line(tmp_path: Path) -> None:
@@ -440,7 +441,7 @@ def test_the_published_sample_line(tmp_path: Path) -> None:
         "train_step_timing in s: 2.693 | consumed_samples: 12800\n"
     )
     got = foreign(tmp_path, line, window=LAST)
-    assert (got.status, got.time_mean_seconds, got.window) == ("Success", 2.693, (49, 49))
+    assert (got.status, got.metrics.step_time, got.metrics.window) == ("Success", 2.693, (49, 49))
     assert got.log is not None
     assert got.log.peak_memory_bytes == 72972500992
 
@@ -451,7 +452,7 @@ def test_the_published_row(tmp_path: Path) -> None:
     log = "".join(steps(1, first=i, time=time, tflops=tflops) for i, (time, tflops) in enumerate(halves))
     got = foreign(tmp_path, log, f"log-{name}_0.out")
     cells = table([got]).splitlines()[-1].split("  ")
-    assert [cell.strip() for cell in cells if cell] == [name, "Success", "21.542 ± 0.010", "1600.74 ± 0.78"]
+    assert [cell.strip() for cell in cells if cell] == [name, "Success", "21.542", "0.010", "1600.74 ± 0.78"]
 
 
 def test_csv_has_every_field(run: RunRecord) -> None:
@@ -466,21 +467,22 @@ def test_csv_has_every_field(run: RunRecord) -> None:
 
 def test_a_table_at_a_glance(run: RunRecord) -> None:
     good, bad = result(run, "COMPLETED", steps(50)), result(run, "FAILED", steps(21))
-    assert "reason" not in [column.key for column in next(levels([good])).columns]
+    assert "reason" not in [column.key for column in table_of([good])[0]]
     _, _, first, second = table([good, bad]).splitlines()
-    assert first.split()[1:] == ["Success", "2.693", "±", "0.000", "389371", "6083.9", "571.85", "57.82"]
+    assert first.split()[1:] == ["Success", "2.693", "0.000", "6083.9", "57.82", "571.85", "389371"]
     assert second.split()[1:4] == ["Failed", "FAILED,", "exit"]
 
 
 def table(results: list[Result], width: int = 300, most: int | None = 90) -> str:
-    text, _ = fitted(levels(results), width, most=most)
+    text, _ = fit(*table_of(results), width, longest=most)
     return text
 
 
 def test_a_wide_name_loses_its_middle_unless_asked_for(tmp_path: Path) -> None:
-    got = replace(foreign(tmp_path, steps(50)), experiment="pretrain_" + "x" * 100 + "_gbs512")
+    got = foreign(tmp_path, steps(50))
+    got = replace(got, identity=replace(got.identity, experiment="pretrain_" + "x" * 100 + "_gbs512"))
     short, full = (table([got], most=most).splitlines()[-1].split()[0] for most in (90, None))
     assert len(short) == 90
     assert short.startswith("pretrain_x")
     assert short.endswith("_gbs512")
-    assert full == got.experiment
+    assert full == got.identity.experiment

@@ -21,11 +21,11 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import Attempt, RunRecord
 from llmb.runs.state import COMPLETED, FAILED, RUNNING, JobState
-from llmb.submission.dispatch import begin
+from llmb.submission.submit import start_attempt
 from llmb.system import locks
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Scheduler
 
 pytestmark = pytest.mark.fault("own-files-commands")
 
@@ -203,7 +203,7 @@ def test_what_a_newer_release_has_added_is_kept(made: RunRecord) -> None:
     path.write_text(json.dumps(data))
     run = record.load(made.directory)
     assert run == made
-    record.save(run.again(JobState(state=FAILED), ProcessId.current(), 1002.0))
+    record.save(run.next_attempt(JobState(state=FAILED), ProcessId.current(), 1002.0))
     kept = json.loads(path.read_text())
     assert (kept["colour"], kept["job"]["moon"], kept["attempt"]) == ("blue", {"phase": 1}, 3)
     assert kept["history"][0]["state"]["mood"] == "good"
@@ -236,7 +236,7 @@ def test_records_and_the_folders_that_hold_them_are_synced(
         os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
     )
     fresh = replace(made, attempt=1, retried=None, history=(), scheduler_id=None)
-    begin(fresh, FakeCluster(scheduler=Scheduler(tmp_path / "fake")))
+    start_attempt(fresh, FakeCluster(scheduler=Scheduler(tmp_path / "fake")))
     folders = [str(made.directory), *map(str, made.directory.parents[:2])]
     assert [path for path in synced if path in folders][:3] == folders
     assert synced[0].endswith(".part")

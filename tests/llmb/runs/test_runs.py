@@ -147,7 +147,7 @@ def test_where_a_runs_files_lie(make: Make) -> None:
 def test_a_later_attempt_has_its_files_beside_and_keeps_what_was_before(make: Make) -> None:
     first = make("abcd", scheduler_id="17")
     store.save_state(first, JobState(state=FAILED, reason="why"))
-    second = first.again(JobState(state=FAILED, reason="why"), ProcessId.current(), 2000)
+    second = first.next_attempt(JobState(state=FAILED, reason="why"), ProcessId.current(), 2000)
     record.save(second)
     assert record.load(first.directory) == second
     assert (second.attempt, second.scheduler_id, second.submitted_at, second.created) == (2, None, 2000, 1000)
@@ -195,7 +195,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_there(
 
 
 def test_a_folder_without_a_record(tmp_path: Path) -> None:
-    with pytest.raises(LlmbError, match="holds no run"):
+    with pytest.raises(LlmbError, match="does not contain a run"):
         record.load(tmp_path)
 
 
@@ -235,7 +235,7 @@ def test_a_directory_behind_a_link_is_the_same(make: Make, config: ClusterConfig
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("ab", "'ab' fits 2 runs: abcd, abxy"), ("zz", "no run is called 'zz'"), ("", "no run is called ''")],
+    [("ab", "'ab' matches 2 runs: abcd, abxy"), ("zz", "no run is called 'zz'"), ("", "no run is called ''")],
 )
 def test_a_name_that_means_none_or_several(name: str, message: str, make: Make) -> None:
     runs = [make("abcd"), make("abxy"), make("q")]
@@ -281,7 +281,7 @@ def test_many_at_once_have_a_directory_each(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_an_error_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LlmbError, match="cannot be written: Not a directory") as raised:
+    with pytest.raises(LlmbError, match="is not writable: Not a directory") as raised:
         store.new_directory(tmp_path / "file", "n", 1)
     assert "experiments_root" in (raised.value.hint or "")
 

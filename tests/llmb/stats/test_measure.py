@@ -62,17 +62,19 @@ def test_the_last_step_of_a_run() -> None:
 def test_mean_and_population_deviation() -> None:
     result = measure(samples([9.0, 9.0, 1.0, 2.0, 6.0, 9.0]), Window(2, 4))
     assert result is not None
-    assert result.time_mean == 3.0
-    assert result.time_std_dev == pytest.approx(math.sqrt(14 / 3))
-    assert (result.tflops_mean, result.tflops_std_dev) == (600.0, 0.0)
+    assert result.time is not None
+    assert result.time.mean == 3.0
+    assert result.time.deviation == pytest.approx(math.sqrt(14 / 3))
+    assert result.tflops == (600.0, 0.0)
 
 
 @given(st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=60))
 def test_it_agrees_with_statistics(times: list[float]) -> None:
     result = measure(samples(times), Window(0, len(times) - 1))
     assert result is not None
-    assert result.time_mean == pytest.approx(statistics.fmean(times))
-    assert result.time_std_dev == pytest.approx(statistics.pstdev(times), abs=1e-6)
+    assert result.time is not None
+    assert result.time.mean == pytest.approx(statistics.fmean(times))
+    assert result.time.deviation == pytest.approx(statistics.pstdev(times), abs=1e-6)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0, 9e299, 1e-300])
@@ -95,14 +97,14 @@ def test_an_incomplete_window() -> None:
 def test_times_count_without_tflops(tflops: float | None) -> None:
     result = measure(samples([2.0, 2.0], tflops), Window(0, 1))
     assert result is not None
-    assert (result.time_mean, result.tflops_mean, result.tflops_std_dev) == (2.0, None, None)
+    assert (result.time, result.tflops) == ((2.0, 0.0), None)
 
 
 def test_tflops_of_some_steps_are_none() -> None:
     half = (Step(iteration=0, step_time=2.0, tflops=600.0), Step(iteration=1, step_time=2.0))
     result = measure(Samples(steps=half, last=1, attempts=1), Window(0, 1))
     assert result is not None
-    assert result.tflops_mean is None
+    assert result.tflops is None
 
 
 def test_the_worked_examples_of_throughput() -> None:

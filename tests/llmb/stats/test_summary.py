@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.results.facts import CheckpointTime, facts_of, invalid_because
-from llmb.stats.measure import Window
-from llmb.stats.summary import Statistics, quantile, summarize
+from llmb.stats.measure import Statistics, Window, quantile, summarize
 
 TIMES = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=80)
 

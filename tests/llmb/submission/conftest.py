@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fake cluster for the tests of submission: a scheduler in a folder, and a plugin that launches on it."""
+"""Fixtures of the tests of submission: the fake cluster of the test kits."""
 
 import subprocess
 from collections.abc import Callable
@@ -14,20 +14,21 @@ from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs import store
 from llmb.runs.job import JobRequest
 from llmb.runs.record import RunRecord
-from llmb.submission.submit import Prepared, prepare, submit
-from llmb.testing.fake_cluster import FakeCluster, folder_of
-from llmb.testing.scheduler import Scheduler
+from llmb.submission.prepare import Prepared, prepare
+from llmb.submission.submit import submit
+from llmb_testing.fake_cluster import FakeCluster, folder_of
+from llmb_testing.scheduler import Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
-    """The plugins with llmb.testing's among them, as if installed; for programs that a test starts too."""
+    """The plugins, including that of llmb_testing, also for programs that a test starts."""
     info = tmp_path / "site-packages" / "llmb_fake-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmb-fake\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb.testing.plugin\n")
+    (info / "entry_points.txt").write_text("[llmb]\nfake = llmb_testing.plugin\n")
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.setenv("PYTHONPATH", str(info.parent))
     return load_plugins(builtin_plugins())
@@ -59,7 +60,7 @@ def config(install: Path) -> ClusterConfig:
 
 @pytest.fixture
 def items(plugins: Plugins, config: ClusterConfig) -> Callable[..., list[Prepared]]:
-    """Makes that many jobs, repeats of one configuration; keywords are a request's."""
+    """Plans this number of repeats of one configuration; keywords are fields of the request."""
 
     def make(count: int, **changes: object) -> list[Prepared]:
         request = JobRequest(**{"workload": "fake_small", "scales": (8,), "repeats": count, **changes})  # type: ignore[arg-type]
@@ -76,7 +77,7 @@ def items(plugins: Plugins, config: ClusterConfig) -> Callable[..., list[Prepare
 def submitted(
     items: Callable[..., list[Prepared]], fake: FakeCluster, config: ClusterConfig
 ) -> Callable[..., list[RunRecord]]:
-    """Submits that many jobs."""
+    """Submits this number of jobs."""
 
     def make(count: int, cluster: FakeCluster = fake) -> list[RunRecord]:
         return list(submit(items(count), cluster, config, "1").submitted)
@@ -86,7 +87,7 @@ def submitted(
 
 @pytest.fixture
 def llmb(install: Path, llmb_here: Command) -> Command:
-    """llmb-run on the fake cluster, in this process."""
+    """Runs llmb-run on the fake cluster, within this process."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return llmb_here(*arguments, "--install", install)
@@ -96,5 +97,5 @@ def llmb(install: Path, llmb_here: Command) -> Command:
 
 @pytest.fixture
 def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
-    """The runs on disk now."""
+    """The runs on disk."""
     return lambda: store.all_runs(config)[0]

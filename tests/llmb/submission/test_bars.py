@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from llmb.cli.progress import _Bars, _progress, described
+from llmb.cli.progress import _Bars, _progress, labels
 from llmb.runs.record import RunRecord
 from llmb.runs.state import RUNNING, JobState
 
@@ -55,6 +55,6 @@ def test_each_run_has_its_bar_steps_and_time(width: int, submitted: Submitted) -
 
 def test_a_narrow_terminal_has_room_for_the_ids(submitted: Submitted) -> None:
     runs = named(submitted(2), NAME.format(2), NAME.format(2))
-    assert described(runs, 30) == {run.id: run.id for run in runs}
-    assert all(name.startswith(f"{id_} nemotron4") for id_, name in described(runs, 80).items())
-    assert described(runs, 200) == {run.id: f"{run.id} {NAME.format(2)}" for run in runs}
+    assert labels(runs, 30) == {run.id: run.id for run in runs}
+    assert all(name.startswith(f"{id_} nemotron4") for id_, name in labels(runs, 80).items())
+    assert labels(runs, 200) == {run.id: f"{run.id} {NAME.format(2)}" for run in runs}

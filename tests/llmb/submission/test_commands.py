@@ -19,8 +19,8 @@ from llmb.errors import LlmbError
 from llmb.runs import record
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, RUNNING, TIMEOUT
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 ALWAYS_FAILS = Behaviour(script={"*": (RUNNING, FAILED)})
@@ -77,11 +77,11 @@ def test_resume_submits_only_what_is_left(
     before = runs()
     done = llmb("submit-all", jobs, "--resume")
     assert done.returncode == 0
-    assert "3 of 6 done already, 1 running or waiting\nsubmitting 2 jobs to cluster\n" in done.stderr
+    assert "3 of 6 are done, 1 running or waiting\nsubmitting 2 jobs to cluster\n" in done.stderr
     new = runs()[len(before) :]
     assert [(run.job.scale, run.job.repeat) for run in new] == [(16, 2), (16, 3)]
     again = llmb("submit-all", jobs, "--resume")
-    assert (again.returncode, again.stderr) == (0, "3 of 6 done already, 3 running or waiting\n")
+    assert (again.returncode, again.stderr) == (0, "3 of 6 are done, 3 running or waiting\n")
     assert len(runs()) == len(before) + 2
 
 
@@ -97,7 +97,7 @@ def test_resume_and_wait_shows_the_whole_list(llmb: Command, jobs: Path, schedul
 
 def test_resume_of_a_list_never_submitted_submits_all(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
     done = llmb("bulk", jobs, "--resume")
-    assert "0 of 6 done already\n" in done.stderr
+    assert "0 of 6 are done\n" in done.stderr
     assert len(scheduler.jobs()) == 6
 
 
@@ -112,7 +112,7 @@ def test_resume_submits_what_a_crash_left_as_the_runs_they_are(
     (scheduler.folder / "jobs" / f"{job.number}.json").unlink()
     done = llmb("submit-all", jobs, "--resume")
     assert done.returncode == 0, done.stderr
-    assert "0 of 6 done already, 6 running or waiting" in done.stderr
+    assert "0 of 6 are done, 6 running or waiting" in done.stderr
     assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
     assert len(runs()) == 6
 
@@ -125,7 +125,7 @@ def test_a_refusal_stops_says_what_is_out_and_how_to_go_on(
     assert done.returncode == 1
     tried = len(runs())
     assert 1 <= tried < 6
-    assert f"0 of 6 submitted, {tried} not taken, {6 - tried} not tried\n" in done.stderr
+    assert f"0 of 6 submitted, {tried} refused, {6 - tried} not tried\n" in done.stderr
     assert f"error: {runs()[0].id} is refused" in done.stderr
     rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
     assert {(row["state"], row["reason"]) for row in rows} == {
@@ -149,7 +149,7 @@ def test_keep_going_tries_all_and_waits_for_those_taken(
     monkeypatch.setattr(Scheduler, "submit", submit)
     done = llmb("submit-all", jobs, "--keep-going", "--wait", "--format", "json")
     assert done.returncode == 1
-    assert "3 of 6 submitted, 3 not taken\n" in done.stderr
+    assert "3 of 6 submitted, 3 refused\n" in done.stderr
     assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Success"] * 3
 
 
@@ -195,10 +195,10 @@ def test_retry_shows_why_and_makes_another_attempt(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name the runs to retry, or say --failed"),
-        (("--failed", "{id}"), "name the runs to retry, or say --failed"),
-        (("{id}",), "{id} has succeeded\nhint: to measure it once more, submit it again: llmb-run single"),
-        (("--failed", "--retries", "2"), "--retries works while waiting"),
+        ((), "name the runs to retry, or give --failed"),
+        (("--failed", "{id}"), "name the runs to retry, or give --failed"),
+        (("{id}",), "{id} has succeeded\nhint: to measure it again, submit it again: llmb-run single"),
+        (("--failed", "--retries", "2"), "--retries requires --wait"),
     ],
 )
 def test_what_cannot_be_retried(
@@ -219,9 +219,9 @@ def test_a_cancelled_run_is_retried_only_by_name(
     (run,) = runs()
     done = llmb("jobs", "retry", run.id)  # it runs
     assert (done.returncode, f"hint: llmb-run jobs wait {run.id} follows" in done.stderr) == (2, True)
-    assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: to be ended\n"
+    assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: cancelling\n"
     said = llmb("jobs", "retry", "--failed").stderr
-    assert said == "note: 1 cancelled: name it to retry it\nno run has failed\n"
+    assert said == "note: skipped 1 cancelled: name a cancelled run to retry it\nno run has failed\n"
     assert llmb("jobs", "retry", run.id).returncode == 0
     assert runs()[0].attempt == 2
 
@@ -238,7 +238,7 @@ def test_of_several_runs_one_that_cannot_be_retried_keeps_all_back(
     assert done.returncode == 2
     assert done.stderr == (
         f"error: {good.id} has succeeded\n"
-        f"hint: nothing was submitted; what has failed alone: llmb-run jobs retry {failed.id}\n"
+        f"hint: nothing was submitted; to retry only the failed ones: llmb-run jobs retry {failed.id}\n"
     )
     assert [run.attempt for run in runs()] == [1, 1]
 
@@ -312,10 +312,10 @@ def test_a_run_that_left_no_log(llmb: Command, scheduler: Scheduler, runs: Calla
     assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log yet: RUNNING\n"
     assert f"{run.log} (not there yet)\n" in llmb("explain", run.id).stdout
     llmb("jobs", "cancel", run.id)
-    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left no log: CANCELLED\n"
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log: CANCELLED\n"
     assert f"{run.log} (not there)\n" in llmb("explain", run.id).stdout
     run.log.touch()
-    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} left an empty log: CANCELLED\n"
+    assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has an empty log: CANCELLED\n"
     assert f"{run.log} (empty)\n" in llmb("explain", run.id).stdout
     assert llmb("jobs", "cancel", "--all").stderr == "nothing to cancel: no run is waiting or running\n"
 
@@ -328,9 +328,7 @@ def test_a_run_that_its_time_limit_ended_is_retried_with_another(
     (run,) = runs()
     assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS" in llmb("explain", run.id).stdout
     done = llmb("jobs", "retry", run.id, "--wait")
-    assert (
-        f"warning: the same time limit again for {run.id}; another: jobs retry --time-limit HH:MM:SS\n" in done.stderr
-    )
+    assert f"warning: {run.id} reached the time limit; jobs retry --time-limit HH:MM:SS sets another\n" in done.stderr
     assert done.stderr.endswith(f"results: llmb-run results {run.id}\n")
     assert (runs()[0].job, runs()[0].launch) == (run.job, run.launch)
     done = llmb("jobs", "retry", run.id, "--time-limit", "90")
@@ -340,7 +338,7 @@ def test_a_run_that_its_time_limit_ended_is_retried_with_another(
     assert "warning" not in done.stderr
     again = runs()[0]
     assert (again.attempt, again.job.time_limit, again.launch.time_limit) == (3, 5400, 5400)
-    assert "RUNNING, attempt 3" in llmb("jobs").stdout
+    assert "RUNNING #3" in llmb("jobs").stdout
     assert json.loads(llmb("jobs", "--format", "json").stdout)[0]["state"] == TIMEOUT
 
 
@@ -355,7 +353,7 @@ def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> 
 def test_reconcile_says_what_it_found_and_what_it_submits(
     llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
 ) -> None:
-    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+    assert llmb("jobs", "reconcile").stderr == "no submission was interrupted\n"
     llmb("single", "-w", "fake", "--scale", "8", "--repeats", "3")
     found, lost, _ = runs()
     for run in (found, lost):
@@ -368,10 +366,10 @@ def test_reconcile_says_what_it_found_and_what_it_submits(
     done = llmb("jobs", "reconcile")
     assert done.returncode == 0
     assert done.stderr == (
-        f"  {found.id}  {found.name}  is there as {found.scheduler_id}: RUNNING\n  {lost.id}  {lost.name}\n"
+        f"  {found.id}  {found.name}  found as {found.scheduler_id}: RUNNING\n  {lost.id}  {lost.name}\n"
     )
     assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
-    assert llmb("jobs", "reconcile").stderr == "nothing was left in the middle of a submission\n"
+    assert llmb("jobs", "reconcile").stderr == "no submission was interrupted\n"
 
 
 def test_reconcile_ends_1_when_the_cluster_does_not_say(

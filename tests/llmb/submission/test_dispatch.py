@@ -15,13 +15,13 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED
-from llmb.submission.dispatch import Handed, owned, owner
-from llmb.submission.submit import Outcome, Prepared, submit
+from llmb.submission.prepare import Prepared
+from llmb.submission.submit import Outcome, SubmitResult, submission_lock, submit, submitter_of
 from llmb.system import files
 from llmb.system.locks import LockHeldError
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Items = Callable[..., list[Prepared]]
 
@@ -45,15 +45,15 @@ def test_a_record_belongs_to_its_submitter_until_it_is_submitted(
     owners: list[ProcessId | None] = []
 
     def look(self: FakeCluster, run: RunRecord) -> str:
-        owners.append(owner(run))
-        with pytest.raises(LockHeldError), owned(run):
+        owners.append(submitter_of(run))
+        with pytest.raises(LockHeldError), submission_lock(run):
             pass
         return "7"
 
     monkeypatch.setattr(FakeCluster, "submit", look)
     (run,) = send(items(1), fake, config).submitted
     assert owners == [ProcessId.current()]
-    assert owner(run) is None
+    assert submitter_of(run) is None
 
 
 def test_a_refusal_ends_the_run_with_its_reason_and_leaves_no_record_of_the_rest(
@@ -114,7 +114,7 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
 ) -> None:
     told: list[str] = []
 
-    def interrupt(handed: Handed) -> None:
+    def interrupt(handed: SubmitResult) -> None:
         if not told:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -123,7 +123,7 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
         replace(fake, pace=Pace(parallel=parallel)),
         config,
         "1",
-        on_handed=interrupt,
+        on_result=interrupt,
         on_interrupt=lambda: told.append("interrupted"),
     )
     assert outcome.interrupted

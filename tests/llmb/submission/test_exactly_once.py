@@ -16,7 +16,7 @@ import pytest
 
 from llmb.config import ClusterConfig
 from llmb.runs import record, store
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 pytestmark = pytest.mark.fault("submit-races")
 

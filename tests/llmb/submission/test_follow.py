@@ -13,8 +13,8 @@ from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.follow import Watcher, look, poll, wait
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -106,7 +106,7 @@ def test_an_old_state_that_a_silent_cluster_leaves_is_said_as_trouble(
     def half(self: FakeCluster, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         nonlocal rounds
         rounds += 1
-        silent = JobState(state=PENDING, reason="no answer: squeue did not answer within 6 s")
+        silent = JobState(state=PENDING).unanswered("squeue did not answer within 6 s")
         return dict.fromkeys((run.id for run in runs), silent) if rounds < 4 else ask(self, runs)
 
     monkeypatch.setattr(FakeCluster, "poll", half)

@@ -13,10 +13,11 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
+from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
-from llmb.submission.submit import Prepared, submit
+from llmb.submission.submit import submit
 from llmb.system.process import ProcessId
-from llmb.testing.fake_cluster import FakeCluster
+from llmb_testing.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.fault("leftovers")
 

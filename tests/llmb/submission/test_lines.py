@@ -8,7 +8,7 @@ import pytest
 
 from llmb.cli.progress import _Lines
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NEXT, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.runs.state import NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
 
 STEP = "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
 
@@ -46,13 +46,13 @@ def test_on_one_machine_only_the_jobs_of_others_are_news(
     submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines()
-    second, third = (JobState(state=PENDING, reason=f"{number} jobs before it") for number in (1, 2))
-    for states in ((JobState(state=PENDING, reason=NEXT), second), (JobState(state=RUNNING), second)):
+    second, third = (JobState(state=PENDING, reason=f"queued behind {number} jobs") for number in (1, 2))
+    for states in ((JobState(state=PENDING, reason=NEXT, code=NEXT_CODE), second), (JobState(state=RUNNING), second)):
         _Lines()(runs, dict(zip([run.id for run in runs], states, strict=True)))
     assert "waiting" not in capsys.readouterr().err
     for _ in range(2):
         show(runs, dict(zip([run.id for run in runs], (second, third), strict=True)))
-    assert capsys.readouterr().err.split(" ", 1)[1] == "waiting: 1 PENDING, 1 jobs before it\n"
+    assert capsys.readouterr().err.split(" ", 1)[1] == "waiting: 1 PENDING, queued behind 1 jobs\n"
 
 
 def test_why_nothing_is_known(submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]) -> None:

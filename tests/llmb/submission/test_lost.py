@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.submit.resume import remaining
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
-from llmb.runs import looks, record, store
+from llmb.runs import record, store
+from llmb.runs import state as job_state
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.cancel import cancel
 from llmb.submission.follow import Watcher, poll, wait
+from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
-from llmb.submission.resume import remaining
 from llmb.submission.retry import retry
-from llmb.submission.submit import Prepared
-from llmb.testing.fake_cluster import FakeCluster, folder_of
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster, folder_of
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 pytestmark = pytest.mark.fault("odd-answers")
 
@@ -101,7 +102,7 @@ def test_what_comes_later_corrects_it(gone: RunRecord, fake: FakeCluster, schedu
 def test_what_is_certain_stays_and_needs_one_look(submitted: Submitted) -> None:
     (run,) = submitted(1)
     certain = JobState(state=LOST, reason="this machine was restarted while it ran", certain=True)
-    assert looks.judged(None, certain, 1.0) == certain
+    assert job_state.confirm_lost(None, certain, 1.0) == certain
     assert certain.is_final
     store.save_state(run, certain)
     assert store.save_state(run, JobState(state=RUNNING)) == certain
@@ -109,13 +110,13 @@ def test_what_is_certain_stays_and_needs_one_look(submitted: Submitted) -> None:
 
 def test_not_knowing_corrects_nothing(gone: RunRecord) -> None:
     lost = JobState(state=LOST, missing_since=1.0, ended=70.0)
-    assert looks.judged(lost, JobState(state=UNKNOWN), 100.0) == lost
-    assert looks.judged(lost, JobState(state=RUNNING), 100.0).state == RUNNING
+    assert job_state.confirm_lost(lost, JobState(state=UNKNOWN), 100.0) == lost
+    assert job_state.confirm_lost(lost, JobState(state=RUNNING), 100.0).state == RUNNING
 
 
 def test_a_clock_that_was_set_back_hurries_nothing() -> None:
     seen = JobState(state=RUNNING, missing_since=1000.0)
-    again = looks.judged(seen, JobState(state=LOST), 500.0)
+    again = job_state.confirm_lost(seen, JobState(state=LOST), 500.0)
     assert (again.state, again.missing_since) == (RUNNING, 500.0)
 
 
@@ -139,7 +140,7 @@ def test_another_cluster_is_not_believed(
         assert (run.place / store.STATE).read_text() == kept
     with pytest.raises(LlmbError, match="the run is elsewhere: it was submitted to"):
         wait(other(fake, tmp_path), [run], Watcher())
-    assert cancel(other(fake, tmp_path), [run]).left[0][1] == state.reason
+    assert cancel(other(fake, tmp_path), [run]).not_cancelled[0][1] == state.reason
     assert poll(fake, [run])[run.id].state == RUNNING
 
 
@@ -176,7 +177,7 @@ def test_commands_say_that_a_run_is_elsewhere(
 
 
 def test_waiting_ends_when_a_run_is_lost(gone: RunRecord, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
     _, states = wait(fake, [gone], Watcher())
     assert states[gone.id].state == LOST
 
@@ -200,7 +201,7 @@ def test_another_attempt_waits_until_the_first_cannot_turn_up(
     passes(gone, 61)
     poll(fake, [gone])
     ((one,), _) = retry(fake, [gone])
-    assert str(one.error) == f"{gone.id} was lost a moment ago, and may still turn up"
+    assert str(one.error) == f"{gone.id} was lost a moment ago and may reappear"
     assert (one.error.hint if one.error else "") == "retry it in 10 min"
     passes(gone, 599)
     ((one,), _) = retry(fake, [gone])
@@ -214,7 +215,7 @@ def test_another_attempt_waits_until_the_first_cannot_turn_up(
 def test_retries_while_waiting_wait_too(
     gone: RunRecord, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
     scheduler.behave(Behaviour(script={"*": (COMPLETED,)}))
     rounds: list[str] = []
 

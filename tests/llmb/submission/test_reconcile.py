@@ -16,13 +16,13 @@ from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.cancel import cancel
-from llmb.submission.dispatch import owned
 from llmb.submission.follow import Watcher, poll, wait
-from llmb.submission.reconcile import mend, resubmit
+from llmb.submission.reconcile import recover, resubmit
+from llmb.submission.submit import submission_lock
 from llmb.system import files
 from llmb.system.process import ProcessId, is_at_work
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -75,7 +75,7 @@ def test_one_that_was_not_taken_is_shown_and_submitted_once(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert poll(fake, [run])[run.id] == mend(fake, [run]).states[run.id]
+    assert poll(fake, [run])[run.id] == recover(fake, [run]).states[run.id]
     assert poll(fake, [run])[run.id].state == NOT_SUBMITTED
     assert store.seen_state(run) is None
     for _ in range(3):  # whoever comes later, with the record as it was
@@ -90,7 +90,7 @@ def test_a_run_taken_meanwhile_is_not_submitted_again(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert mend(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
     scheduler.submit(run.stamp.id, run.work)  # an sbatch of the killed submitter was still on its way
     resubmit(fake, [run])
     assert len(scheduler.jobs()) == 1
@@ -194,7 +194,7 @@ def test_what_another_process_submits_is_left_to_it(
     assert state.reason.startswith("it is being submitted by process ")
     handed, _ = resubmit(fake, [run])
     assert [(one.run.scheduler_id, one.error) for one in handed] == [(None, None)]
-    left = cancel(fake, [run]).left
+    left = cancel(fake, [run]).not_cancelled
     assert [(one.id, why) for one, why in left] == [(run.id, state.reason)]
     assert scheduler.jobs() == []
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_cannot_tell_leaves_it_unknown(
 ) -> None:
     run = crashed(taken=False)
     scheduler.behave(Behaviour(down=True))
-    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN, reason="no answer: the scheduler does not answer")
+    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN).unanswered("the scheduler does not answer")
     (one,) = resubmit(fake, [run])[0]
     assert isinstance(one.error, LlmbError)
     scheduler.behave(Behaviour())
@@ -247,7 +247,7 @@ def test_runs_of_others_are_found_without_writing(
         raise LlmbError(f"{path} cannot be written: Permission denied")
 
     monkeypatch.setattr(files, "create_text", refuse)
-    assert [one.scheduler_id for one in mend(fake, [run]).sent] == ["1"]
+    assert [one.scheduler_id for one in recover(fake, [run]).sent] == ["1"]
     assert record.load(run.directory).scheduler_id is None
 
 
@@ -265,18 +265,18 @@ def test_cancelling_ends_it_for_good(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert [one.id for one in cancel(fake, [run]).ending] == [run.id]
+    assert [one.id for one in cancel(fake, [run]).cancelling] == [run.id]
     resubmit(fake, [run])
     assert scheduler.jobs() == []
     assert poll(fake, [run])[run.id].state == CANCELLED
-    assert [state.state for _, state in cancel(fake, [run]).over] == [CANCELLED]
+    assert [state.state for _, state in cancel(fake, [run]).ended] == [CANCELLED]
 
 
 def test_cancelling_what_was_found_only_now_reaches_the_scheduler(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=True)
-    assert [one.scheduler_id for one in cancel(fake, [run]).ending] == ["1"]
+    assert [one.scheduler_id for one in cancel(fake, [run]).cancelling] == ["1"]
     assert [job.state for job in scheduler.jobs()] == [CANCELLED]
 
 
@@ -284,6 +284,6 @@ def test_the_lock_of_this_process_is_told_from_a_dead_ones(
     crashed: Callable[..., RunRecord], fake: FakeCluster
 ) -> None:
     run = crashed(taken=False)
-    with owned(run):
-        assert ProcessId.current().host in mend(fake, [run]).states[run.id].reason
-    assert mend(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    with submission_lock(run):
+        assert ProcessId.current().host in recover(fake, [run]).states[run.id].reason
+    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED

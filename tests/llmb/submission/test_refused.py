@@ -16,8 +16,8 @@ from llmb.runs import record
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Runs = Callable[[], list[RunRecord]]
@@ -69,8 +69,8 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
     done = llmb(*ONE, 8)
     (run,) = runs()
     assert done.stderr.endswith(
-        f"was not taken\nerror: no such account\nhint: {ASK}\n"
-        f"hint: once the cause is mended: llmb-run jobs retry {run.id}\n"
+        f"was not submitted\nerror: no such account\nhint: {ASK}\n"
+        f"hint: after fixing the cause: llmb-run jobs retry {run.id}\n"
     )
     shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
     assert (shown["state"], shown["reason"], shown["fix"]) == (FAILED, "not submitted: no such account", ASK)
@@ -124,7 +124,7 @@ def test_a_refused_run_is_retried_with_the_others_and_counts_no_more(
 def test_one_that_is_refused_again_does_not_stop_the_others(llmb: Command, three: list[RunRecord], runs: Runs) -> None:
     done = llmb("jobs", "retry", "--failed", "--wait")
     assert done.returncode == 1
-    assert f"{three[0].id}  {three[0].name}  attempt 2  was not taken\nerror: no such account\n" in done.stderr
+    assert f"{three[0].id}  {three[0].name}  attempt 2  was not submitted\nerror: no such account\n" in done.stderr
     assert "\n2 of 3 retried\n" in done.stderr
     assert [run.attempt for run in runs()] == [2, 2, 2]
     assert llmb("results").returncode == 3
@@ -143,7 +143,7 @@ def test_one_in_whose_way_something_stands_does_not_stop_the_others(
     assert [run.attempt for run in runs()] == [1, 2, 2]
     done = llmb("jobs", "retry", "--failed")
     assert (done.returncode, runs()[0].attempt) == (1, 1)
-    assert done.stderr.endswith("hint: nothing was submitted; --force tries all the same\n")  # sbatch alone has options
+    assert done.stderr.endswith("hint: nothing was submitted; --force skips the checks\n")  # sbatch alone has options
     done = llmb("jobs", "retry", "--failed", "--force", "--wait")
     assert (done.returncode, runs()[0].attempt) == (0, 2)
 
@@ -169,9 +169,9 @@ def test_a_reason_that_several_share_is_told_once(llmb: Command, runs: Runs, ref
     refusing.add("gpus8")
     done = llmb(*ONE, 8, "--repeats", 12, "--keep-going")
     assert done.stderr.count(f"error: no such account\nhint: {ASK}\n") == 1
-    assert done.stderr.count("was not taken, likewise\n") == 11
+    assert done.stderr.count("was not submitted, for the same reason\n") == 11
     assert done.stderr.endswith(
-        "0 of 12 submitted, 12 not taken\nhint: once the cause is mended: llmb-run jobs retry --failed\n"
+        "0 of 12 submitted, 12 refused\nhint: after fixing the cause: llmb-run jobs retry --failed\n"
     )
 
 
@@ -194,7 +194,7 @@ def test_what_nobody_knows_is_not_called_refused(
     scheduler.behave(Behaviour(silent=("*",)))
     done = llmb(*ONE, 8, "--repeats", 2, "--keep-going")
     assert done.returncode == 1
-    assert done.stderr.endswith("may have been taken or not, likewise\n0 of 2 submitted, 2 not known\n")
+    assert done.stderr.endswith("may have been submitted or not, for the same reason\n0 of 2 submitted, 2 unknown\n")
 
 
 def test_a_run_that_cannot_be_recorded_leaves_nothing_behind(
@@ -207,7 +207,7 @@ def test_a_run_that_cannot_be_recorded_leaves_nothing_behind(
     done = llmb(*ONE, 8, "--repeats", 2, "--keep-going")
     assert done.returncode == 1
     assert done.stderr.endswith(
-        "0 of 2 submitted, 2 not taken\nhint: the same command with --resume submits the others\n"
+        "0 of 2 submitted, 2 refused\nhint: the same command with --resume submits the others\n"
     )
     assert list(config.llmb_install.glob("workloads/*/experiments/*/*")) == []
 
@@ -228,6 +228,6 @@ def test_a_run_whose_folder_is_deleted_is_told_and_gets_no_other(
     monkeypatch.setattr(FakeCluster, "poll", delete)
     done = llmb("jobs", "wait", run.id)
     assert done.returncode == 3
-    assert f"warning: the folder of {run.id} was deleted, and with it what was measured\n" in done.stderr
+    assert f"warning: the folder of {run.id} was deleted, and its results with it\n" in done.stderr
     assert "results:" not in done.stderr
     assert not run.directory.exists()

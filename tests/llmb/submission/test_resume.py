@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.submit.resume import key_of, remaining
 from llmb.runs.record import RunRecord
-from llmb.submission.resume import key_of, remaining
-from llmb.submission.submit import Prepared
+from llmb.submission.prepare import Prepared
 from llmb.workload.switches import Switches
 
 Items = Callable[..., list[Prepared]]

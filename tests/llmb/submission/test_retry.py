@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 
 from llmb.results import last_attempts
-from llmb.runs import looks, record, store
+from llmb.runs import record, store
+from llmb.runs import state as job_state
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RETRIABLE, RUNNING, JobState
-from llmb.submission.dispatch import Handed
 from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry
-from llmb.testing.fake_cluster import FakeCluster
-from llmb.testing.scheduler import Behaviour, Scheduler
+from llmb.submission.submit import SubmitResult
+from llmb_testing.fake_cluster import FakeCluster
+from llmb_testing.scheduler import Behaviour, Scheduler
 
 Submitted = Callable[..., list[RunRecord]]
 
@@ -85,14 +86,14 @@ def test_of_two_that_retry_one_run_the_second_is_told(
 ) -> None:
     retry(fake, [failed])
     ((one,), _) = retry(fake, [failed])
-    assert str(one.error) == f"{failed.id} is being retried already"
+    assert str(one.error) == f"{failed.id} is already being retried"
     assert len(scheduler.jobs()) == 2
 
 
 def test_an_attempt_that_was_cut_off_is_submitted_again_as_that_attempt(
     failed: RunRecord, fake: FakeCluster, scheduler: Scheduler
 ) -> None:
-    cut_off = failed.again(JobState(state=FAILED), failed.submitter, 1.0)
+    cut_off = failed.next_attempt(JobState(state=FAILED), failed.submitter, 1.0)
     cut_off.place.mkdir()
     record.save(cut_off)
     assert poll(fake, [failed])[failed.id].state == FAILED  # of the attempt that was asked for
@@ -105,11 +106,11 @@ def test_an_attempt_that_was_cut_off_is_submitted_again_as_that_attempt(
 def test_what_a_node_broke_is_retried_while_waiting(
     state: str, submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "SECOND_LOOK", 0.0)
-    monkeypatch.setattr(looks, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(job_state, "CONFIRM_AFTER", 0.0)
+    monkeypatch.setattr(job_state, "RETRY_AFTER", 0.0)
     scheduler.behave(Behaviour(script={"*": (RUNNING, state), "*-2": (state,), "*-3": (RUNNING, COMPLETED)}))
     runs = submitted(3)
-    told: list[tuple[Handed, JobState]] = []
+    told: list[tuple[SubmitResult, JobState]] = []
     followed, states = wait(fake, runs, Watcher(on_retry=lambda one, why: told.append((one, why))), retries=2)
     assert {one.state for one in states.values()} == {COMPLETED}
     assert [run.attempt for run in followed] == [3, 3, 3]

@@ -20,7 +20,8 @@ from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.submission import follow
-from llmb.submission.submit import Prepared, check, prepare, preview, site_of, submit
+from llmb.submission.prepare import Prepared, check, prepare, preview, site_of
+from llmb.submission.submit import submit
 from llmb.workload.spec import Workload
 
 
@@ -103,7 +104,7 @@ def test_a_hook_is_told_all_that_is_installed_for_its_workload(
 
 def test_each_job_is_recorded_before_the_cluster_hears_of_it(items: list[Prepared], config: ClusterConfig) -> None:
     told: list[str] = []
-    outcome = submit(items, Scheduler(), config, "1.2", on_handed=lambda one: told.append(one.run.id))
+    outcome = submit(items, Scheduler(), config, "1.2", on_result=lambda one: told.append(one.run.id))
     runs = outcome.submitted
     assert (outcome.refused, outcome.left, outcome.interrupted) == ((), (), False)
     assert [run.scheduler_id for run in runs] == ["101", "102"]
@@ -148,7 +149,7 @@ def test_a_refusal_is_an_end_and_stops_the_others(
 
 def test_a_job_that_nothing_launches_is_not_submitted(items: list[Prepared], config: ClusterConfig) -> None:
     several = [Prepared(job=item.job, launch=None) for item in items]
-    with pytest.raises(PreflightError, match="no plugin says how it is launched on cluster type local") as raised:
+    with pytest.raises(PreflightError, match="no plugin launches it on cluster type local") as raised:
         submit(several, Scheduler(), config, "1")
     assert len(raised.value.faults) == len({item.job.experiment_name for item in items}) > 1
     assert store.all_runs(config) == ([], [])

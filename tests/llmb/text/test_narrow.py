@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a table gives way to a narrow terminal in order, says what it lost, and keeps what tells runs apart."""
+"""Tests of tables in narrow terminals: which columns they omit, and that runs can still be told apart."""
 
 from typing import Any
 
 import pytest
 
 from llmb.text.names import apart
-from llmb.text.narrow import Level, fitted
-from llmb.text.tables import Column
+from llmb.text.tables import Column, fit
 
 COLUMNS = [
     Column(key="run"),
     Column(key="experiment"),
-    Column(key="time", right=True),
-    Column(key="rate", right=True),
+    Column(key="time", right=True, optional=True),
+    Column(key="rate", right=True, optional=True),
     Column(key="verdict"),
     Column(key="reason"),
 ]
@@ -28,40 +27,35 @@ def rows(reason: str | None = None) -> list[dict[str, Any]]:
     return [{**common, **first}, {**common, **second}]
 
 
-def levels(reason: str | None = None) -> list[Level]:
-    whole = Level(COLUMNS, rows(reason))
-    return [whole, whole.without("rate", said="tokens/s"), whole.without("rate", "time", said="figures")]
+def shown(width: int, reason: str | None = None, longest: int | None = 90) -> tuple[list[str], tuple[str, ...]]:
+    text, omitted = fit(COLUMNS, rows(reason), width, longest=longest)
+    return text.splitlines(), omitted
 
 
-def shown(width: int, reason: str | None = None, most: int | None = 90) -> tuple[list[str], tuple[str, ...]]:
-    text, left_out = fitted(levels(reason), width, most=most)
-    return text.splitlines(), left_out
-
-
-def test_a_wide_table_has_all_on_one_line() -> None:
-    lines, left_out = shown(1000, WHY)
+def test_a_wide_table_has_each_row_on_one_line() -> None:
+    lines, omitted = shown(1000, WHY)
     assert len(lines) == 4
     assert NAME.format(1) in lines[2]
     assert lines[3].endswith(WHY)
-    assert left_out == ()
+    assert omitted == ()
 
 
-def test_a_reason_without_room_stands_below_its_row() -> None:
-    (head, _, first, second, *below), left_out = shown(130, WHY)
+def test_a_long_reason_is_printed_below_its_row() -> None:
+    (head, _, first, second, *below), omitted = shown(130, WHY)
     assert "reason" not in head
     assert first.split()[0] == "abcd1234"
     assert second.split()[0] == "efgh5678"
     assert " ".join(line.strip() for line in below) == WHY
     assert all(line.startswith("    ") and len(line) <= 130 for line in below)
-    assert left_out == ()
+    assert omitted == ()
 
 
 @pytest.mark.parametrize(
-    ("width", "lost"), [(80, ()), (67, ()), (64, ("tokens/s",)), (60, ("tokens/s",)), (55, ("figures",))]
+    ("width", "lost"), [(80, ()), (67, ()), (64, ("rate",)), (60, ("rate",)), (55, ("time", "rate"))]
 )
-def test_a_narrower_table_loses_figures_and_never_what_tells_runs_apart(width: int, lost: tuple[str, ...]) -> None:
-    (*_, first, second), left_out = shown(width)
-    assert left_out == lost
+def test_a_narrow_table_omits_optional_columns_from_the_right(width: int, lost: tuple[str, ...]) -> None:
+    (*_, first, second), omitted = shown(width)
+    assert omitted == lost
     assert max(len(first), len(second)) <= width
     assert "abcd1234" in first
     assert "PASS (n=3)" in first
@@ -70,23 +64,23 @@ def test_a_narrower_table_loses_figures_and_never_what_tells_runs_apart(width: i
         assert word in line
 
 
-def test_where_nothing_fits_text_is_folded_and_nothing_lost() -> None:
-    lines, left_out = shown(50)
-    assert left_out == ("figures",)
+def test_text_is_folded_where_nothing_fits() -> None:
+    lines, omitted = shown(50)
+    assert omitted == ("time", "rate")
     assert max(map(len, lines)) <= 50
     assert len(lines) > 4
 
 
-def test_full_names_are_kept() -> None:
-    lines, _ = shown(110, most=None)
+def test_full_names_stay_whole() -> None:
+    lines, _ = shown(110, longest=None)
     assert NAME.format(1) in lines[2]
-    lines, left_out = shown(60, WHY, most=None)  # they can be copied, though they go beyond the width
-    assert left_out == ("figures",)
+    lines, omitted = shown(60, WHY, longest=None)  # rows wider than the terminal: names can be copied
+    assert omitted == ("time", "rate")
     assert NAME.format(1) in lines[2]
     assert all(len(line) <= 60 for line in lines[4:])
 
 
-def test_names_lose_what_they_have_in_common() -> None:
+def test_names_omit_what_they_have_in_common() -> None:
     names = [NAME.format(1), NAME.format(2), NAME.format(2)]
     assert apart(names, 70) == names
     assert apart(names, 60) == [
@@ -98,7 +92,7 @@ def test_names_lose_what_they_have_in_common() -> None:
     assert apart(names[1:], 30) == ["nemotron4_15b_bf16_gpus64.."] * 2
 
 
-def test_a_name_that_is_no_experiments_loses_its_middle_while_that_tells_it_apart() -> None:
+def test_other_names_are_shortened_in_the_middle_while_they_stay_different() -> None:
     assert apart(["x" * 40 + "1", "x" * 40 + "2"], 24) == ["x" * 10 + "..." + "x" * 10 + end for end in "12"]
     assert apart(["a" * 20 + "1" + "a" * 20, "a" * 20 + "2" + "a" * 20], 24) is None
     assert apart(["x" * 41], 23) is None
@@ -106,7 +100,7 @@ def test_a_name_that_is_no_experiments_loses_its_middle_while_that_tells_it_apar
 
 
 @pytest.mark.parametrize("width", [1, 5])
-def test_a_terminal_without_room_for_anything_shows_all(width: int) -> None:
-    lines, _ = shown(width, WHY, most=None)
+def test_a_terminal_of_a_few_columns_shows_everything(width: int) -> None:
+    lines, _ = shown(width, WHY, longest=None)
     assert NAME.format(2) in lines[3]
     assert " ".join(line.strip() for line in lines[4:]) == WHY

@@ -9,6 +9,7 @@ import pytest
 from llmb.planning.estimate import alike, describe, estimate
 from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
 from llmb.results.facts import LogFacts
+from llmb.results.result import from_json
 from llmb.runs.job import Job
 from llmb.stats.measure import Window
 from llmb.verdict import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
@@ -44,7 +45,7 @@ def result(run: str, seconds: float | None = 2.0, *, change: dict[str, Any] | No
         "run": run,
         "configuration": replace(CONFIGURATION, **(change or {})),
     }
-    return Result(**{**given, **values})
+    return from_json({**given, **values})
 
 
 def only(ours: list[Result], theirs: list[Result]) -> Comparison:
@@ -189,7 +190,7 @@ def test_what_does_not_count_is_not_taken_on_either_side() -> None:
 
 
 def test_a_log_that_nobody_knows() -> None:
-    assert only([replace(result("a"), configuration=None)], [result("b")]).verdict == NO_REFERENCE
+    assert only([result("a", configuration=None)], [result("b")]).verdict == NO_REFERENCE
 
 
 FIGURE = Figure(
@@ -322,7 +323,7 @@ def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:
     assert found.gpu_hours == pytest.approx(16 * (360 + 50 * 2.0 + 1200) / 3600)
     assert found.most == pytest.approx(3 * 16 * 1200 / 3600)
     assert describe(found, "GPU") == (
-        "about 7.4 GPU-hours (1 job by past runs here; 1 job by published step times, start-up not counted; "
+        "about 7.4 GPU-hours (1 job from past runs; 1 job from published step times, without start-up; "
         "1 job by time limits), "
         "at most 16.0 GPU-hours by their time limits"
     )
@@ -348,7 +349,7 @@ def test_nothing_known_is_said_as_at_most() -> None:
 def test_little_is_not_said_as_nothing() -> None:
     job = replace(JOB, scale=1, time_limit=90)
     assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
-        "about 0.00083 CPU-hours (by past runs here), at most 0.025 CPU-hours by its time limit"
+        "about 0.00083 CPU-hours (from past runs), at most 0.025 CPU-hours by its time limit"
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.result import from_json
 from llmb.stats.interval import Spread, spread
 from llmb.stats.measure import LAST, Window
 from llmb.verdict import (
@@ -27,7 +28,7 @@ from llmb.verdict import (
     judge_times,
     same_window,
 )
-from llmb.verdict.pooling import published, throughput_ratio
+from llmb.verdict.rules import published, throughput_ratio
 from llmb.workload.published import Figure
 
 CONFIGURATION = Configuration(
@@ -70,7 +71,7 @@ def result(seconds: float | None = 2.0, **values: Any) -> Result:
         "time_mean_seconds": seconds,
         "configuration": CONFIGURATION,
     }
-    return Result(**{**given, **values})
+    return from_json({**given, **values})
 
 
 def judged(*results: Result, figures: tuple[Figure, ...] = (FIGURE,), release: str | None = None) -> list[Result]:
@@ -155,11 +156,13 @@ def test_the_other_way_round_everything_is_its_inverse(ours: list[float], theirs
 
 def test_a_row_gets_reference_ratio_and_verdict() -> None:
     (got,) = judged(result(2.05))
-    assert got.reference is not None
-    assert (got.reference.release, got.reference.window, got.reference.source) == ("25.05", "11-44", "a table")
-    assert got.reference.step_time_s == 2.0
-    assert got.ratio == pytest.approx(2.0 / 2.05)
-    assert (got.verdict, got.repeats, got.ratio_interval, got.same_window) == (WARN, 1, None, True)
+    assert got.verdict.reference is not None
+    own = got.verdict.reference
+    assert (own.release, own.window, own.source) == ("25.05", "11-44", "a table")
+    assert got.verdict.reference.step_time_s == 2.0
+    assert got.verdict.ratio == pytest.approx(2.0 / 2.05)
+    verdict = got.verdict
+    assert (verdict.word, verdict.repeats, verdict.ratio_interval, verdict.same_window) == (WARN, 1, None, True)
 
 
 @pytest.mark.parametrize(
@@ -178,14 +181,14 @@ def test_a_row_gets_reference_ratio_and_verdict() -> None:
 )
 def test_what_differs_is_not_compared_and_is_told(changes: dict[str, Any], missing: str) -> None:
     (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
-    assert (got.verdict, got.ratio, got.reference) == (NO_REFERENCE, None, None)
-    assert got.verdict_reason == f"nothing is published {missing}"
+    assert (got.verdict.word, got.verdict.ratio, got.verdict.reference) == (NO_REFERENCE, None, None)
+    assert got.verdict.reason == f"nothing is published {missing}"
 
 
 @pytest.mark.parametrize("changes", [{"tp": 4}, {"mbs": 1}, {"env": {"A": "1"}}, {"image": "i:2"}])
 def test_other_settings_are_compared(changes: dict[str, Any]) -> None:
     (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
-    assert got.verdict == PASS
+    assert got.verdict.word == PASS
 
 
 def test_the_newest_release_counts_unless_another_is_named() -> None:
@@ -194,8 +197,8 @@ def test_the_newest_release_counts_unless_another_is_named() -> None:
     for figures in [(older, FIGURE, newest), (newest, FIGURE, older)]:
         assert [find_reference(CONFIGURATION, figures, name)[0] for name in (None, "25.04")] == [newest, older]
     (got,) = judged(result(), figures=(older, FIGURE), release="24.11")
-    assert (got.verdict, got.reference) == (NO_REFERENCE, None)
-    assert got.verdict_reason == "release 24.11 has no figure for it; there are 25.04, 25.05"
+    assert (got.verdict.word, got.verdict.reference) == (NO_REFERENCE, None)
+    assert got.verdict.reason == "release 24.11 has no figure for it; there are 25.04, 25.05"
 
 
 @pytest.mark.parametrize(
@@ -216,22 +219,22 @@ def test_whether_the_window_is_the_same(window: Window | None, steps: int, of_fi
 
 def test_another_window_is_compared_and_marked() -> None:
     (got,) = judged(result(), figures=(replace(FIGURE, window=LAST),))
-    assert (got.verdict, got.same_window) == (PASS, False)
-    assert (got.verdict_reason or "").endswith("measured over 11-44, the published figure over last")
+    assert (got.verdict.word, got.verdict.same_window) == (PASS, False)
+    assert (got.verdict.reason or "").endswith("measured over 11-44, the published figure over last")
 
 
 def test_without_anything_published_there_is_no_reference() -> None:
     (got,) = judged(result(), figures=())
-    assert (got.verdict, got.verdict_reason) == (NO_REFERENCE, "nothing is published for w")
+    assert (got.verdict.word, got.verdict.reason) == (NO_REFERENCE, "nothing is published for w")
     (got,) = judged(result(configuration=None))
-    assert got.verdict == NO_REFERENCE
+    assert got.verdict.word == NO_REFERENCE
 
 
 @pytest.mark.parametrize("reason", ["the loss is not a number", "ran over TCP: NCCL said 'Using network Socket'"])
 def test_what_keeps_a_measurement_from_counting(reason: str) -> None:
     for figures in [(FIGURE,), ()]:
         (got,) = judged(result(invalid=(reason,)), figures=figures)
-        assert (got.verdict, got.verdict_reason, got.ratio) == (INVALID, reason, None)
+        assert (got.verdict.word, got.verdict.reason, got.verdict.ratio) == (INVALID, reason, None)
 
 
 @pytest.mark.parametrize("changes", [{}, {"loads": True}, {"scale": 32}])
@@ -239,14 +242,15 @@ def test_what_does_not_count_is_invalid_whatever_it_compares_with(changes: dict[
     profiled = replace(CONFIGURATION, profile=True, **changes)
     for figures in [(FIGURE,), ()]:
         (got,) = judged(result(configuration=profiled), figures=figures)
-        assert (got.verdict, got.ratio, got.verdict_reason) == (INVALID, None, "profiled: a profiler costs time")
+        assert (got.verdict.word, got.verdict.ratio) == (INVALID, None)
+        assert got.verdict.reason == "profiled: a profiler costs time"
         (got,) = judged(result(configuration=profiled, invalid=("the loss is not a number",)), figures=figures)
-        assert got.verdict_reason == "the loss is not a number; profiled: a profiler costs time"
+        assert got.verdict.reason == "the loss is not a number; profiled: a profiler costs time"
 
 
 def test_a_window_that_is_not_complete() -> None:
     (got,) = judged(result(None, status=FAILED))
-    assert (got.verdict, got.verdict_reason) == (INVALID, "the window is not complete")
+    assert (got.verdict.word, got.verdict.reason) == (INVALID, "the window is not complete")
 
 
 @pytest.mark.parametrize(
@@ -264,11 +268,11 @@ def test_a_run_that_failed_or_goes_on_has_no_verdict(unfinished: Result) -> None
 
 def test_repeats_are_pooled_and_each_row_carries_the_verdict() -> None:
     got = judged(result(2.0, run="a"), result(2.3, run="b"), result(2.02, run="c"))
-    assert [row.run for row in got] == ["a", "b", "c"]
-    assert [row.ratio for row in got] == [pytest.approx(2 / seconds) for seconds in (2.0, 2.3, 2.02)]
-    assert {row.verdict for row in got} == {INCONCLUSIVE}
-    assert {row.repeats for row in got} == {3}
-    assert len({row.ratio_interval for row in got}) == 1
+    assert [row.identity.run for row in got] == ["a", "b", "c"]
+    assert [row.verdict.ratio for row in got] == [pytest.approx(2 / seconds) for seconds in (2.0, 2.3, 2.02)]
+    assert {row.verdict.word for row in got} == {INCONCLUSIVE}
+    assert {row.verdict.repeats for row in got} == {3}
+    assert len({row.verdict.ratio_interval for row in got}) == 1
 
 
 @pytest.mark.parametrize(
@@ -286,12 +290,12 @@ def test_repeats_are_pooled_and_each_row_carries_the_verdict() -> None:
 )
 def test_what_is_no_repeat_is_not_pooled(other: Result) -> None:
     first, _ = judged(result(2.0), other)
-    assert (first.verdict, first.repeats) == (PASS, 1)
+    assert (first.verdict.word, first.verdict.repeats) == (PASS, 1)
 
 
 def test_logs_whose_names_differ_are_repeats_of_what_they_are_of() -> None:
     got = judged(result(2.0, experiment="e_1"), result(2.02, experiment="e_2"))
-    assert {row.repeats for row in got} == {2}
+    assert {row.verdict.repeats for row in got} == {2}
 
 
 CASES = st.builds(

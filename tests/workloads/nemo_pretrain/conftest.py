@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the NeMo program share: a whole recipe, of Llama 3.1 405B on 512 H100."""
+"""Fixtures of the NeMo program: a complete recipe, of Llama 3.1 405B on 512 H100."""
 
 import copy
 from collections.abc import Callable

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain import library
-from llmb_workloads.nemo_pretrain.show import plain
+from llmb_workloads.nemo_pretrain.library import plain
 
 Make = Callable[..., dict[str, Any]]
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"

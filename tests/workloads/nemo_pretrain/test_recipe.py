@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from llmb_workloads.errors import RefusedError
-from llmb_workloads.nemo_pretrain.limits import check_world
-from llmb_workloads.nemo_pretrain.read import parse_recipe, read_recipe
-from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer
+from llmb_workloads.fields import RefusedError
+from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, check_world, parse_recipe, read_recipe
 from llmb_workloads.world import Place
 
 Make = Callable[..., dict[str, Any]]

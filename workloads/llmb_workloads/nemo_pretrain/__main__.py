@@ -9,13 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.library import versions
-from llmb_workloads.nemo_pretrain.limits import check_world
-from llmb_workloads.nemo_pretrain.read import read_recipe
-from llmb_workloads.nemo_pretrain.recipe import Recipe
-from llmb_workloads.nemo_pretrain.show import plain
+from llmb_workloads.nemo_pretrain.library import plain, versions
+from llmb_workloads.nemo_pretrain.recipe import Recipe, check_world, read_recipe
 from llmb_workloads.node import node_line
 from llmb_workloads.world import rank_from
 

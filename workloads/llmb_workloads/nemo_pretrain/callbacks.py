@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from llmb_workloads.errors import RefusedError
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.library import assign, find
 from llmb_workloads.nemo_pretrain.recipe import Checkpoint, CommOverlap, Profile, Recipe
 

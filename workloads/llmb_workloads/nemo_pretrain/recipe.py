@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe of a NeMo run as a value: all that the program sets, and nothing is looked up."""
 
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from llmb_workloads.fields import RefusedError, read_json, read_object
+from llmb_workloads.world import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +137,102 @@ class Recipe:
     checkpoint: Checkpoint | None
     load_checkpoint: str | None
     model_flops: float | None
+
+
+Problem = tuple[str, str, str]
+
+
+def check_recipe(recipe: Recipe, place: str) -> None:
+    """Raise RefusedError at the first value that no run could have; `place` is what the recipe is called."""
+    for key, cause, fix in _problems(recipe):
+        raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
+
+
+def check_world(recipe: Recipe, place: Place) -> None:
+    """Raise RefusedError unless as many processes were started as the recipe has GPUs."""
+    world = recipe.nodes * recipe.gpus_per_node
+    if place.world != world:
+        cause = f"ranks started: {place.world}, the recipe is for {recipe.nodes} × {recipe.gpus_per_node} GPUs"
+        raise RefusedError("environment", cause, f"start {world} processes, one for each GPU, with srun or torchrun")
+
+
+def _problems(recipe: Recipe) -> Iterator[Problem]:
+    yield from _below_one(recipe, "")
+    yield from _below_one(recipe.model, "model.")
+    yield from _below_one(recipe.parallelism, "parallelism.")
+    yield from _below_one(recipe.comm_overlap, "comm_overlap.")
+    yield from _names(recipe)
+    yield from _parallelism(recipe.parallelism)
+    if (limit := recipe.comm_overlap.wgrad_deferral_limit) is not None and recipe.parallelism.pp == 1:
+        cause = f"is {limit} without a pipeline, which would never compute the gradients that wait"
+        yield "comm_overlap.wgrad_deferral_limit", cause, "write null, or a pp above 1"
+    yield from _batch(recipe)
+    if recipe.profile is not None:
+        yield from _profile(recipe.profile, recipe)
+    if recipe.checkpoint is not None and not 1 <= recipe.checkpoint.save_at_step <= recipe.max_steps:
+        cause = f"is {recipe.checkpoint.save_at_step} of {recipe.max_steps} steps"
+        yield "checkpoint.save_at_step", cause, "choose one from 1 to max_steps"
+    pattern, layers = recipe.model.hybrid_override_pattern, recipe.model.num_layers
+    if pattern is not None and len(pattern) != layers:
+        cause = f"has {len(pattern)} letters for {layers} layers"
+        yield "model.hybrid_override_pattern", cause, "write one letter for each layer"
+
+
+def _below_one(part: Any, prefix: str) -> Iterator[Problem]:
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if type(value) in (int, float) and value < 1:
+            yield f"{prefix}{field.name}", f"is {value:g}", "write 1 or more"
+
+
+def _names(recipe: Recipe) -> Iterator[Problem]:
+    names = {"recipe": recipe.recipe, "precision.plugin": recipe.precision.plugin}
+    if recipe.model_recipe is not None:
+        names["model_recipe"] = recipe.model_recipe
+    if recipe.comm_overlap.userbuffers is not None:
+        names["comm_overlap.userbuffers"] = recipe.comm_overlap.userbuffers
+    for key, name in names.items():
+        if re.fullmatch(r"[a-z]\w*", name) is None:
+            yield key, f"is '{name}'", "write a name of letters, digits and underscores"
+    if recipe.load_checkpoint == "":
+        yield "load_checkpoint", "is empty", "write the folder above 'weights', or null"
+
+
+def _parallelism(sizes: Parallelism) -> Iterator[Problem]:
+    if (sizes.vp or 1) > 1 and sizes.pp == 1:
+        yield "parallelism.vp", f"is {sizes.vp} without a pipeline", "write null, or a pp above 1"
+    if sizes.sequence_parallel and sizes.tp == 1:
+        yield "parallelism.sequence_parallel", "is true without tensor parallelism", "write false, or a tp above 1"
+
+
+def _batch(recipe: Recipe) -> Iterator[Problem]:
+    sizes, world = recipe.parallelism, recipe.nodes * recipe.gpus_per_node
+    model_parallel = sizes.tp * sizes.pp * sizes.cp
+    if world % model_parallel:
+        yield "parallelism", f"tp·pp·cp = {model_parallel} does not divide {world} GPUs", "choose other sizes"
+        return
+    unit = recipe.micro_batch * world // model_parallel
+    if recipe.global_batch % unit:
+        cause = f"is {recipe.global_batch}, no multiple of micro_batch times {world // model_parallel} model replicas"
+        yield "global_batch", cause, f"choose a multiple of {unit}"
+
+
+def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
+    if not 0 <= profile.start_step < profile.stop_step <= recipe.max_steps:
+        cause = f"steps {profile.start_step} to {profile.stop_step} do not lie within {recipe.max_steps} steps"
+        yield "profile", cause, "choose 0 <= start_step < stop_step <= max_steps"
+    world = recipe.nodes * recipe.gpus_per_node
+    if not profile.ranks or any(not 0 <= rank < world for rank in profile.ranks):
+        yield "profile.ranks", f"are {list(profile.ranks)} of {world} ranks", f"choose some from 0 to {world - 1}"
+
+
+def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
+    """Check a decoded recipe; raises RefusedError at the first fault, which begins with `place`."""
+    recipe = read_object(Recipe, raw, place)
+    check_recipe(recipe, place)
+    return recipe
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
+    return parse_recipe(read_json(path), f"{path}: recipe")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the list of runs folds no row of a terminal with 80 columns, whatever its runs are and wait for."""
+"""Tests that the list of runs fits 80 columns, whatever its names, states and reasons."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.cli.jobs.table import levels
+from llmb.cli.jobs.display import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
-from llmb.text.narrow import fitted
+from llmb.text.tables import fit
 
 WIDTH = 80
 NAMES = (
@@ -48,8 +48,8 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def drawn(rows: list[dict[str, Any]], width: int = WIDTH) -> tuple[list[str], tuple[str, ...]]:
-    text, left_out = fitted(levels(rows, "table"), width, most=90)
-    return text.splitlines(), left_out
+    text, omitted = fit(*table_of(rows, "table"), width, longest=90)
+    return text.splitlines(), omitted
 
 
 runs = st.lists(
@@ -82,16 +82,16 @@ def test_no_row_folds_at_80_columns(found: list[dict[str, Any]]) -> None:
     assert all("".join(why.split()) in shown for why in whys)
 
 
-def test_an_attempt_and_many_reasons_cost_columns_that_are_named() -> None:
+def test_a_narrow_list_names_the_columns_that_it_omits() -> None:
     rows = [row(1, attempt=2, reason="Resources"), row(2, experiment=NAMES[2], repeat=2, ran="00:01:12")]
-    lines, left_out = drawn(rows)
+    lines, omitted = drawn(rows)
     assert "PENDING #2" in lines[2]
     assert lines[3].strip() == "Resources"
-    assert left_out[-1] in ("repeat", "ran", "submitted")
-    lines, left_out = drawn(rows, 400)
-    assert "PENDING, attempt 2" in lines[2]
+    assert omitted == ("Submitted", "Ran")
+    lines, omitted = drawn(rows, 400)
+    assert "PENDING #2" in lines[2]
     assert lines[2].endswith("Resources")
-    assert left_out == ()
+    assert omitted == ()
 
 
 @pytest.mark.parametrize("width", [80, 400])
@@ -102,6 +102,6 @@ def test_runs_without_a_reason_have_no_column_for_it(width: int) -> None:
 
 
 def test_data_has_every_column() -> None:
-    (whole,) = levels([row(1, attempt=2)], "json")
-    assert [column.key for column in whole.columns] == list(row(1))
-    assert whole.rows[0]["state"] == PENDING
+    columns, rows = table_of([row(1, attempt=2)], "json")
+    assert [column.key for column in columns] == list(row(1))
+    assert rows[0]["state"] == PENDING

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.cli.jobs.tail import tail
+from llmb.cli.jobs.display import tail
 
 TRACEBACK = "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two  blanks\n\nValueError: bad\n"
 

@@ -242,7 +242,7 @@ def test_nothing_but_data_on_stdout(fmt: str, cluster: Cluster, llmb_here: Comma
     done = llmb_here(
         "single", "-w", "nemotron4", "--scale", 4096, "--repeats", 3, "--install", install, "-d", "--format", fmt
     )
-    assert "warning: pretrain_nemotron4 15b on h100: scale 4096 is above the tested 16" in done.stderr
+    assert "warning: pretrain_nemotron4 15b on h100: scale 4096 is untested" in done.stderr
     if fmt == "json":
         assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
     else:
@@ -256,7 +256,7 @@ def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command) ->
     assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
         ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
     ]
-    published = "about 1.3 GPU-hours (by published step times, start-up not counted)"
+    published = "about 1.3 GPU-hours (from published step times, without start-up)"
     assert f"3 jobs, {published}, at most 16.0 GPU-hours by their time limits" in done.stderr
 
 
@@ -323,41 +323,36 @@ def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (("--env", "HF_TOKEN=hf_abc"), "error: --env: HF_TOKEN looks like a secret"),
-        (("--env", "NOVALUE"), "error: --env 'NOVALUE' is not of the form KEY=VALUE"),
-        (
-            ("--env", "X", "--env", "HF_TOKEN=1", "--set", "tp", "--set", "xp=1", "--set", "fp8=x"),
-            "error: --set 'tp' is not of the form KEY=VALUE\nhint: --set NAME=value\n"
-            "error: --set fp8=x: must be delayed or current\nhint: --set fp8=current\n"
-            "error: --set has no parameter 'xp'",
-        ),
-        (("--set", "tpp=2"), "error: --set has no parameter 'tpp'\nhint: did you mean 'tp'?"),
-        (("--set", "tp=0"), "error: --set tp=0: must be a whole number from 1"),
-        (("--set", "tp=8.0"), "error: --set tp=8.0: must be a whole number from 1\nhint: --set tp=8\n"),
-        (("--set", "max_steps="), "must be a whole number from 1\nhint: leave it out for the workload's own value"),
-        (("--env", "WORLD_SIZE=3"), "error: --env: WORLD_SIZE is set by llmb or the scheduler"),
-        (("--env", "1X=3"), "error: --env: '1X' is not a name that a shell can give a variable"),
-        (("--gpus-per-node", "16"), "gpus_per_node: 16 ranks on each node, and the cluster's gres asks for 8"),
-        (("--image", "word"), "error: --image: 'word' is not an image"),
-        (("-p", "--profile-ranks", "0-7000"), "profile_ranks '0-7000': a job of 16 GPUs has no rank 7000"),
-        (("--set", "tp=²"), "error: --set tp=²: must be a whole number from 1"),
-        (("--set", "tp=3"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
-        (("--set", "tp=3", "--force"), "the scale is not a multiple of tp·pp·cp = 3·1·1 = 3"),
-        (("-s", "16b"), "error: pretrain_nemotron4 has no size '16b' on h100\nhint: did you mean '15b'?"),
-        (("--dtype", "fp9"), "error: pretrain_nemotron4 15b on h100 has no dtype 'fp9'\nhint: did you mean 'fp8'?"),
-        (("--gpu-type", "h200"), "error: this cluster has no GPU type 'h200'"),
-        (("--strong-scaling",), "error: pretrain_nemotron4 15b has no strong scaling on h100"),
+        ("--env", "HF_TOKEN=hf_abc"),
+        ("--env", "NOVALUE"),
+        ("--env", "X", "--env", "HF_TOKEN=1", "--set", "tp", "--set", "xp=1", "--set", "fp8=x"),
+        ("--set", "tpp=2"),
+        ("--set", "tp=0"),
+        ("--set", "tp=8.0"),
+        ("--set", "max_steps="),
+        ("--env", "WORLD_SIZE=3"),
+        ("--env", "1X=3"),
+        ("--gpus-per-node", "16"),
+        ("--image", "word"),
+        ("-p", "--profile-ranks", "0-7000"),
+        ("--set", "tp=²"),
+        ("--set", "tp=3"),
+        ("--set", "tp=3", "--force"),
+        ("-s", "16b"),
+        ("--dtype", "fp9"),
+        ("--gpu-type", "h200"),
+        ("--strong-scaling",),
     ],
 )
-def test_a_wrong_value_ends_2_with_the_cure(
-    arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command
+def test_a_wrong_value_ends_2_with_the_fix(
+    arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
     install = cluster(slurm={"gres": 8})
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", *arguments)
     assert done.returncode == 2
-    assert message in done.stderr
+    wording("single", done.stderr)
     assert "hint: " in done.stderr
     assert "hf_abc" not in done.stderr
     assert done.stdout == ""
@@ -403,7 +398,7 @@ pretrain_nemotronh_56b :
 IN_TEXT = [
     (
         "3",
-        "('fp8' [16], 1) is more than words in quotes, whole numbers, True and False with commas between",
+        "('fp8' [16], 1) may contain only words in quotes",
         "a task is (dtype or [dtypes]",
     ),
     ("4", "pretrain_nemotron4 15b on h100 has no scale 24", "tested are 16, 32"),
@@ -433,7 +428,11 @@ IN_YAML = [
     ("6", "pretrain_nemotron4 15b at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3", "change the scale"),
     ("7", "pretrain_nemotron4_15b.tasks.2.overides: 'overides' is not a key here", "did you mean 'overrides'?"),
     ("9", "pretrain_nemotron4 has no size '15c' on h100", "did you mean '15b'?"),
-    ("13", "pretrain_nemotron4_340b.defaults.env.NGC_API_KEY: NGC_API_KEY looks like a secret", "llmb passes it on by"),
+    (
+        "13",
+        "pretrain_nemotron4_340b.defaults.env.NGC_API_KEY: NGC_API_KEY looks like a secret",
+        "llmb passes it by name",
+    ),
 ]
 
 
@@ -547,7 +546,7 @@ def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: 
     assert "warning: no job of the list has scale 64" in done.stderr
     done = llmb_here("submit-all", jobs, "--dtype", "bf16", "--install", install, "-d")
     assert done.returncode == 2
-    said = "error: the filters leave none of the list's 1 jobs: no job of the list has dtype bf16\n"
+    said = "error: the filters match none of the list's 1 jobs: no job of the list has dtype bf16\n"
     assert said in done.stderr
 
 
@@ -565,7 +564,7 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
 def test_a_job_that_nothing_launches_is_said(cluster: Cluster, llmb_here: Command) -> None:
     words = ("-s", "tiny", "--set", "tp=2", "--scale", 2, "--install", cluster(), "-d")
     done = llmb_here("single", "-w", "nemotron4", *words)
-    assert "no plugin says how it is launched in a container on cluster type slurm" in done.stderr
+    assert "no plugin launches it in a container on cluster type slurm" in done.stderr
 
 
 def test_every_job_that_needs_an_image_is_named_with_its_line(
@@ -695,7 +694,7 @@ def test_a_table_fits_a_narrow_terminal(cluster: Cluster, llmb_here: Command, mo
     done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d")
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
-    assert line.split()[:3] == ["llama3.1", "405b", "fp8"]
+    assert line.split()[:3] == ["pretrain_llama3.1", "405b", "fp8"]
 
 
 def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
@@ -713,7 +712,7 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
         patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         done = llmb_here(*words, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert "warning: srun has no MPI plugin 'pmix': the ranks start without --mpi, and tensor-parallel" in done.stderr
+    assert "warning: srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL" in done.stderr
     (job,) = json.loads(done.stdout)["jobs"]
     assert "--mpi" not in job["script"]
     assert '"tp_comm_bootstrap_backend": "nccl"' in job["script"]

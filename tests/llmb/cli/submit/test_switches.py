@@ -85,27 +85,29 @@ def test_an_older_image_is_not_written_to(jobs: Jobs, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (("--set", "tokenizer=own"), "--set tokenizer=own: must be null or hub"),
-        (("--set", "fp8=mx"), "--set fp8=mx: must be delayed or current"),
-        (("--set", "tokeniser=hub"), "--set has no parameter 'tokeniser'\nhint: did you mean 'tokenizer'?"),
-        (("--set", "fp8=current"), "405b bf16: 'fp8' says how dtype fp8 scales"),
-        (("--time-limit", "90"), "--time-limit: '90' is not a time limit"),
-        (("--mount", "data"), "--mount: 'data' is not a mount"),
-        (("-p", "--profile-ranks", "x"), "--profile-ranks: 'x' are not ranks"),
-        (("--profile-stop", 10), "no job is profiled, and an option says how to profile\nhint: add --profile"),
-        (("--gpu-metrics",), "no job is profiled"),
-        (("--gbs", 512, "--set", "gbs=1024"), "--gbs 512 and --set gbs=1024 differ"),
-        (("-p", "--nccl-trace"), "a profile and an NCCL trace at once"),
-        (("--scale", 512, "--load-checkpoint", "/c"), "tested from 1024 GPUs on, this is 512 GPUs\nhint: --force"),
-        (("--strong-scaling",), "has no strong scaling on h100"),
+        ("--set", "tokenizer=own"),
+        ("--set", "fp8=mx"),
+        ("--set", "tokeniser=hub"),
+        ("--set", "fp8=current"),
+        ("--time-limit", "90"),
+        ("--mount", "data"),
+        ("-p", "--profile-ranks", "x"),
+        ("--profile-stop", 10),
+        ("--gpu-metrics",),
+        ("--gbs", 512, "--set", "gbs=1024"),
+        ("-p", "--nccl-trace"),
+        ("--scale", 512, "--load-checkpoint", "/c"),
+        ("--strong-scaling",),
     ],
 )
-def test_a_wrong_one_ends_2(arguments: tuple[object, ...], message: str, llmb_here: Command, cluster: Cluster) -> None:
+def test_an_invalid_switch_ends_2(
+    arguments: tuple[object, ...], llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
+) -> None:
     done = llmb_here(*LLAMA, "--install", cluster(), "-d", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    wording("single", done.stderr)
 
 
 def test_a_dry_run_says_what_a_submission_would_miss(llmb_here: Command, cluster: Cluster, tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_a_dry_run_says_what_a_submission_would_miss(llmb_here: Command, cluster
         "note: a submission would fail: HF_TOKEN is not set (ask for access at https://huggingface.co/meta-llama/Ll"
         in done.stderr
     )
-    assert f"note: a submission would fail: no file {tmp_path}/saved/weights/*.distcp is there" in done.stderr
+    assert f"note: a submission would fail: no file matches {tmp_path}/saved/weights/*.distcp" in done.stderr
     (tmp_path / "saved" / "weights").mkdir(parents=True)
     (tmp_path / "saved" / "weights" / "__0_0.distcp").touch()
     assert "distcp" not in llmb_here(*words).stderr
@@ -234,47 +236,47 @@ def test_discovery_with_strong_scaling_takes_what_has_it(jobs: Jobs, cluster: Cl
     done = llmb_here("submit-all", "--max-scale", 512, "--strong-scaling", "--install", cluster(name="h"), "-d")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
-        "error: nothing to run: no installed workload with strong scaling matches on h100",
+        "error: nothing to run: no installed workload with strong scaling runs on h100",
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("time_limit: 30", "time_limit: '30' is not a time limit: write HH:MM:SS"),
-        ("time_limit: 0:00:00", "is not a time limit"),
-        ("tokenizer: own", "tokenizer: 'own' is not one of null, hub"),
-        ("tokenizer: null", "no scales are given"),
-        ("fp8: mx", "fp8: 'mx' is not one of delayed, current"),
-        ("profile_ranks: 7-0", "profile_ranks: '7-0' are not ranks"),
-        ("profile_start: -1", "profile_start: must be 0 or more, not -1"),
-        ("mounts: [a]", "mounts: 'a' is not a mount"),
-        ("load_checkpoint: saved", "load_checkpoint: must be an absolute path, not 'saved'"),
-        ("image: ''", "image: '' is not an image"),
-        ("nccl_trace: 1", "nccl_trace: must be true or false, not 1"),
-        ("gbs: 0", "gbs: must be 1 or more, not 0"),
-        ("overrides: {params: {tokenizer: [hub]}}", "params.tokenizer.0: must be a whole number, not 'hub'"),
-        ("gpu_metrics: true", "'gpu_metrics' is said of a profile, and nothing is profiled"),
+        "time_limit: 30",
+        "time_limit: 0:00:00",
+        "tokenizer: own",
+        "tokenizer: null",
+        "fp8: mx",
+        "profile_ranks: 7-0",
+        "profile_start: -1",
+        "mounts: [a]",
+        "load_checkpoint: saved",
+        "image: ''",
+        "nccl_trace: 1",
+        "gbs: 0",
+        "overrides: {params: {tokenizer: [hub]}}",
+        "gpu_metrics: true",
     ],
 )
 def test_a_wrong_key_is_a_fault_of_its_line(
-    text: str, message: str, llmb_here: Command, cluster: Cluster, tmp_path: Path
+    text: str, llmb_here: Command, cluster: Cluster, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
-    scales = "" if message == "no scales are given" else "  scales: [16]\n"
+    scales = "" if text == "tokenizer: null" else "  scales: [16]\n"
     (tmp_path / "jobs.yaml").write_text(f"nemotron4_15b:\n{scales}  {text}\n")
     done = llmb_here("submit-all", tmp_path / "jobs.yaml", "--install", cluster(), "-d")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: {tmp_path}/jobs.yaml:" in done.stderr
-    assert message in done.stderr
+    wording("submit-all", done.stderr)
 
 
 def test_what_a_submission_misses_is_told_with_its_cure(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node of 8 B200s whose memory is said to be less; nothing is submitted."""
-    from llmb.clusters.local import local_checks
+    from llmb.clusters.local import local_cluster
 
-    monkeypatch.setattr(local_checks, "count_gpus", lambda: 8)
+    monkeypatch.setattr(local_cluster, "count_gpus", lambda: 8)
     install = cluster("local", "h100", gpu_types={"h100": {"memory_gb": 40}})
     done = llmb_here(
         "single", "-w", "llama3.1", "-s", "8b", "--scale", 8, "--set", "tokenizer=hub", "--install", install

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which time limit a job has, where several places say one, and that the place that counts is said."""
+"""Tests of which time limit a job has, where several places say one, and that the place that counts is note_start."""
 
 import json
 import re
@@ -17,34 +17,34 @@ LIST = "pretrain_nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  repeats: 1\n  
 
 
 def limits(llmb: Command, install: Path, *arguments: str, listed: str = LIST) -> tuple[str, str | None, list[str]]:
-    """The limit as the job has it and as its script asks for it, and what is said of it."""
+    """The limit as the job has it and as its script asks for it, and the notes about it."""
     (install / "jobs.yaml").write_text(listed)
     done = llmb("submit-all", install / "jobs.yaml", "--dry-run", "--format", "json", *arguments, "--install", install)
     assert done.returncode == 0, done.stderr
     (job,) = json.loads(done.stdout)["jobs"]
     asked = re.search(r"^#SBATCH --time=(\S+)$", job["script"], re.MULTILINE)
-    return job["time_limit"], asked and asked[1], re.findall(r"^note: (.* comes over .*)$", done.stderr, re.MULTILINE)
+    return job["time_limit"], asked and asked[1], re.findall(r"^note: (.* overrides .*)$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    ("own", "listed", "arguments", "limit", "said"),
+    ("own", "listed", "arguments", "limit", "note_start"),
     [
         (None, False, (), "00:20:00", None),
         ("04:00:00", False, (), "04:00:00", None),
-        ("04:00:00", True, (), "00:11:00", "the job list's time_limit comes over slurm.args.time of"),
-        (None, True, OPTION, "00:30:00", "--time-limit 00:30:00 comes over the job list's time_limit"),
-        ("04:00:00", False, OPTION, "00:30:00", "--time-limit 00:30:00 comes over slurm.args.time of"),
-        (None, False, (*OPTION, *ARG), "01:00:00", "--slurm-arg time=01:00:00 comes over --time-limit 00:30:00"),
-        ("04:00:00", True, ARG, "01:00:00", "--slurm-arg time=01:00:00 comes over the job list's time_limit and slurm"),
+        ("04:00:00", True, (), "00:11:00", "the job list's time_limit overrides slurm.args.time of"),
+        (None, True, OPTION, "00:30:00", "--time-limit 00:30:00 overrides the job list's time_limit"),
+        ("04:00:00", False, OPTION, "00:30:00", "--time-limit 00:30:00 overrides slurm.args.time of"),
+        (None, False, (*OPTION, *ARG), "01:00:00", "--slurm-arg time=01:00:00 overrides --time-limit 00:30:00"),
+        ("04:00:00", True, ARG, "01:00:00", "--slurm-arg time=01:00:00 overrides the job list's time_limit and slurm"),
         (None, False, ("--slurm-arg", "--time=90"), "01:30:00", None),
     ],
 )
-def test_the_nearest_place_counts_and_says_so(
+def test_the_nearest_limit_applies_and_is_reported(
     own: str | None,
     listed: bool,
     arguments: tuple[str, ...],
     limit: str,
-    said: str | None,
+    note_start: str | None,
     llmb_here: Command,
     cluster: Cluster,
 ) -> None:
@@ -53,19 +53,19 @@ def test_the_nearest_place_counts_and_says_so(
     shown, asked, notes = limits(llmb_here, install, *arguments, listed=text)
     assert shown == limit
     assert asked == ("90" if "--time=90" in arguments else limit)
-    assert len(notes) == (said is not None)
-    assert said is None or notes[0].startswith(said)
+    assert len(notes) == (note_start is not None)
+    assert note_start is None or notes[0].startswith(note_start)
 
 
-def test_a_word_of_slurms_own_is_left_to_slurm(llmb_here: Command, cluster: Cluster) -> None:
+def test_a_limit_word_of_slurm_is_passed_to_slurm(llmb_here: Command, cluster: Cluster) -> None:
     install = cluster(slurm={"args": {"time": "04:00:00"}})
     shown, asked, (note,) = limits(llmb_here, install, "--slurm-arg", "time=null", *OPTION)
     assert (shown, asked) == ("00:30:00", None)
-    assert note.startswith("--slurm-arg time=null comes over --time-limit 00:30:00 and the job list's time_limit")
+    assert note.startswith("--slurm-arg time=null overrides --time-limit 00:30:00 and the job list's time_limit")
     assert limits(llmb_here, install, "--slurm-arg", "time=UNLIMITED")[1] == "UNLIMITED"
 
 
-def test_it_is_no_other_cluster_types_concern(llmb_here: Command, cluster: Cluster) -> None:
+def test_other_cluster_types_ignore_it(llmb_here: Command, cluster: Cluster) -> None:
     install = cluster("local", "cpu", slurm={"args": {"time": "04:00:00"}})
     listed = "pretrain_nemotron4_tiny:\n  dtypes: bf16\n  scales: [1]\n"
     assert limits(llmb_here, install, listed=listed)[0] != "04:00:00"

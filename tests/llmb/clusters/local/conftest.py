@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine for the tests: real supervisors, runners and ranks in a state folder of their own."""
+"""Fixtures: real supervisors, runners and ranks with an empty state folder."""
 
 import contextlib
 import itertools
@@ -15,57 +15,26 @@ import psutil
 import pytest
 
 from llmb.clusters.local import journal, queue
-from llmb.clusters.local.ensure import LOCK, LOG
-from llmb.clusters.local.local_checks import Found
-from llmb.clusters.local.local_cluster import LocalCluster
+from llmb.clusters.local.local_cluster import Hardware, LocalCluster
+from llmb.clusters.local.queue import LOCK, LOG
 from llmb.clusters.local.ranks import sweep
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import programs, record, store
-from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
 from llmb.system import files, locks
 from llmb.system.process import ProcessId
-from llmb.workload.model import ModelShape
+from llmb_testing.job import SMALLEST_JOB
 
 PATIENCE = 180.0  # seconds until a test gives up
-LIMIT = 1200  # seconds that a run may take: no test may meet it on a machine that does other things too
-MODEL = ModelShape(architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8)
-JOB = Job(
-    workload="w",
-    model_size="tiny",
-    dtype="fp32",
-    gpu_type="cpu",
-    scale=1,
-    repeat=1,
-    profile=False,
-    env={},
-    tp=1,
-    pp=1,
-    cp=1,
-    vp=None,
-    ep=1,
-    dp=1,
-    mbs=1,
-    gbs=1,
-    ga=1,
-    seq_length=8,
-    num_layers=2,
-    max_steps=1,
-    nodes=1,
-    gpus_per_node=1,
-    time_limit=60,
-    image=None,
-    experiment_name="x",
-    model=MODEL,
-    learning_rate=1e-3,
-)
+LIMIT = 1200  # seconds, the time limit of runs: too long for any test to reach, even on a busy machine
+JOB = replace(SMALLEST_JOB, gpu_type="cpu")
 
 
 def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
-    """Wait for something that must come true, however slow the machine; what it came to."""
+    """Wait until ``condition`` is true, however slow the machine, and return its value."""
     deadline = time.monotonic() + PATIENCE
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -76,7 +45,7 @@ def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> A
 
 @dataclass
 class Machine:
-    """This machine with a queue of its own; ``install`` is the first of its install directories."""
+    """This machine with an empty queue. ``install`` is the first of its install directories."""
 
     root: Path
     environ: dict[str, str]
@@ -94,14 +63,14 @@ class Machine:
     @property
     def log(self) -> str:
         path = self.state / LOG
-        return path.read_text() if path.exists() else "no supervisor has come yet"
+        return path.read_text() if path.exists() else "no supervisor yet"
 
     def cluster(self, install: str = "install", **changes: Any) -> LocalCluster:
         config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=self.root / install)
         made = LocalCluster(
             config=config,
             environ=self.environ,
-            found=Found(cpus=4, gpus=None),
+            found=Hardware(cpus=4, gpus=None),
             digest=programs.digest(),
             idle=0.3,
             grace=0.5,
@@ -124,7 +93,7 @@ class Machine:
         return replace(made, **changes)
 
     def record(self, launch: Launch, *, cluster: LocalCluster | None = None, **changes: Any) -> RunRecord:
-        """A run as it is just before its submission."""
+        """A recorded run that is not submitted yet."""
         cluster = cluster or self.cluster()
         number = next(self.numbers)
         stamp = Stamp(
@@ -161,29 +130,29 @@ class Machine:
         return self.cluster().poll([run])[run.id]
 
     def end(self, run: RunRecord) -> JobState:
-        """The end of a run, waited for by polling."""
+        """Poll until the run has ended, and return its end."""
         wait_until(lambda: self.poll(run).is_end, lambda: f"the end of {self.all_of(run)}")
         return self.poll(run)
 
     def ends(self, run: RunRecord, word: str = COMPLETED) -> JobState:
-        """The end of a run, which must be ``word``."""
+        """Wait for the end of a run, which must be ``word``."""
         end = self.end(run)
         assert end.state == word, self.all_of(run)
         return end
 
     def all_of(self, run: RunRecord) -> str:
-        """All that is known of a run, for a test that fails."""
+        """Everything about a run, for messages of failing tests."""
         logs = {path.name: path.read_text() for path in (run.log, run.batch_log) if path.exists()}
         return f"{run.id}: {self.poll(run)}; {logs}; {self.log}"
 
     def text(self, run: RunRecord, part: str) -> str:
-        """What a rank wrote into the file ``part`` of its working folder, waited for."""
+        """Wait for the file ``part`` in the working folder of the ranks, and return its text."""
         path = run.work / part
         wait_until(path.exists, lambda: f"{part} of {self.all_of(run)}")
         return path.read_text()
 
     def ranks(self, run: RunRecord) -> list[int]:
-        """The process ids of the ranks, waited for: a rank may be at work before its runner has written them down."""
+        """Wait for the process ids of the ranks, which the runner records after it started them."""
 
         def started() -> list[int]:
             seen = journal.read(run.directory)
@@ -193,22 +162,22 @@ class Machine:
         return found
 
     def supervisor(self) -> psutil.Process:
-        """The supervisor that serves the queue, waited for."""
+        """Wait for the supervisor of the queue."""
         return psutil.Process(
             wait_until(lambda: locks.holder(self.state, LOCK), lambda: f"a supervisor; {self.log}").pid
         )
 
     @staticmethod
     def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str) -> Any:
-        """As the function of this name."""
+        """The function of this name."""
         return wait_until(condition, what)
 
     def supervisor_gone(self) -> None:
-        """Wait until no supervisor serves the queue."""
+        """Wait until the queue has no supervisor."""
         wait_until(lambda: locks.holder(self.state, LOCK) is None, lambda: f"the supervisor to leave; {self.log}")
 
     def runner(self, run: RunRecord) -> psutil.Process:
-        """The runner of a run, waited for."""
+        """Wait for the runner of a run."""
         seen: journal.Journal = wait_until(
             lambda: journal.read(run.directory), lambda: f"the start of {self.all_of(run)}"
         )
@@ -217,17 +186,17 @@ class Machine:
 
     @staticmethod
     def gone(*pids: int) -> None:
-        """Wait until none of these processes runs: one that was killed takes a moment to go."""
+        """Wait until none of these processes runs."""
         wait_until(lambda: not any(_runs(pid) for pid in pids), lambda: f"the end of {[*filter(_runs, pids)]}")
 
     def close(self) -> None:
-        """End what was started here, by its process id."""
+        """Kill everything that was started here, by process id."""
         for path in queue.entries(self.state):
             path.unlink(missing_ok=True)
         self._end(locks.holder(self.state, LOCK))
         for run in self.runs:
             with contextlib.suppress(LlmbError):  # its folder is gone, or its journal damaged
-                # A runner that has not come as far as its journal finds this one.
+                # A runner that has not created its journal yet finds this one.
                 if not journal.create(run.directory, journal.Journal(id=run.id, end=journal.end_now("CANCELLED"))):
                     self._end((journal.read(run.directory) or journal.Journal(id=run.id)).runner)
             sweep(run.id)
@@ -242,7 +211,7 @@ class Machine:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process of this number runs; a zombie does not, whoever has yet to reap it."""
+    """Whether the process runs. A zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -251,7 +220,7 @@ def _runs(pid: int) -> bool:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine without any work."""
+    """A machine with an empty queue."""
     (tmp_path / "venv/bin").mkdir(parents=True)
     (tmp_path / "venv/bin/python").symlink_to(sys.executable)
     base: Mapping[str, str] = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}

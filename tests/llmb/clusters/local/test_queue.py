@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 import llmb
-from llmb.clusters.local import journal, queue
-from llmb.clusters.local.ensure import LOCK, LOG, ensure_supervisor
+from llmb.clusters.local import journal, queue, states
+from llmb.clusters.local.queue import LOCK, LOG, ensure_supervisor
 from llmb.errors import LlmbError
 from llmb.system import files, locks, shell
 from llmb.system.process import ProcessId
@@ -53,7 +53,7 @@ def test_a_waiting_run_says_how_many_are_before_it(machine: Machine) -> None:
     machine.text(runs[0], "started")
     states = machine.cluster().poll(runs)
     assert [states[run.id].state for run in runs] == ["RUNNING", "PENDING", "PENDING"]
-    assert [states[run.id].reason for run in runs] == ["", "1 job before it", "2 jobs before it"]
+    assert [states[run.id].reason for run in runs] == ["", "queued behind 1 job", "queued behind 2 jobs"]
 
 
 def test_cancelling_a_waiting_one(machine: Machine) -> None:
@@ -306,7 +306,7 @@ def test_a_run_that_was_never_handed_over(machine: Machine) -> None:
     dead.kill()
     dead.wait()
     state = machine.poll(run)
-    assert (state.state, state.reason) == ("LOST", "it was never handed over: llmb-run was interrupted")
+    assert state == states.NEVER_QUEUED
     machine.cluster().submit(run)  # reconciled
     machine.ends(run)
 

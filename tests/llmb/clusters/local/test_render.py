@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import llmb
-from llmb.clusters.local import local_checks, queue, run_script
-from llmb.clusters.local.local_checks import Found
+from llmb.clusters.local import local_cluster, queue, run_script
+from llmb.clusters.local.local_cluster import Hardware
 from llmb.config import ClusterConfig
 from llmb.config.schema import WorkloadConfig, WorkloadsConfig
 from llmb.errors import LlmbError
@@ -116,7 +116,7 @@ def test_preflight_finds_nothing_wrong(machine: Machine) -> None:
 def test_preflight_tells_cause_and_cure(
     machine: Machine, launch: dict[str, Any], found: dict[str, Any], message: str, hint: str
 ) -> None:
-    cluster = machine.cluster(found=Found(**{"cpus": 2, "gpus": None, **found}))
+    cluster = machine.cluster(found=Hardware(**{"cpus": 2, "gpus": None, **found}))
     faults = cluster.preflight([machine.launch("", **launch)] * 2)
     assert [fault.message for fault in faults] == [message]
     assert faults[0].hint.startswith(hint)
@@ -147,22 +147,22 @@ def test_a_folder_that_is_not_writable_is_told_before(machine: Machine, monkeypa
 
 
 def test_gpus_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_checks, "_GPUS", tmp_path / "gpus")
+    monkeypatch.setattr(local_cluster, "_GPUS", tmp_path / "gpus")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert local_checks.count_gpus() == 0
+    assert local_cluster.count_gpus() == 0
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100'\necho '  MIG 1g.10gb'\necho 'GPU 1: NVIDIA H100'\n")
     tool.chmod(0o755)
-    assert local_checks.count_gpus() == 2
+    assert local_cluster.count_gpus() == 2
     for number in range(3):
         (tmp_path / f"gpus/{number}").mkdir(parents=True)
-    assert local_checks.count_gpus() == 3
+    assert local_cluster.count_gpus() == 3
 
 
 def test_gpus_are_looked_for_only_where_jobs_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_checks, "count_gpus", lambda: 4)
-    assert local_checks.find(ClusterConfig(cluster_type="local", gpu_type="cpu")).gpus is None
-    assert local_checks.find(ClusterConfig(cluster_type="local", gpu_type="h100")).gpus == 4
+    monkeypatch.setattr(local_cluster, "count_gpus", lambda: 4)
+    assert local_cluster.find_hardware(ClusterConfig(cluster_type="local", gpu_type="cpu")).gpus is None
+    assert local_cluster.find_hardware(ClusterConfig(cluster_type="local", gpu_type="h100")).gpus == 4
 
 
 def test_the_queue_is_for_one_user_on_one_machine(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A control plane on loopback for the tests, and install directories on its volume."""
+"""Fixtures: a control plane on loopback, and install directories on its volume."""
 
 import importlib
 import time
@@ -22,8 +22,8 @@ from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import files
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
-from llmb.testing.runai import ControlPlane, serve
+from llmb_testing.job import SMALLEST_JOB
+from llmb_testing.runai import ControlPlane, serve
 
 NAMES = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
 SIGN_IN = {"APP_ID": "me", "APP_SECRET": "s3cret"}
@@ -39,7 +39,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def paper(tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane without pods, where workloads wait for ever unless a test says otherwise."""
+    """A control plane without pods, where workloads stay pending unless a test changes that."""
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as started:
         started.phases = ("Pending",)
         yield started
@@ -53,7 +53,7 @@ def models() -> Any:
 
 @dataclass(kw_only=True)
 class Site:
-    """An install directory on the volume of a control plane: through llmb-run, or through the cluster's methods."""
+    """An install directory on the volume of a control plane. Tests use llmb-run or the cluster type's methods."""
 
     plane: ControlPlane
     install: Path
@@ -69,7 +69,7 @@ class Site:
         return self.command(*arguments, "--install", self.install, **{**self.environ, **variables})
 
     def cluster(self, **environ: str) -> RunaiCluster:
-        """The cluster as llmb-run would make it, but in more of a hurry."""
+        """The cluster as llmb-run creates it, with shorter pauses."""
         return RunaiCluster(
             config=self.config,
             environ={**self.environ, **environ},
@@ -79,7 +79,7 @@ class Site:
         )
 
     def api(self) -> Api:
-        """The API of the control plane, signed in to."""
+        """The API of the control plane, after sign-in."""
         runai = self.config.runai
         assert runai is not None
         return Api(client=client_of(self.plane), runai=runai)
@@ -100,7 +100,7 @@ class Site:
         return replace(made, **changes)
 
     def record(self, launch: Launch) -> RunRecord:
-        """A run as it is just before its submission."""
+        """A recorded run that is not submitted yet."""
         now = time.time()
         stamp = store.new_directory(self.config.experiments("w"), launch.name, int(now))
         run = RunRecord(
@@ -127,13 +127,13 @@ class Site:
 
 
 def client_of(plane: ControlPlane) -> Client:
-    """A caller of the API that never waits for long."""
+    """A client of the API that never waits for long."""
     return Client(plane.url, Credentials(id="me", secret="s3cret"), first_pause=0.001)
 
 
 @pytest.fixture
 def site_at(tmp_path: Path, llmb_run: Callable[..., Any]) -> Callable[..., Site]:
-    """Makes install directories on the volume; keywords are further keys of the configuration."""
+    """Creates install directories on the volume; keywords are more keys of the configuration."""
 
     def make(
         plane: ControlPlane, *, venv: Path | None = None, runai: Mapping[str, Any] | None = None, **keys: Any
@@ -178,7 +178,7 @@ def paper_site(paper: ControlPlane, site_at: Callable[..., Site]) -> Site:
 
 @pytest.fixture
 def torch_venv(torch_install: Path, site_at: Callable[..., Site], tmp_path: Path) -> Path:
-    """The suite's environment with torch, by a path on the volume."""
+    """The torch environment of the test suite, under a path on the volume."""
     installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())["workloads"]
     venv = Path(next(iter(installed["config"].values()))["venv_path"])
     link = tmp_path / "volume" / "torch"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmb.testing.runai import ControlPlane, Trouble
+from llmb_testing.runai import ControlPlane, Trouble
 
 Site = Any  # the class is in conftest.py
 ONE = ("single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "16")

@@ -16,7 +16,7 @@ import pytest
 
 from llmb.runs import store
 from llmb.runs.record import RunRecord
-from llmb.testing.runai import ControlPlane, Trouble
+from llmb_testing.runai import ControlPlane, Trouble
 
 pytestmark = pytest.mark.fault("runai-answers")
 
@@ -96,7 +96,7 @@ def test_odd_answers_to_a_creation_are_no_refusals(
 def test_a_server_error_leaves_open_whether_the_workload_was_made(paper_site: Site, paper: ControlPlane) -> None:
     paper.trouble(Trouble(path=CREATE, answer=500))
     done = paper_site.llmb(*ONE)
-    assert (done.returncode, "may have been taken or not" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "may have been submitted or not" in done.stderr) == (1, True), done.stderr
     (run,) = runs_of(paper_site)
     assert store.seen_state(run) is None  # no end was made of it
 

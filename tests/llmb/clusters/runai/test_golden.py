@@ -19,9 +19,9 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
-from llmb.submission.submit import site_of
-from llmb.testing.runai.bodies import faults_of
+from llmb.submission.prepare import site_of
 from llmb.workload.switches import Switches
+from llmb_testing.runai.routes import faults_of
 
 GOLDEN = Path(__file__).with_name("golden")
 ACCEPT = "LLMB_TEST_ACCEPT"
@@ -37,7 +37,7 @@ MORE: Mapping[str, Any] = {
     "extended_resources": {"rdma/ib": 8},
     "annotations": {"k8s.v1.cni.cncf.io/networks": "ib0,ib1"},
 }
-SWITCHED = Switches(tokenizer="hub", save_checkpoint=True, gpu_metrics=True, profile_ranks="0-7", time_limit=3600)
+SWITCHED = Switches(tokenizer="hub", save_checkpoint=True, gpu_metrics=True, profile_ranks="0-7", time_limit="01:00:00")
 # What each script is of: the volume, further keys of the section, and the request.
 CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobRequest]] = {
     "pretrain_nemotron4": (

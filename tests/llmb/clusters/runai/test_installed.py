@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from llmb.config import load_config
-from llmb.testing.runai import ControlPlane
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb_installer.answers import read_answers
-from llmb_installer.detect.runai_environment import with_variables
+from llmb_installer.detect.detected import with_variables
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.planning.config import own_part, plan_config, write_config
+from llmb_testing.runai import ControlPlane
 
 Site = Any  # the class is in conftest.py
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "runai.yaml"

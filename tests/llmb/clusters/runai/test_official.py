@@ -20,10 +20,9 @@ import yaml
 from llmb.clusters.runai.fields import REQUESTS
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
-from llmb.testing.runai import Cluster, ControlPlane, Project, server
-from llmb.testing.runai.answers import Answer
-from llmb.testing.runai.routes import answer_to
-from llmb.testing.runai.sign_in import sign_in
+from llmb_testing.runai import Cluster, ControlPlane, Project, server
+from llmb_testing.runai.routes import answer_to, sign_in
+from llmb_testing.runai.views import Answer
 
 Site = Any  # the class is in conftest.py
 

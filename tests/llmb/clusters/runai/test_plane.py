@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from llmb.testing.runai import ControlPlane, Project, Trouble
+from llmb_testing.runai import ControlPlane, Project, Trouble
 
 SPEC: Mapping[str, Any] = {"command": sys.executable, "args": "-c 'pass'", "image": "i", "restartPolicy": "Never"}
 

@@ -12,7 +12,7 @@ import pytest
 
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.testing.runai import ControlPlane
+from llmb_testing.runai import ControlPlane
 
 Site = Any  # the class is in conftest.py
 pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first

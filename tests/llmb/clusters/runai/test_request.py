@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmb.clusters.runai.request import LONGEST_NAME, body, from_script, kind_of, to_lines, workload_name
-from llmb.clusters.runai.volume import in_pod, is_on, launch_in_pod
+from llmb.clusters.runai.request import (
+    LONGEST_NAME,
+    body,
+    from_script,
+    in_pod,
+    is_on,
+    kind_of,
+    launch_in_pod,
+    to_lines,
+    workload_name,
+)
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiPvc
 from llmb.errors import InputFaults, LlmbError

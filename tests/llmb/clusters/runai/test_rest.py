@@ -13,8 +13,8 @@ from llmb.clusters.runai.rest import ATTEMPTS, Client
 from llmb.clusters.runai.token import Credentials, find_credentials, read_token
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
-from llmb.testing.ports import hold_port, number_of
-from llmb.testing.runai import ControlPlane, Trouble
+from llmb_testing.ports import hold_port, number_of
+from llmb_testing.runai import ControlPlane, Trouble
 
 BODY = {"name": "a", "projectId": "4500001", "clusterId": "c1", "spec": {"image": "i", "command": "true"}}
 
@@ -151,7 +151,7 @@ def test_pauses_grow_where_nothing_is_asked(client: Client, paper: ControlPlane,
     paper.trouble(Trouble(answer=503, times=4))
     client.get("/clusters")
     for seconds, least in zip(clock.slept, (0.5, 1.0, 2.0, 4.0), strict=True):
-        assert least <= seconds <= 1.3 * least
+        assert 0.5 * least <= seconds <= least
 
 
 @pytest.mark.parametrize("date", ["Wed, 21 Oct 2037 07:28:00 GMT", "soon", "-3", "99999"])
@@ -161,7 +161,7 @@ def test_whatever_retry_after_says_the_pause_is_within_reason(
     client.get("/clusters")
     paper.trouble(Trouble(answer=503, headers={"Retry-After": date}))
     client.get("/clusters")
-    assert 0.5 <= clock.slept[0] <= 78.0
+    assert 0.25 <= clock.slept[0] <= 78.0
 
 
 def test_a_server_that_stays_busy_is_said(client: Client, paper: ControlPlane, clock: Clock) -> None:
@@ -206,9 +206,10 @@ def test_what_was_surely_not_taken_is_asked_for_again(client: Client, paper: Con
 def test_nobody_there(clock: Clock) -> None:
     with hold_port() as held:  # which nobody listens on
         lost = Client(f"http://127.0.0.1:{number_of(held)}/api/v1", Credentials(id="me", secret="s3cret"))
-        with pytest.raises(LlmbError, match="does not answer: the connection is refused") as told:
+        with pytest.raises(LlmbError) as caught:
             lost.create("/workloads/trainings", BODY)
-    assert not isinstance(told.value, UnclearError)
+    assert (caught.value.code, caught.value.value) == ("host-unreachable", "refused")
+    assert not isinstance(caught.value, UnclearError)
     assert len(clock.slept) < ATTEMPTS - 1  # not as patient as with a server that has answered before
 
 

@@ -15,7 +15,7 @@ from llmb.runs import record
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, JobState
-from llmb.testing.runai import Cluster, ControlPlane, Project, Trouble
+from llmb_testing.runai import Cluster, ControlPlane, Project, Trouble
 
 Site = Any  # the class is in conftest.py
 CREATE = "/workloads/(trainings|distributed)"

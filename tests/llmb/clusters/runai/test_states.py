@@ -10,7 +10,7 @@ from llmb.clusters.runai.phases import OVERDUE, of_deleted, of_files, of_workloa
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
+from llmb_testing.job import SMALLEST_JOB
 
 NOW = 1.7e9
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import known
+from llmb.clusters.slurm import commands
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.image_checks import faults_of_image, faults_of_mounts, faults_of_writable
+from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, faults_of_writable
 from llmb.config import ClusterConfig
 from llmb.config.locate import place_in_config
 from llmb.config.slurm import SlurmConfig
@@ -124,7 +124,7 @@ def test_no_mpi_at_all_is_taken_though_it_is_not_listed(kind: str, said: str | N
     srun.write_text("#!/bin/sh\ncase $* in *--mpi=list*) printf 'MPI plugin types are...\\n\\tpmi2\\n' ;; esac\n")
     srun.chmod(0o755)
     client = Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert known.no_mpi(client, kind) == said
+    assert commands.no_mpi(client, kind) == said
 
 
 def test_the_line_of_a_key(tmp_path: Path) -> None:

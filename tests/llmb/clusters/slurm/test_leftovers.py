@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from llmb.clusters.slurm.leftovers import remove_old, remove_own
+from llmb.clusters.slurm.container import remove_old, remove_own
 from llmb.config import ClusterConfig
 from llmb.runs.launch import Launch, Program
 

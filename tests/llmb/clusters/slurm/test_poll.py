@@ -18,9 +18,9 @@ from llmb.runs import programs, record, store
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.submission.dispatch import hand_over
+from llmb.submission.submit import submit_recorded
 from llmb.system.process import ProcessId
-from llmb.testing.job import SMALLEST_JOB
+from llmb_testing.job import SMALLEST_JOB
 
 
 class Slurm:
@@ -411,9 +411,9 @@ def test_a_wrapper_that_hides_the_id_doubles_no_run(slurm: Slurm, run: RunRecord
     cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
     waiting = replace(run, scheduler_id=None)
     record.save(waiting)
-    handed = hand_over(waiting, cluster)
+    handed = submit_recorded(waiting, cluster)
     assert (handed.error, handed.run.scheduler_id, record.load(run.directory).scheduler_id) == (None, "7", "7")
     slurm.says("squeue")
     record.save(waiting)
-    assert isinstance(hand_over(waiting, cluster).error, UnclearError)
+    assert isinstance(submit_recorded(waiting, cluster).error, UnclearError)
     assert store.seen_state(waiting) is None  # no end: reconcile looks for it again

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmb.clusters.quote import bash
-from llmb.clusters.slurm.quote import directive, path_pattern
+from llmb.clusters.bashscript import bash
+from llmb.clusters.slurm.request import directive, path_pattern
 from llmb.errors import UsageError
 
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)

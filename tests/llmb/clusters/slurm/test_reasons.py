@@ -3,8 +3,8 @@
 
 import pytest
 
-from llmb.clusters.slurm.refused import hint_for
-from llmb.clusters.slurm.waiting import meaning
+from llmb.clusters.slurm.refusals import hint_for
+from llmb.clusters.slurm.rows import meaning
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import read
-from llmb.clusters.slurm.registering import Registering, unknown_nodes
+from llmb.clusters.slurm.partitions import Registering, read, unknown_nodes
 
 ROW = "gpu*|up|infinite|1-infinite|2|{}|gpu:h100:8|n[1-2]|none"
 OTHER = "cpu|up|infinite|1-infinite|1|unknown|(null)|c1|none"

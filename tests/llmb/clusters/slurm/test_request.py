@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.bashscript import clock
 from llmb.clusters.slurm.container import PYXIS_OPTIONS
 from llmb.clusters.slurm.request import gpu_request, gpus_asked, sbatch_options
 from llmb.clusters.slurm.sbatch_script import Setting, render
@@ -17,6 +16,7 @@ from llmb.config.schema import GpuTypeConfig
 from llmb.errors import InputFaults, UsageError
 from llmb.runs.launch import Launch, Program, Stamp
 from llmb.text import typed, yamlfile
+from llmb.text.times import clock
 
 STAMP = Stamp(id="abc", timestamp="17", directory="/i/100%/x_17")
 LAUNCH = Launch(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of how llmb's own workloads are launched: the launch and the recipe of a request."""
+"""Fixtures of the tests of NeMo launches: the launch and the recipe of a request."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from llmb.planning.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch
-from llmb.submission.submit import site_of
+from llmb.submission.prepare import site_of
 
 NOTHING: Mapping[str, Any] = {}
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
@@ -69,7 +69,7 @@ def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]
 
 @pytest.fixture(scope="session")
 def one(launched: Callable[..., list[tuple[Job, Launch | None]]]) -> Callable[..., Launch]:
-    """The one launch of a request."""
+    """The only launch of a request."""
 
     def run(workload: str, **request: Any) -> Launch:
         ((_, launch),) = launched(workload, **request)
@@ -81,7 +81,7 @@ def one(launched: Callable[..., list[tuple[Job, Launch | None]]]) -> Callable[..
 
 @pytest.fixture(scope="session")
 def recipe(one: Callable[..., Launch]) -> Callable[..., dict[str, Any]]:
-    """The recipe.json of the one job of a request."""
+    """The recipe.json of the only job of a request."""
 
     def run(workload: str, **request: Any) -> dict[str, Any]:
         (staged,) = one(workload, **request).files
@@ -94,7 +94,7 @@ def recipe(one: Callable[..., Launch]) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def rows(plugins: Plugins) -> list[tuple[str, str, str, str, int, bool]]:
-    """Every published configuration: workload, size, GPU type, dtype, scale, whether its batch stays over scales."""
+    """Every published configuration: workload, size, GPU type, dtype, scale, whether its batch is constant."""
     return list(_rows(plugins))
 
 

@@ -10,7 +10,7 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.frameworks.nemo.needs import OPTIONAL_FILES, TOKENIZER_FILES, needs, nemo_venv, versions
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.runs.site import Site
+from llmb.runs.launch import Site
 from llmb.workload.needs import HubAsset, Image, Needs, Venv
 from llmb.workload.spec import Workload
 

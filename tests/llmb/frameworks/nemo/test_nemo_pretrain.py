@@ -12,7 +12,7 @@ from llmb.errors import UsageError, describe
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.workload.switches import Switches
-from llmb_workloads.versions import NEEDED
+from llmb_workloads.torch_pretrain import NEEDED
 
 One = Callable[..., Launch]
 Launched = Callable[..., list[tuple[Job, "Launch | None"]]]

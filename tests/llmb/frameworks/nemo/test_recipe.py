@@ -11,7 +11,7 @@ from llmb.frameworks.nemo.recipe import to_text
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.workload.switches import Switches
-from llmb_workloads.nemo_pretrain.read import parse_recipe
+from llmb_workloads.nemo_pretrain.recipe import parse_recipe
 
 Recipe = Callable[..., dict[str, Any]]
 SMALL: dict[str, Any] = {"dtypes": ("fp8",), "scales": (64,)}
@@ -24,8 +24,8 @@ def test_every_published_configuration_is_read_by_the_program(
 ) -> None:
     assert len(rows) > 100
     for key, size, gpu, dtype, scale, strong in rows:
-        request = {"size": size, "dtypes": (dtype,), "scales": (scale,), "strong_scaling": strong}
-        ((job, launch),) = launched(key, gpu=gpu, **request)
+        switches = Switches(strong_scaling=strong)
+        ((job, launch),) = launched(key, gpu=gpu, size=size, dtypes=(dtype,), scales=(scale,), switches=switches)
         assert launch is not None
         recipe = parse_recipe(json.loads(launch.files[0].text))
         sizes = recipe.parallelism

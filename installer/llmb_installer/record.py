@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The install directory: where it is, its record of finished steps, and what killed installers left."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
+from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
+from llmb.system import files, locks, process
+from llmb.text import typed, yamlfile
+
+FOLDER = ".llmb"
+LOCK = "install"  # in FOLDER: held by the process that changes the installation
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A finished step: the digest of its content, the facts that its kind records, and the workloads that need it.
+
+    ``damaged`` is set while a repair has begun and not succeeded.
+    """
+
+    digest: str
+    facts: dict[str, Any]
+    workloads: tuple[str, ...] = ()
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRecord:
+    """Finished steps by key, and ``config``: what the installer last wrote into cluster_config.yaml."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def finished(self, key: str, step: StepRecord) -> InstallRecord:
+        """The record with one more step."""
+        return replace(self, steps={**self.steps, key: step})
+
+    def marked(self, key: str) -> InstallRecord:
+        """The record with the step ``key`` marked as damaged."""
+        return self.finished(key, replace(self.steps[key], damaged=True))
+
+    def without(self, key: str) -> InstallRecord:
+        """The record without a step."""
+        return replace(self, steps={other: step for other, step in self.steps.items() if other != key})
+
+
+def record_path(install: Path) -> Path:
+    """The file of the record."""
+    return install / FOLDER / "install.json"
+
+
+def answers_path(install: Path) -> Path:
+    """The file of the answers of the latest installation."""
+    return install / FOLDER / "answers.yaml"
+
+
+def load(install: Path) -> InstallRecord:
+    """The record of ``install``, empty where nothing is installed. Raises LlmbError when it is damaged."""
+    path = record_path(install)
+    data = files.read_json(path)
+    if data is None:
+        return InstallRecord()
+    if not isinstance(data, dict) or data.pop("schema_version", None) != SCHEMA_VERSION:
+        raise LlmbError(
+            f"{path} was written by another version of llmb",
+            hint="use that version of llmb-install",
+            code="record-version",
+        )
+    return typed.read(InstallRecord, yamlfile.Document(name=str(path), data=data))
+
+
+def save(install: Path, record: InstallRecord) -> None:
+    """Write the record, atomically."""
+    files.write_json(record_path(install), {"schema_version": SCHEMA_VERSION, **typed.to_data(record)})
+
+
+def save_answers(install: Path, text: str) -> None:
+    """Write the answers unless the file has them already."""
+    path = answers_path(install)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        files.write_text(path, text)
+
+
+def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """The install directory by ``find_install``, or one with only the installer's own files left. Raises UsageError."""
+    try:
+        return find_install(option, environ, cwd)
+    except UsageError:
+        if "STAGE_PATH" in environ:  # always refused
+            raise
+        named = option or (Path(environ["LLMB_INSTALL"]).expanduser() if environ.get("LLMB_INSTALL") else None)
+        for folder in (cwd / named,) if named is not None else (cwd, *cwd.parents):
+            if record_path(folder).is_file() or answers_path(folder).is_file():
+                return folder.resolve()
+        raise
+
+
+def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
+    """The configuration of ``folder`` with every layer. Raises InputFaults with the command that repairs it."""
+    if not (folder / CONFIG_FILE).is_file():
+        message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
+        raise UsageError(message, hint=unfinished_hint(folder))
+    own_config(folder)
+    return load_config(folder, environ)[0]
+
+
+def own_config(folder: Path) -> ClusterConfig:
+    """cluster_config.yaml without the layers above it. Raises InputFaults with the command that repairs it."""
+    try:
+        return typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE))
+    except InputFaults as error:
+        raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
+    except UsageError as error:
+        fix = f"correct it, or run: {repair_hint(folder)}"
+        if isinstance(error.__cause__, PermissionError):
+            fix = f"ask its owner to run: chmod -R go+rX {shlex.quote(str(folder))}"
+        raise InputFaults([as_fault(error)], hint=fix) from error
+
+
+def repair_hint(folder: Path) -> str:
+    """The command that replaces a missing or invalid configuration."""
+    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
+
+
+def unfinished_hint(folder: Path) -> str:
+    """The fix of a missing configuration: wait for the running installer, or repair."""
+    wait = running_installer(folder)
+    return f"{wait}: wait until it has finished" if wait is not None else f"run: {repair_hint(folder)}"
+
+
+def running_installer(folder: Path) -> str | None:
+    """Which llmb-install is changing ``folder`` now, for a message; None where none is."""
+    owner = locks.holder(folder / FOLDER, LOCK)
+    if owner is None:
+        return None
+    return "llmb-install is running there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")
+
+
+_MARK = "LLMB_INSTALLING_INTO"
+_OTHERS = 60.0  # seconds after which a file that another program may be writing is a leftover
+
+
+def mark(install: Path) -> dict[str, str]:
+    """The variable that marks programs of an installation into ``install``, to find them when their parent is gone."""
+    return {_MARK: str(install.resolve())}
+
+
+def end_leftover_programs(install: Path) -> None:
+    """End programs of a killed installer, such as pip, which would write into what is built next."""
+    for name, value in mark(install).items():
+        process.kill_marked(name, value)
+
+
+def remove_leftovers(install: Path) -> None:
+    """Remove half-written files; those that llmb-run may be writing only when they are old."""
+    own = install / ".llmb"
+    ours = [*install.glob(".cluster_config.yaml*.part"), *own.glob(".install.json.*.part")]
+    ours += [*own.glob(".answers.yaml.*.part"), *own.glob("locks/.*.part"), *own.glob("logs/.*.part")]
+    _remove(ours)
+    shared = [*own.glob(".install.lock.*.part"), *own.glob("programs/.*.part")]
+    _remove(path for path in shared if _age(path) > _OTHERS)
+
+
+def remove_unwanted_parts(install: Path) -> None:
+    """Remove partial downloads of steps that are not needed any more."""
+    _remove([*install.glob("repos/.*.part"), *install.glob("datasets/hub/*/.*.part")])
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.lstat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

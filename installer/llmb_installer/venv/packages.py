@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses the packages of an environment with pip or uv, and installs what the lock file names, with hashes."""
+
+from __future__ import annotations
+
+import abc
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llmb.errors import LlmbError
+from llmb.system import files
+from llmb.system.shell import StoppedError
+from llmb_installer.execution.runner import Commands
+from llmb_installer.venv import contents, pipconf
+from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of, torch_line
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
+
+_REPORTS = (22, 2)  # the first pip that has --report
+_PROJECT = """\
+[project]
+name = "llmb-wanted"
+version = "0"
+dependencies = [{torch}]
+[tool.uv.sources]
+torch = {{ index = "torch" }}
+[[tool.uv.index]]
+name = "torch"
+url = {index}
+explicit = true
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packages(abc.ABC):
+    """Installs into the environment ``folder``, or with its Python into the folder ``prefix``.
+
+    ``commands`` runs the tool, ``scratch`` is where its input files are written.
+    """
+
+    tool: ClassVar[str]
+    folder: Path
+    commands: Commands
+    scratch: Path
+    prefix: Path | None = None
+
+    @abc.abstractmethod
+    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+        """Choose the packages for ``step``. Raises LlmbError."""
+
+    @abc.abstractmethod
+    def _install(self, step: VenvStep) -> list[str]: ...
+
+    @abc.abstractmethod
+    def _only_from(self, index: str) -> list[str]: ...
+
+    def install(self, step: VenvStep, lock: Lock) -> None:
+        """Install the packages of ``lock`` and nothing else. Raises LlmbError."""
+        options = [*self._install(step), "--no-deps"]
+        if lock.torch:
+            index = self._only_from(lock.torch_index) if lock.torch_index is not None else []
+            given = ["--require-hashes", "--requirement", self._write("lock-torch.txt", lock.torch)]
+            self.commands.run(f"{self.tool} install of torch from {lock.torch_index}", [*options, *index, *given])
+        if lock.hashed:
+            given = ["--require-hashes", "--requirement", self._write("lock.txt", lock.hashed)]
+            self.commands.run(f"{self.tool} install", [*options, *given])
+        if lock.plain:
+            given = ["--requirement", self._write("lock-plain.txt", lock.plain)]
+            self.commands.run(f"{self.tool} install from repositories", [*options, *given])
+
+    def build(self, step: VenvStep, requirements: Sequence[str]) -> None:
+        """Build ``requirements`` from source against the installed packages. Raises LlmbError."""
+        given = ["--no-deps", "--no-build-isolation", "--requirement", self._write("source.txt", requirements)]
+        self.commands.run(f"{self.tool} install from source", [*self._install(step), *given])
+
+    @property
+    def python(self) -> str:
+        """The environment's Python."""
+        return str(self.folder / "bin" / "python")
+
+    def _write(self, name: str, lines: Sequence[str]) -> str:
+        files.write_text(self.scratch / name, "".join(f"{line}\n" for line in lines))
+        return str(self.scratch / name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pip(Packages):
+    """pip, whose dry run reports what it would install; ``program`` are the arguments of Python that run it."""
+
+    tool: ClassVar[str] = "pip"
+    program: tuple[str, ...] = ("-m", "pip")
+
+    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+        """Choose the packages for ``step`` by pip's report. Raises LlmbError."""
+        self._update()
+        limits = self._write("constraints.txt", step.need.constraints)
+        wanted = ["--constraint", limits, "--requirement", self._write("requirements.txt", step.need.requirements)]
+        torch, source = torch_line(step.need.requirements), step.torch
+        index = source.index if torch is not None else None
+        report: dict[str, Any] | None = None
+        if index is None:
+            report = self._report("pip's choice of packages", step, wanted)
+            index = index_for(source, report) if torch is not None else None
+        if index is None or torch is None:
+            hashed, plain = requirements_of((report or {"install": []})["install"])
+            return Lock(made_for=made_for, hashed=hashed, plain=plain)
+        alone = ["--constraint", limits, "--no-deps", "--index-url", index, torch]
+        try:
+            (chosen,) = self._report(f"pip install of torch from {index}", step, alone)["install"]
+        except LlmbError as error:
+            if report is None or isinstance(error, StoppedError) or not is_optional(source):
+                raise
+            hashed, plain = requirements_of(report["install"])
+            return Lock(made_for=made_for, hashed=hashed, plain=plain, failed_index=index)
+        others = [line for line in step.need.requirements if line != torch]
+        given = self._write("requirements.txt", [*others, f"torch @ {chosen['download_info']['url']}"])
+        items = self._report("pip's choice of packages", step, ["--constraint", limits, "--requirement", given])
+        hashed, plain = requirements_of([item for item in items["install"] if _item_name(item) != "torch"])
+        chosen_torch = requirements_of([chosen])[0]
+        return Lock(made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=chosen_torch)
+
+    def _install(self, step: VenvStep) -> list[str]:
+        sources = [] if step.wheelhouse is None else ["--no-index", "--find-links", str(step.wheelhouse)]
+        target = [] if self.prefix is None else ["--prefix", str(self.prefix), "--ignore-installed", "--no-compile"]
+        options = ["--no-input", "--disable-pip-version-check", *sources, *target]
+        return [self.python, "-I", *self.program, "install", *options]
+
+    def _only_from(self, index: str) -> list[str]:
+        return ["--index-url", index]
+
+    def _pip_version(self) -> str:
+        found = contents.packages(self.folder).get("pip")
+        return found.version if found is not None else ""
+
+    def _update(self) -> None:
+        """Update a pip that has no --report."""
+        found = re.match(r"(\d+)\.(\d+)", self._pip_version())
+        if found is None or (int(found[1]), int(found[2])) < _REPORTS:
+            self.commands.run(
+                "pip's own update", [self.python, "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]
+            )
+
+    def _report(self, what: str, step: VenvStep, wanted: Sequence[str]) -> dict[str, Any]:
+        answer = self.scratch / "report.json"
+        options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(answer)]
+        self.commands.run(what, [*self._install(step), *options, *wanted])
+        report: dict[str, Any] | None = files.read_json(answer)
+        if report is None:
+            raise LlmbError(f"{what}: pip wrote no report", hint=f"see {self.commands.context.log}")
+        return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uv(Packages):
+    """The program ``uv``, with pip's configuration passed to it in variables."""
+
+    tool: ClassVar[str] = "uv pip"
+    uv: str
+
+    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+        """Choose the packages for ``step`` by ``uv pip compile``. Raises LlmbError."""
+        torch, source = torch_line(step.need.requirements), step.torch
+        index = source.index if torch is not None else None
+        own: Lock | None = None
+        if index is None:
+            lines = self._compile("uv's choice of packages", step, step.need.requirements)
+            own = _lock(made_for, lines)
+            report = {"install": [{"metadata": {"name": package_of(line)}} for line in lines]}
+            index = index_for(source, report) if torch is not None else None
+            if index is None:
+                return own
+        project = self.scratch / "wanted" / "pyproject.toml"
+        files.write_text(project, _PROJECT.format(torch=json.dumps(torch), index=json.dumps(index)))
+        others = [line for line in step.need.requirements if line != torch]
+        try:
+            lines = self._compile(f"uv's choice with torch from {index}", step, others, str(project))
+        except LlmbError as error:
+            if own is None or isinstance(error, StoppedError) or not is_optional(source):
+                raise
+            return replace(own, failed_index=index)
+        torch_lines = tuple(line for line in lines if package_of(line) == "torch")
+        rest = _lock(made_for, [line for line in lines if line not in torch_lines])
+        return replace(rest, torch_index=index, torch=torch_lines)
+
+    def _compile(self, what: str, step: VenvStep, wanted: Sequence[str], *more: str) -> list[str]:
+        answer = self.scratch / "compiled.txt"
+        answer.unlink(missing_ok=True)
+        limits = (
+            ["--constraint", self._write("constraints.txt", step.need.constraints)] if step.need.constraints else []
+        )
+        options = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet", "--output-file", str(answer)]
+        given = [*more, self._write("requirements.txt", wanted)]
+        self.commands.run(what, [*self._pip("compile"), *self._sources(step), *options, *limits, *given])
+        text = re.sub(r" *\\\n *", " ", answer.read_text(encoding="utf-8"))
+        return [line for line in text.splitlines() if line.strip() and not line.startswith(("#", "-"))]
+
+    def _install(self, step: VenvStep) -> list[str]:
+        target = ["--compile-bytecode"] if self.prefix is None else ["--prefix", str(self.prefix)]
+        return [*self._pip("install"), *self._sources(step), *target]
+
+    def _only_from(self, index: str) -> list[str]:
+        return ["--default-index", index]
+
+    def _pip(self, command: str) -> list[str]:
+        return [self.uv, "pip", command, "--python", self.python]
+
+    def _sources(self, step: VenvStep) -> list[str]:
+        if step.wheelhouse is not None:
+            return ["--no-index", "--find-links", str(step.wheelhouse)]
+        return ["--no-index"] if pipconf.no_index(self.commands.environ) else []
+
+
+def _lock(made_for: str, lines: Sequence[str]) -> Lock:
+    hashed = tuple(line for line in lines if " --hash=" in line)
+    return Lock(made_for=made_for, hashed=hashed, plain=tuple(line for line in lines if " --hash=" not in line))
+
+
+def _item_name(item: dict[str, Any]) -> str:
+    return normalized(item["metadata"]["name"])
+
+
+def requirements_of(items: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The requirement lines of pip's report: those with hashes, and those of a repository at a commit."""
+    hashed, plain = [], []
+    for item in sorted(items, key=_item_name):
+        info, name, version = item["download_info"], _item_name(item), item["metadata"]["version"]
+        hashes = _hashes(info.get("archive_info", {}))
+        if "vcs_info" in info:
+            vcs = info["vcs_info"]
+            plain.append(f"{name} @ {vcs['vcs']}+{info['url']}@{vcs['commit_id']}")
+        elif not hashes:
+            plain.append(f"{name} @ {info['url']}")
+        else:
+            digests = " ".join(f"--hash={kind}:{value}" for kind, value in sorted(hashes.items()))
+            known = f"{name} @ {info['url'].partition('#')[0]}" if item["is_direct"] else f"{name}=={version}"
+            hashed.append(f"{known} {digests}")
+    return tuple(hashed), tuple(plain)
+
+
+def _hashes(archive: dict[str, Any]) -> dict[str, str]:
+    """The hashes of a file by kind; pip before 23.1 reports one, as ``sha256=...``."""
+    kind, equals, value = str(archive.get("hash", "")).partition("=")
+    hashes: dict[str, str] = archive.get("hashes") or ({kind: value} if equals else {})
+    return hashes

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repairs the environment in use by reinstalling its damaged packages, without disturbing jobs that use it.
+
+A damaged package is installed at its locked version into a folder of its own. Each file of it that is missing or
+different in the environment is then replaced by an atomic rename. So there is no moment at which a module is missing,
+as there is in an uninstall and install, and a process that has mapped a library keeps the old file.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmb.errors import LlmbError
+from llmb.system import files
+from llmb.system.shell import StoppedError
+from llmb_installer import record
+from llmb_installer.execution.runner import NoNodeError
+from llmb_installer.step import Facts
+from llmb_installer.venv import contents, lock
+from llmb_installer.venv.packages import Packages, Pip
+
+if TYPE_CHECKING:
+    from llmb_installer.venv.venv_step import VenvStep
+
+FACTS = "llmb.json"  # in the environment: what it is, for an installer that was killed before it recorded it
+_BUNDLED = (  # the folder of the wheels that Python brings: the system's (Debian), else ensurepip's own
+    "import ensurepip, os, sysconfig; "
+    "print(sysconfig.get_config_var('WHEEL_PKG_DIR') or os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
+)
+
+
+def facts_of(step: VenvStep, install: Path) -> Facts | None:
+    """The facts of the environment in use, None where it is not the one that ``step`` would build."""
+    try:
+        note = files.read_json(step.folder / FACTS)
+    except LlmbError:
+        note = None
+    if not isinstance(note, dict):
+        done = record.load(install).steps.get(step.key)
+        return done.facts if done is not None and done.digest == step.digest else None
+    facts: Facts = note["facts"]
+    return facts if note.get("digest") == step.digest else None
+
+
+def is_likely(step: VenvStep, install: Path) -> bool:
+    """Whether the environment in use needs reinstalled packages at most, as far as no file is read."""
+    facts = facts_of(step, install)
+    if facts is None:
+        return False
+    return all(fault.code == contents.DAMAGED for fault in contents.verify(step.name, facts, install, deep=False))
+
+
+def repair(step: VenvStep, facts: Facts, packages: Packages, names: Collection[str]) -> Facts | None:
+    """Reinstall the packages ``names`` of the environment in use; its facts, None where it must be built anew.
+
+    ``packages`` installs into a prefix. Raises LlmbError.
+    """
+    prefix, folder = packages.prefix, packages.folder
+    assert prefix is not None, "a repair never installs into the environment itself"
+    install = step.folder.parent.parent
+    locked = lock.find(step, install, facts["python"])
+    if locked is None or not _runs(packages):
+        return None
+    sources = [line for line in step.need.from_source if lock.package_of(line) in names]
+    bundled = {*names} - locked.names - {lock.package_of(line) for line in sources}
+    if bundled:
+        own = _bundled_pip(packages)
+        if own is None or not _install_bundled(step, facts, own, bundled):
+            return None
+        if isinstance(packages, Pip):  # the environment's own may be what is damaged
+            packages = replace(packages, program=own.program)
+    packages.install(step, locked.only(names))
+    if sources:
+        packages.build(step, sources)
+    files.share_tree(prefix)
+    staged = {name: one for base in contents.site_packages(prefix) for name, one in contents.packages_in(base).items()}
+    if not staged.keys() >= {*names}:
+        return None
+    for name in names:
+        _replace_files(staged[name].info, folder)
+    return {**facts, **contents.inventory(folder)}
+
+
+def _runs(packages: Packages) -> bool:
+    """Whether the environment's Python starts."""
+    try:
+        return packages.commands.read([packages.python, "-I", "-c", "import encodings, site"]).code == 0
+    except NoNodeError:
+        raise
+    except LlmbError:
+        return False
+
+
+def _bundled_pip(packages: Packages) -> Pip | None:
+    """The pip that Python itself brings as a wheel, which runs without being installed; None without one."""
+    folder = packages.commands.read([packages.python, "-I", "-c", _BUNDLED]).out.strip()
+    wheel = next(Path(folder or "/nowhere").glob("pip-*.whl"), None)
+    if wheel is None:
+        return None
+    return Pip(
+        folder=packages.folder,
+        commands=packages.commands,
+        scratch=packages.scratch,
+        prefix=packages.prefix,
+        program=(f"{wheel}/pip",),
+    )
+
+
+def _install_bundled(step: VenvStep, facts: Facts, pip: Pip, names: Collection[str]) -> bool:
+    """Install packages that came with the environment, such as pip, from Python's wheels; False where it cannot."""
+    versions = {lock.normalized(name): version for name, version in facts["packages"].items()}
+    wanted = tuple(f"{name}=={versions[name]}" for name in sorted(names))
+    try:
+        wheels = Path(pip.program[0]).parent.parent
+        pip.install(replace(step, wheelhouse=wheels), lock.Lock(made_for="", hashed=(), plain=wanted))
+    except StoppedError:
+        raise
+    except LlmbError:  # Python has been updated since
+        return False
+    return True
+
+
+def _replace_files(info: Path, folder: Path) -> None:
+    """Put each file of the package with the metadata ``info`` where it is missing or different in ``folder``."""
+    (site,) = contents.site_packages(folder)
+    listed = contents.rows(info / "RECORD")
+    for row, _ in listed:
+        source, target = info.parent / row, site / row
+        if row.startswith("../"):  # a program: however deep the folder of packages is
+            target = folder / re.sub(r"^(\.\./)+", "", row)
+        is_record = target.name == "RECORD" and target.parent.name == info.name
+        if is_record or (target.is_file() and filecmp.cmp(source, target, shallow=False)):
+            continue
+        files.make_folder(target.parent)
+        source.replace(target)
+    own = site / info.name / "RECORD"
+    if sorted(listed) != sorted(contents.rows(own)):  # written last: until then the package is still damaged
+        (info / "RECORD").replace(own)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`jobs retry`: selects the failed runs, prints why they failed, and submits their next attempts."""
+
+from collections.abc import Sequence
+
+from llmb.cli.context import Context, say
+from llmb.cli.options import slurm_arg_in_words
+from llmb.cli.results.judged import results_of
+from llmb.cli.submit.announce import Announcer, announce_interrupt
+from llmb.cli.submit.options import seconds_of
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
+from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
+from llmb.runs import record, store
+from llmb.runs.launch import Launch
+from llmb.runs.record import RunRecord
+from llmb.runs.state import LOST, TIMEOUT
+from llmb.submission.retry import changed, retry
+from llmb.workload.switches import parse_clock
+
+
+def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
+    """The failed runs; prints the reason of each. Raises UsageError for a ``named`` run that has not failed."""
+    results = results_of(context, runs)
+    wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
+    if named and wrong:
+        hint = f"{'nothing was submitted; ' if len(runs) > 1 else ''}{_instead(results)}"
+        raise UsageError(", ".join(wrong), hint=hint, code="run-not-failed")
+    chosen, cancelled = [], 0
+    for old, result in zip(runs, results, strict=True):
+        run = record.load(old.directory)
+        if not _is_retriable(result):
+            continue
+        if not named and store.was_cancelled(run):
+            cancelled += 1
+            continue
+        say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
+        chosen.append(run)
+    if cancelled:
+        say(f"note: skipped {cancelled} cancelled: name a cancelled run to retry it")
+    if not chosen:
+        say("no run has failed")
+    return chosen
+
+
+def read_limit(context: Context, text: str | None) -> int | None:
+    """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which overrides it. Raises UsageError."""
+    try:
+        limit = None if text is None else parse_clock(text)
+    except ValueError as error:
+        raise UsageError(f"--time-limit: {error}", code="option-invalid", key="time_limit", value=text) from None
+    given = context.slurm_args.get("time")
+    if given is None:
+        return limit
+    if text is not None:
+        say(f"note: {slurm_arg_in_words('time', given)} overrides --time-limit {text}")
+    return seconds_of(given)
+
+
+def run(
+    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool, named: bool
+) -> tuple[list[RunRecord], int]:
+    """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
+
+    Where the pre-submission checks fail for one run, none is submitted if they were ``named``, else the others are.
+    Returns the runs submitted and the exit code. Raises PreflightError, KeyboardInterrupt.
+    """
+    cluster, args = context.need_cluster(), context.slurm_args
+    able = runs if force or not runs else _able(context, runs, [changed(one, time_limit, args) for one in runs], named)
+    if time_limit is None:
+        _warn_of_limits(able)
+    results, interrupted = retry(
+        cluster, able, time_limit=time_limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
+    )
+    submitted = [one.run for one in results if one.error is None]
+    if interrupted or len(submitted) < len(runs) != 1:
+        say(f"{len(submitted)} of {len(runs)} retried")
+    if interrupted:
+        raise KeyboardInterrupt
+    return submitted, LlmbError.exit_code if len(submitted) < len(runs) else 0
+
+
+def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
+    """The runs whose next attempts pass the pre-submission checks; prints the faults of the others.
+
+    Raises PreflightError where none passes, or where one that is ``named`` does not.
+    """
+    cluster = context.need_cluster()
+    faults = cluster.preflight([one.launch for one in next_])
+    if not faults:
+        return runs
+    seen: list[tuple[Launch, list[Fault]]] = []
+    for one in next_ if not named else []:
+        if all(launch != one.launch for launch, _ in seen):
+            seen.append((one.launch, cluster.preflight([one.launch])))
+    wrong = [next(own for launch, own in seen if launch == one.launch) for one in next_] if seen else []
+    able = [run for run, own in zip(runs, wrong, strict=True) if not own] if seen else []
+    if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
+        error = PreflightError(list(dict.fromkeys(faults)))
+        other = "--slurm-arg KEY=VALUE gives another value, " if context.config.cluster_type == "slurm" else ""
+        error.hint = f"nothing was submitted; {other}--force skips the checks"
+        raise error
+    for launch, own in seen:
+        if own:
+            say(f"not retried: {', '.join(one.id for one in next_ if one.launch == launch)}")
+            say(describe(PreflightError(list(dict.fromkeys(own)))))
+    return able
+
+
+def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
+    """Warn of runs that their time limit ended: the next attempt has the same limit."""
+    ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
+    if ended:
+        say(f"warning: {', '.join(ended)} reached the time limit; jobs retry --time-limit HH:MM:SS sets another")
+
+
+def _is_retriable(result: Result) -> bool:
+    """Whether the run ended without success and may be retried."""
+    return result.status in (FAILED, CANCELLED) or result.state == LOST
+
+
+def _instead(results: Sequence[Result]) -> str:
+    """The hint where some of the runs to retry have not failed."""
+    failed = [str(one.identity.run) for one in results if _is_retriable(one)]
+    if failed:
+        return f"to retry only the failed ones: llmb-run jobs retry {' '.join(failed)}"
+    ongoing = [str(one.identity.run) for one in results if one.status not in (SUCCESS, UNKNOWN)]
+    if ongoing:
+        return f"llmb-run jobs wait {' '.join(ongoing)} follows those that have not ended"
+    return "to measure it again, submit it again: llmb-run single or submit-all"
+
+
+def _not_failed(result: Result) -> str:
+    if result.status == UNKNOWN:
+        return f"is not known to have failed ({result.reason})"
+    return "has succeeded" if result.status == SUCCESS else f"has not ended ({result.reason})"

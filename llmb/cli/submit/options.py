@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of every submitting command as a dataclass that click fills, and how their text becomes values."""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import click
+
+from llmb.cli import options as common
+from llmb.cli.context import Context, pass_context, say
+from llmb.errors import Fault, InputFaults
+from llmb.system import files
+from llmb.workload.switches import CHOICES, PARAMS
+
+if TYPE_CHECKING:
+    from llmb.planning.plan import JobOverrides
+    from llmb.runs.job import JobRequest
+
+T = TypeVar("T")
+
+COUNT = click.IntRange(min=1)
+_STEP = click.IntRange(min=0)
+_KEYS = ", ".join([*PARAMS, *CHOICES])
+
+
+def option(*names: str, **how: Any) -> Callable[[Any], Any]:
+    """A click option, for the annotation of a field."""
+    return click.option(*names, **how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of every submitting command, as given; a field's name is the option's, and its switch's."""
+
+    dry_run: Annotated[bool, option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing.")]
+    wait: Annotated[bool, option("--wait", is_flag=True, help="Follow the jobs and show their results.")]
+    retries: Annotated[int, common.retries_option]
+    resume: Annotated[bool, option("--resume", is_flag=True, help="Skip jobs that succeeded here or are under way.")]
+    env: Annotated[tuple[str, ...], option("--env", multiple=True, metavar="K=V", help="Set a variable in each job.")]
+    params: Annotated[
+        tuple[str, ...], option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Set {_KEYS}.")
+    ]
+    max_steps: Annotated[int | None, option("--max-steps", type=COUNT, metavar="N", help="Steps of each run.")]
+    gbs: Annotated[int | None, option("--gbs", type=COUNT, metavar="N", help="Global batch in samples.")]
+    time_limit: Annotated[str | None, option("--time-limit", metavar="HH:MM:SS", help="Time limit of each job.")]
+    gpus_per_node: Annotated[
+        int | None, option("--gpus-per-node", type=COUNT, metavar="N", help="GPUs that a job uses on each node.")
+    ]
+    strong_scaling: Annotated[
+        bool, option("--strong-scaling", is_flag=True, help="Keep the global batch the same at every scale.")
+    ]
+    profile: Annotated[
+        bool, option("-p", "--profile", is_flag=True, help="Profile the release's steps (docs/jobs.md).")
+    ]
+    profile_start: Annotated[
+        int | None, option("--profile-start", type=_STEP, metavar="N", help="First profiled step.")
+    ]
+    profile_stop: Annotated[
+        int | None, option("--profile-stop", type=COUNT, metavar="N", help="Last profiled step; the run ends there.")
+    ]
+    profile_ranks: Annotated[
+        str | None, option("--profile-ranks", metavar="RANKS", help="Profiled ranks: 0-7 (default), 0,8 or all.")
+    ]
+    gpu_metrics: Annotated[bool, option("--gpu-metrics", is_flag=True, help="Sample GPU metrics in the profile.")]
+    nccl_trace: Annotated[bool, option("--nccl-trace", is_flag=True, help="Log NCCL calls (5 steps, 15 minutes).")]
+    save_checkpoint: Annotated[
+        bool, option("--save-checkpoint", is_flag=True, help="Save a checkpoint after the last step.")
+    ]
+    load_checkpoint: Annotated[
+        str | None, option("--load-checkpoint", metavar="DIR", help="Load the checkpoint in DIR, then run one step.")
+    ]
+    vboost: Annotated[
+        bool | None, option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (Slurm).")
+    ]
+    image: Annotated[str | None, option("--image", metavar="IMAGE", help="Another image: a reference or a .sqsh file.")]
+    mounts: Annotated[
+        tuple[str, ...],
+        option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
+    ]
+    container_writable: Annotated[
+        bool | None,
+        option("--container-writable/--container-readonly", default=None, help="Let ranks write to the image (pyxis)."),
+    ]
+    force: Annotated[bool, option("--force", is_flag=True, help="Allow untested scales; skip pre-submission checks.")]
+    keep_going: Annotated[
+        bool, option("--keep-going", is_flag=True, help="Submit the valid jobs despite other faults.")
+    ]
+    gpu_type: Annotated[str | None, option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster with several.")]
+    no_preflight: Annotated[bool, option("--no-preflight", is_flag=True, help="Skip the pre-submission checks.")]
+    fmt: Annotated[str, common.format_option]
+
+
+def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Decorate ``command(context, options: cls)`` with the click options of the fields of ``cls``, its own first.
+
+    Each field's annotation has the option as its metadata.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @pass_context
+        @wraps(command)
+        def filled(context: Context, /, **values: Any) -> int:
+            return command(context, cls(**values))
+
+        hints = get_type_hints(cls, include_extras=True)
+        names = dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner))
+        call: Callable[..., int] = common.install_option(common.slurm_arg_option(filled))
+        for name in reversed([*names]):
+            (add,) = hints[name].__metadata__
+            call = add(call)
+        return call
+
+    return decorate
+
+
+def overrides_of(given: SubmitOptions) -> "JobOverrides":
+    """What the options set for every job. Raises InputFaults with every fault."""
+    from llmb.planning.plan import JobOverrides
+    from llmb.workload.switches import Switches
+
+    faults: list[Fault] = []
+    params, words = _parse_set(given.params, faults)
+    env = _parse_env(given.env, faults)
+    params |= _own_params(given, params, faults)
+    switches = words | _switches_of(given, faults)
+    if given.retries and not given.wait:
+        hint = "add --wait, or later: llmb-run jobs retry --failed"
+        faults.append(Fault(message="--retries requires --wait", hint=hint, code="retries-without-wait"))
+    if faults:
+        raise InputFaults(faults)
+    return JobOverrides(env=env, params=params, switches=Switches(**switches), force=given.force)
+
+
+def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
+    """The switches that the options set, by name; the first fault goes to ``faults``."""
+    from llmb.workload import switches as sw
+
+    own = {field.name for field in fields(given)}
+    found: dict[str, Any] = {name: getattr(given, name) for name in sw.NAMES if name in own}
+    positive = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
+    found = {
+        name: value for name, value in found.items() if value not in (None, "", ()) and (value or name not in positive)
+    }
+    readers: dict[str, Callable[[Any], Any]] = {
+        "image": sw.absolute_image,
+        "time_limit": lambda text: text if sw.parse_clock(text) else None,
+        "profile_ranks": lambda text: text if sw.rank_ranges(text) else None,
+        "mounts": lambda items: tuple(map(sw.parse_mount, items)),
+        "load_checkpoint": lambda text: str(files.expand(text).absolute()),
+    }
+    for name, read in readers.items():
+        try:
+            if name in found:
+                found[name] = read(found[name])
+        except ValueError as error:
+            flag = "--mount" if name == "mounts" else f"--{name.replace('_', '-')}"
+            hint = f"correct {flag}, or omit it"
+            faults.append(Fault(message=f"{flag}: {error}", hint=hint, code="option-invalid", key=name))
+            break
+    return found
+
+
+def _own_params(given: SubmitOptions, params: dict[str, int], faults: list[Fault]) -> dict[str, int]:
+    """The parameters that have options of their own; one that ``--set`` gives differently is a fault."""
+    found = {name: value for name in ("max_steps", "gbs") if (value := getattr(given, name)) is not None}
+    for name, value in found.items():
+        if params.get(name, value) != value:
+            message = f"--{name.replace('_', '-')} {value} and --set {name}={params[name]} differ"
+            faults.append(
+                Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=value)
+            )
+    return found
+
+
+def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str]:
+    """The pairs ``KEY=VALUE`` by their keys; anything else goes to ``faults``."""
+    pairs = {}
+    for item in text:
+        name, equals, value = item.partition("=")
+        if equals and name.strip():
+            pairs[name.strip()] = value
+        else:
+            message = f"{flag} '{item}' does not have the form KEY=VALUE"
+            faults.append(Fault(message=message, hint=f"{flag} NAME=value", code="pair-invalid", key=flag, value=item))
+    return pairs
+
+
+def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
+    """The variables of ``--env K=V``; those that a job may not set go to ``faults``."""
+    from llmb.text.typed import KeyFaultError
+    from llmb.workload.variables import check_effects, check_name, check_values
+
+    env = _pairs(text, "--env", faults)
+    checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
+    checks.append(partial(check_effects, env, of_list=False))
+    for check in checks:
+        try:
+            check()
+        except KeyFaultError as error:
+            faults.append(Fault(place="--env", message=str(error), hint=error.hint, code="variable-refused", key="env"))
+    return env
+
+
+def _parse_set(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, int], dict[str, str]]:
+    """The numbers and the words of ``--set KEY=VALUE``; unknown keys and invalid values go to ``faults``."""
+    from llmb.text.names import suggest
+
+    params, words = dict[str, int](), dict[str, str]()
+    for name, value in _pairs(text, "--set", faults).items():
+        if name in CHOICES and value in CHOICES[name]:
+            words[name] = value
+        elif name in PARAMS and value.isdecimal() and int(value) >= 1:
+            params[name] = int(value)
+        elif name in CHOICES:
+            message = f"--set {name}={value}: must be {' or '.join(CHOICES[name])}"
+            hint = f"--set {name}={CHOICES[name][-1]}"
+            faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
+        elif name in PARAMS:
+            message, hint = f"--set {name}={value}: must be a whole number from 1", _number_hint(name, value)
+            faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
+        else:
+            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
+            faults.append(Fault(message=message, hint=hint, code="param-unknown", key=name, value=value))
+    return params, words
+
+
+def _number_hint(name: str, value: str) -> str:
+    whole = re.fullmatch(r"\+?0*([1-9]\d*)\.?0*", value.strip(), re.ASCII)
+    return f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
+
+
+def with_slurm_time(context: Context, requests: Sequence["JobRequest"], overrides: "JobOverrides") -> "JobOverrides":
+    """``overrides`` with the time limit of ``--slurm-arg time=``; prints which other limits it overrides."""
+    from llmb.text.times import clock
+
+    given = context.slurm_args.get("time")
+    limits = [common.slurm_arg_in_words("time", given)] if given is not None else []
+    limits += [f"--time-limit {option}"] if (option := overrides.switches.time_limit) is not None else []
+    limits += ["the job list's time_limit"] if any(one.switches.time_limit is not None for one in requests) else []
+    own = context.config.slurm is not None and context.config.slurm.time_limit is not None
+    limits += ["slurm.args.time of cluster_config.yaml"] if own else []
+    if len(limits) > 1:
+        say(f"note: {limits[0]} overrides {' and '.join(limits[1:])}")
+    limit = seconds_of(given)
+    switches = replace(overrides.switches, time_limit=clock(limit)) if limit else overrides.switches
+    return replace(overrides, switches=switches)
+
+
+def seconds_of(given: str | bool | None) -> int | None:
+    """The seconds of ``--slurm-arg time=``; None for a word such as UNLIMITED, and where the option is removed."""
+    from llmb.config.slurm import seconds
+
+    return seconds(given) or None if isinstance(given, str) else None

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Job lists: reads both formats strictly; parses the simple one, whose tasks are Python tuples below a header."""
+
+import ast
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llmb.errors import Fault, UsageError
+from llmb.planning import yaml_joblist
+from llmb.runs.job import JobList, JobRequest
+from llmb.system import files
+
+_HEADER = re.compile(r"(?P<name>[^\s:()\[\]'\"#]+)\s*:\s*(#.*)?")
+_TASK_HINT = "a task is (dtype or [dtypes], [scales], repeats) or (..., repeats, profile), as ('bf16', [128, 256], 3)"
+
+
+def read_job_list(path: Path) -> JobList:
+    """The requests in a job list and its faults; names are as written, and checked when jobs are planned.
+
+    A name that ends in ``.yaml`` or ``.yml`` is YAML, any other the simple format. Raises UsageError for a file that
+    cannot be read or has no content, InputFaults for invalid YAML.
+    """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return yaml_joblist.read(path)
+    return parse(files.read_text(path), name=str(path))
+
+
+def parse(text: str, *, name: str) -> JobList:
+    """The requests and faults in ``text``, which faults call ``name``. Raises UsageError for an empty text."""
+    reader = _Reader(name)
+    for number, line in enumerate(text.splitlines(), 1):
+        reader.line(number, line.strip())
+    reader.close_section()
+    if not reader.requests and not reader.faults:
+        hint = f"write <workload>_<size>: and tasks below it; {_TASK_HINT}"
+        raise UsageError(f"{name} contains no jobs", hint=hint, code="joblist-empty")
+    return JobList(requests=tuple(reader.requests), faults=tuple(reader.faults))
+
+
+class _Reader:
+    """The requests and faults read so far, and the header whose section is open."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: list[JobRequest] = []
+        self.faults: list[Fault] = []
+        self.header: tuple[str, int] | None = None  # name and line
+        self.tasks_below = 0
+
+    def line(self, number: int, line: str) -> None:
+        if not line or line.startswith("#"):
+            return
+        if match := _HEADER.fullmatch(line):
+            self.close_section()
+            self.header, self.tasks_below = (match["name"], number), 0
+            return
+        self.tasks_below += 1
+        task, wrong = _task(line)
+        for text in wrong:
+            self.fault(number, text, _TASK_HINT, "task-invalid")
+        if self.header is None:
+            if task:
+                self.fault(number, "a task before any header", "write <workload>_<size>: above it", "header-missing")
+            return
+        name, above = self.header
+        request = JobRequest(
+            workload=name, place=f"{self.name}:{number}", header=f"{self.name}:{above}", faulty=bool(wrong), **task
+        )
+        self.requests.append(request)
+
+    def close_section(self) -> None:
+        if self.header is not None and self.tasks_below == 0:
+            self.fault(self.header[1], f"no task below '{self.header[0]}:'", _TASK_HINT, "tasks-empty")
+
+    def fault(self, line: int, message: str, hint: str, code: str) -> None:
+        self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint=hint, code=code))
+
+
+def _task(line: str) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a JobRequest that a task line gives, and the faults of the others."""
+    readers: dict[str, Callable[[Any], Any]] = {"dtypes": _dtypes, "scales": _scales, "repeats": _repeats}
+    readers["profile"] = _flag
+    fields, wrong = {}, []
+    try:
+        for (name, reader), value in zip(readers.items(), _parts(line), strict=False):
+            try:
+                fields[name] = reader(value)
+            except ValueError as error:
+                wrong.append(str(error))
+    except ValueError as error:
+        wrong.append(str(error))
+    return fields, wrong
+
+
+def _parts(line: str) -> tuple[Any, ...]:
+    """The 3 or 4 values of a task line. Raises ValueError."""
+    if not line.startswith("("):
+        raise ValueError(
+            f"'{line}' is neither a header (which ends with a colon) nor a task (which begins with a bracket)"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # Python's warning of a wrong escape does not help here
+            task = ast.literal_eval(line)
+    except (ValueError, TypeError) as error:  # the brackets match, but a value is not a literal
+        if bare := _bare_dtype(line):
+            raise ValueError(f"{line}: {bare} needs quotes, '{bare}'") from error
+        raise ValueError(
+            f"{line} may contain only words in quotes, whole numbers, True and False, with commas between"
+        ) from error
+    except (SyntaxError, MemoryError, RecursionError) as error:
+        if zero := re.search(r"(?<![\w.'\"])0+([1-9]\d*)", line):
+            raise ValueError(f"{line}: {zero[0]} has a leading zero, write {zero[1]}") from error
+        raise ValueError(f"{line} is not a Python tuple: a bracket, comma or quote is missing or too many") from error
+    if not isinstance(task, tuple) or len(task) not in (3, 4):
+        raise ValueError(f"{line} does not have 3 or 4 parts")
+    return task
+
+
+def _bare_dtype(line: str) -> str | None:
+    """The first word without quotes among a task's dtypes."""
+    task = ast.parse(line, mode="eval").body
+    first = task.elts[0] if isinstance(task, ast.Tuple) and task.elts else task
+    words = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+    return next((word.id for word in words if isinstance(word, ast.Name)), None)
+
+
+def _dtypes(value: Any) -> tuple[str, ...]:
+    return _many(value, str, "dtype")
+
+
+def _scales(value: Any) -> tuple[int, ...]:
+    return _many(value, int, "scale")
+
+
+def _repeats(value: Any) -> int:
+    return _at_least_one(value, "repeats")
+
+
+def _many(value: Any, kind: type, what: str) -> tuple[Any, ...]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not items or any(type(item) is not kind for item in items):
+        raise ValueError(f"{value!r} is not a {what} or a list of them")
+    if kind is int:
+        return tuple(_at_least_one(item, what) for item in items)
+    return tuple(items)
+
+
+def _at_least_one(value: Any, what: str) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{what} must be a whole number from 1, not {value!r}")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"profile must be True or False, not {value!r}")
+    return value

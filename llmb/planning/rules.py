@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for one job: what its switches do to steps, time and name, and which switches and numbers are valid. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmb.errors import UsageError
+from llmb.runs.job import Job
+from llmb.workload import switches as sw
+from llmb.workload.published import release_order
+from llmb.workload.rows import ProfileWindow
+from llmb.workload.spec import Checkpoint, Size, Workload
+from llmb.workload.switches import Switches
+
+PROFILE_STEPS = 5  # where no release names others
+NSYS, PROFILED = "nsys", "profile"  # in a profiled run's name: as in release 25.04, and without Nsight Systems
+TRACE_STEPS = 5
+TRACE_LIMIT = 15 * 60  # seconds
+TRACE_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
+CHANGE = "change the scale or one of them: --set NAME=N, in a list params"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """What follows from the switches of a job: its steps, its time limit in seconds (None: not set), the words in its
+    name, and the switches that no other field of the job has."""
+
+    max_steps: int
+    time_limit: int | None
+    words: tuple[str, ...]
+    switches: Switches
+
+
+def profile_window(workload: Workload, size: Size, release: str | None, steps: int) -> ProfileWindow | None:
+    """The steps that ``release`` profiles, else those of the newest; None where a run of ``steps`` is too short."""
+    if size.nemo is None or not workload.profiles:
+        return None
+    newest = max(workload.profiles, key=release_order)
+    own = workload.profiles.get(release or newest, workload.profiles[newest])
+    return own if own.stop <= steps else None
+
+
+def mode_of(
+    switches: Switches,
+    *,
+    profile: bool,
+    given_steps: int | None,
+    default_steps: int,
+    window: ProfileWindow | None = None,
+    profiler: str = PROFILED,
+) -> Mode:
+    """The mode of a job; ``given_steps`` is None where the steps are not set. Raises UsageError for a contradiction.
+
+    ``window``: the steps that its release profiles; ``profiler``: the word for a profiled run's name. A job that is not
+    profiled ignores the switches of profiles: a list may profile only some of its jobs.
+    """
+    traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
+    if traced and profile:
+        message = "a profile and an NCCL trace slow each other down"
+        raise _refused("profile-and-trace", "profile nccl_trace", message, "submit one run for each")
+    if loads and profile:
+        message = "a run that loads a checkpoint has one step, too few for a profile"
+        raise _refused("profile-and-load", "profile load_checkpoint", message, "submit one run for each")
+    if loads and given_steps not in (None, 1):
+        message = f"a run that loads a checkpoint has one step, not {given_steps}"
+        raise _refused("load-steps", "load_checkpoint max_steps", message, "omit max_steps")
+    steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
+    if profile:
+        switches = _with_profile(switches, given_steps, default_steps, window)
+        steps = switches.profile_stop or steps
+    elif switches.sets_profile:
+        switches = replace(switches, **dict.fromkeys(sw.PROFILE_DETAILS))
+    limit = sw.parse_clock(switches.time_limit) if switches.time_limit else None
+    usual = window.stop if window is not None else default_steps
+    named = given_steps is not None or (profile and steps != usual)
+    words = (*_words(switches, steps=steps if named else 0), *((profiler,) if profile else ()))
+    if switches is not sw.NO_SWITCHES:
+        switches = replace(
+            switches,
+            strong_scaling=switches.strong_scaling or None,
+            mounts=None if switches.mounts is None else tuple(map(sw.parse_mount, switches.mounts)),
+            **dict.fromkeys(("image", "time_limit", "gpus_per_node")),  # fields of the job itself
+        )
+    return Mode(max_steps=steps, time_limit=limit or (TRACE_LIMIT if traced else None), words=words, switches=switches)
+
+
+def _refused(code: str, key: str, message: str, hint: str | None, value: object = None) -> UsageError:
+    """The error ``code``; ``key`` names the parameters and switches that it is about, with blanks between."""
+    return UsageError(message, hint=hint, code=code, key=key, value=value)
+
+
+def _with_profile(
+    switches: Switches, given_steps: int | None, default_steps: int, window: ProfileWindow | None
+) -> Switches:
+    """The switches with the profiled steps: the release's, else up to the last step, after which the run ends."""
+    usual = window or ProfileWindow(start=max(0, default_steps - PROFILE_STEPS), stop=default_steps)
+    stop = switches.profile_stop or given_steps or usual.stop
+    if given_steps is not None and stop != given_steps:
+        message = f"a profiled run ends at its last profiled step {stop}, not at step {given_steps}"
+        hint = f"omit max_steps, or profile to step {given_steps}"
+        raise _refused("profile-end", "profile_stop max_steps", message, hint, stop)
+    keeps_start = switches.profile_stop is not None and stop > usual.start
+    from_end = usual.start if keeps_start else max(0, stop - (usual.stop - usual.start))
+    start = from_end if switches.profile_start is None else switches.profile_start
+    if start >= stop:
+        message = f"a profile from step {start} to step {stop} has no steps"
+        raise _refused("profile-empty", "profile_start profile_stop", message, "start before the stop", start)
+    ranks = switches.profile_ranks or sw.PROFILE_RANKS
+    try:
+        sw.rank_ranges(ranks)
+    except ValueError as error:
+        raise _refused("ranks-invalid", "profile_ranks", f"profile_ranks: {error}", None, ranks) from error
+    return replace(switches, profile_start=start, profile_stop=stop, profile_ranks=ranks)
+
+
+def _words(switches: Switches, *, steps: int) -> tuple[str, ...]:
+    """The words in the experiment's name for what differs from the published run, ``steps`` where not 0.
+
+    Saving a checkpoint has no word, as in the releases; the run's record has it.
+    """
+    flags = (
+        (f"steps{steps}", bool(steps) and switches.load_checkpoint is None),
+        (f"fp8{switches.fp8}", switches.fp8 == "current"),
+        ("hub", switches.tokenizer == "hub"),
+        ("nccltrace", bool(switches.nccl_trace)),
+        ("load", switches.load_checkpoint is not None),
+    )
+    return tuple(word for word, is_set in flags if is_set)
+
+
+def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
+    """Raise UsageError for a switch that this size or dtype does not support."""
+    if switches.fp8 is not None and dtype != "fp8":
+        message = f"{label} {dtype}: 'fp8' sets how dtype fp8 scales"
+        raise _refused("fp8-dtype", "fp8 dtype", message, "--dtype fp8, or omit it", switches.fp8)
+    if switches.fp8 is not None and size.nemo is None:
+        message = f"{label} does not train with NeMo, which scales fp8"
+        raise _refused("fp8-without-nemo", "fp8", message, "omit 'fp8'", switches.fp8)
+    if switches.tokenizer == "hub" and (size.nemo is None or size.nemo.hub_tokenizer is None):
+        raise _refused("no-tokenizer", "tokenizer", f"{label} has no tokenizer on the model hub", "omit 'tokenizer'")
+
+
+def check_ranks(switches: Switches, scale: int, label: str) -> None:
+    """Raise UsageError for a profile of ranks that a job of ``scale`` GPUs does not have."""
+    if switches.profile_ranks is None:
+        return
+    last = max(last or 0 for _, last in sw.rank_ranges(switches.profile_ranks))
+    if last >= scale:
+        message = f"{label}: profile_ranks '{switches.profile_ranks}': a job of {scale} GPUs has no rank {last}"
+        hint = f"its last rank is {scale - 1}; all selects every rank"
+        raise _refused("rank-unknown", "profile_ranks scale", message, hint, last)
+
+
+def check_container(switches: Switches, label: str, *, container: bool) -> None:
+    """Raise UsageError for a switch of containers where ranks start without one."""
+    for name in ("image", "mounts", "container_writable"):
+        if getattr(switches, name) is not None and not container:
+            message = f"{label}: '{name}' is for containers, but ranks start without one on this cluster"
+            hint = "omit it; slurm.container: pyxis in cluster_config.yaml starts ranks in images"
+            raise _refused("no-container", name, message, hint, getattr(switches, name))
+
+
+def checkpoint_scales(switches: Switches, size: Size, gpu: str) -> list[int]:
+    """The scales that a checkpoint was tested at, which may be below those of the rows; none without a checkpoint."""
+    checkpoint = size.checkpoint
+    if checkpoint is None or not (switches.save_checkpoint or switches.load_checkpoint):
+        return []
+    saved = checkpoint.save[gpu].counts if switches.save_checkpoint and gpu in checkpoint.save else ()
+    least = _least(checkpoint, "load", gpu) if switches.load_checkpoint is not None else None
+    return [*saved, *([least] if least is not None else [])]
+
+
+def check_checkpoint(switches: Switches, size: Size, gpu: str, scale: int, label: str, *, force: bool) -> list[str]:
+    """Warnings about a checkpoint at an untested scale. Raises UsageError instead, unless ``force``."""
+    warnings = []
+    for verb, wanted in (("save", bool(switches.save_checkpoint)), ("load", switches.load_checkpoint is not None)):
+        if not wanted or (size.nemo is None and size.checkpoint is None):
+            continue
+        least = _least(size.checkpoint, verb, gpu)
+        if least is not None and scale >= least:
+            continue
+        tested = f"tested only from {least} GPUs" if least is not None else f"not tested on {gpu}"
+        message = f"{label}: to {verb} a checkpoint is {tested}, and this job has {scale}"
+        if not force:
+            why = " A load on fewer may run out of GPU memory." if verb == "load" and least is not None else ""
+            hint = f"--force lifts this limit.{why}"
+            raise _refused("checkpoint-untested", f"{verb}_checkpoint scale", message, hint, scale)
+        warnings.append(message)
+    return warnings
+
+
+def _least(checkpoint: Checkpoint | None, verb: str, gpu: str) -> int | None:
+    if checkpoint is None:
+        return None
+    if verb == "load":
+        return checkpoint.load.get(gpu)
+    return checkpoint.save[gpu].counts[0] if gpu in checkpoint.save else None
+
+
+def divide(number: int, by: int, what: str, divisor: str, hint: str = CHANGE, *, key: str) -> int:
+    """``number`` / ``by``; ``what`` and ``divisor`` name them in the message. Raises UsageError for a remainder."""
+    if number % by:
+        raise _refused("not-divisible", key, f"{what} is not a multiple of {divisor} = {by}", hint, by)
+    return number // by
+
+
+def check_splits(job: Job, size: Size) -> None:
+    """Raise UsageError for layers, heads, states or a sequence that the job's parallelism does not split evenly.
+
+    The framework would refuse them too, but only after the job has waited for its nodes.
+    """
+    label = f"{job.workload} {job.model_size}"
+    _check_layers(job, size, label)
+    _check_widths(job, label)
+    if job.model.pattern is not None:
+        _check_hybrid(job, label)
+
+
+def _check_layers(job: Job, size: Size, label: str) -> None:
+    vp = job.vp or 1
+    if vp > 1 and job.pp == 1:
+        raise _refused("vp-without-pp", "vp pp", f"{label}: vp {vp} needs a pipeline, pp is 1", "--set vp=1", vp)
+    counted = job.num_layers + size.pipeline_extra
+    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
+    fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
+    split = f"{label}: {job.num_layers} layers{extra}"
+    hint = f"choose pp and vp whose product is {fitting}"
+    divide(counted, job.pp * vp, split, f"pp·vp = {job.pp}·{vp}", hint, key="num_layers pp vp")
+    if vp > 1:
+        hint = f"--set gbs=N, a multiple of mbs·dp·pp = {job.mbs * job.dp * job.pp}; or --set vp=1"
+        steps = f"{label}: with vp > 1 the gradient accumulation {job.ga}"
+        divide(job.ga, job.pp, steps, "pp", hint, key="gbs mbs pp vp")
+
+
+def _check_widths(job: Job, label: str) -> None:
+    """Tensor parallelism splits heads and MLP, and with it the sequence; context parallelism halves a rank's part."""
+    model, length = job.model, f"{label}: the sequence length {job.seq_length}"
+    widths = {"attention heads": model.heads, "query groups": model.kv_groups, "units of the MLP": model.ffn}
+    if model.mamba is not None and model.pattern is not None:
+        widths |= {"Mamba heads": model.mamba.heads, "Mamba groups": model.mamba.groups}
+    fitting = alternatives([ways for ways in range(1, model.heads + 1) if not any(n % ways for n in widths.values())])
+    for what, count in widths.items():
+        hint = f"choose a tp of {fitting}: --set tp=N, in a list params"
+        divide(count, job.tp, f"{label}: {count} {what}", "tp", hint, key="tp")
+    if job.cp > 1:  # each rank has a piece from the front and one from the back, so that all have equal work
+        divide(job.seq_length, 2 * job.cp, length, f"2·cp = 2·{job.cp}", "choose a smaller cp", key="cp")
+    if job.tp > 1:
+        factors = f"tp·cp = {job.tp}·{job.cp}"
+        divide(job.seq_length, job.tp * job.cp, length, factors, "choose a smaller tp or cp", key="tp cp")
+
+
+def _check_hybrid(job: Job, label: str) -> None:
+    for name, ways in (("cp", job.cp), ("vp", job.vp or 1)):
+        if ways > 1:
+            message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
+            raise _refused("hybrid-split", name, message, f"--set {name}=1", ways)
+
+
+def alternatives(numbers: Sequence[int]) -> str:
+    """``1, 2, 4 or 8``."""
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last

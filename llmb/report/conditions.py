@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conditions of a report, and why a figure may differ from the published one. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from llmb.report.entries import Entry, per_gpu
+from llmb.report.value import Report, Run
+from llmb.results.facts import LogFacts
+from llmb.runs.job import Job
+from llmb.stats.interval import spread
+from llmb.stats.measure import measure
+from llmb.system.secrets import is_secret_name
+from llmb.verdict import explain
+from llmb.verdict.rules import published, throughput_ratio
+from llmb.workload.published import Figure
+
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+NOT_LOGGED = "not in the log"
+_MOST_HOSTS = 4
+_SCALE = "GPUs"
+_OWN = ("configuration", _SCALE, "own variables")  # never common: each row has its own, or none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """``common``: names and values of every run; ``columns`` and ``rows``: what differs between runs."""
+
+    common: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def conditions_of(report: Report) -> Conditions:
+    """The conditions of all runs, with a row for each combination that differs."""
+    shared = _shared_variables(report.runs)
+    lines = [_line(run, report, shared) for run in report.runs]
+    distinct = list({tuple(line.items()): line for line in lines}.values())
+    names = list(dict.fromkeys(name for line in distinct for name in line))
+    values = {name: {line[name] for line in distinct if line.get(name)} for name in names}
+    columns = [name for name in names if len(values[name]) > 1 or (name in _OWN and values[name])]
+    common = [(name, *values[name]) for name in names if len(values[name]) == 1 and name not in columns]
+    if shared:
+        common.append(("variables", " ".join(shown_variables(shared))))
+    unknown = [name for name in _machine(LogFacts()) if report.runs and not values[name]]
+    common.append(("missing in all logs", ", ".join(unknown)))
+    known = tuple((name, value) for name, value in (*_cluster(report), *common) if value)
+    return Conditions(common=known, columns=tuple(columns), rows=_rows(distinct, columns))
+
+
+def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The values of the columns; lines that differ only in the scale are merged."""
+    scales: dict[tuple[str, ...], set[int]] = {}
+    for line in lines:
+        rest = tuple(line[name] for name in columns if name != _SCALE)
+        scales.setdefault(rest, set()).add(int(line[_SCALE]))
+    rows = sorted((rest[0], sorted(found), rest) for rest, found in scales.items())
+    return tuple((name, ", ".join(map(str, found)), *rest[1:]) for name, found, rest in rows)
+
+
+def facts_of(run: Run, digests: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What a step time depends on and published figures omit, by name, as far as it is known here."""
+    job, log = run.job, run.result.log or LogFacts()
+    named = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
+    facts = {
+        "image": _image(job.image, digests) if job.image is not None else "",
+        "parallelism": parallelism(job),
+        "variables of the job": " ".join(shown_variables(job.env)) or "none",
+        **_machine(log),
+        "nodes": named,
+    }
+    return [(name, value or NOT_LOGGED) for name, value in facts.items() if value or name not in ("image", "nodes")]
+
+
+def _machine(log: LogFacts) -> dict[str, str]:
+    """Network and GPUs according to the log; empty where it omits them."""
+    return {
+        "NCCL": log.nccl_version or "",
+        "network": ", ".join(log.networks),
+        "GPU": ", ".join(log.gpu_models),
+        "driver": ", ".join(log.drivers),
+        "SM clock": f"up to {log.max_sm_clock_mhz:g} MHz" if log.max_sm_clock_mhz else "",
+        "power limit": f"{log.power_limit_w:g} W" if log.power_limit_w else "",
+    }
+
+
+def shown_variables(variables: Mapping[str, str]) -> list[str]:
+    """``NAME=value`` of each, sorted, without possible secrets and without passwords in URLs."""
+    return [
+        f"{name}={_PASSWORD.sub('...', value)}" for name, value in sorted(variables.items()) if not is_secret_name(name)
+    ]
+
+
+def parallelism(job: Job) -> str:
+    """The parallelism of a job, as ``tp 2 · pp 1 · cp 1 · micro batch 2``."""
+    sizes = {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp, "ep": job.ep if job.ep > 1 else None}
+    parts = [f"{name} {value}" for name, value in sizes.items() if value is not None]
+    return " · ".join([*parts, f"micro batch {job.mbs}"])
+
+
+def day(seconds: float, made: datetime) -> str:
+    """A time since the epoch in the time zone of ``made``, to the minute."""
+    return datetime.fromtimestamp(seconds, made.tzinfo).strftime("%Y-%m-%d %H:%M")
+
+
+def _cluster(report: Report) -> Iterator[tuple[str, str]]:
+    yield "cluster", f"{report.cluster_name}, type {report.cluster_type}"
+    if report.runs:
+        times = sorted(run.created for run in report.runs)
+        ends = dict.fromkeys(day(time, report.made) for time in (times[0], times[-1]))
+        yield "submitted", " to ".join(ends)
+        yield "llmb", ", ".join(sorted({run.llmb_version for run in report.runs}))
+
+
+def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]:
+    job, result = run.job, run.result
+    own = {name: value for name, value in run.environment.items() if shared.get(name) != value}
+    reference = result.verdict.reference
+    named = f"{job.workload.removeprefix('pretrain_')} {job.model_size} {job.dtype}"
+    return {
+        "configuration": named,
+        "GPUs": str(job.scale),
+        "GPU type": job.gpu_type,
+        "global batch": per_gpu(job.gbs, job.scale),
+        "sequence": str(job.seq_length),
+        "layers": str(job.num_layers),
+        "parallelism": parallelism(job),
+        "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else "",
+        "FLOPs formula": result.metrics.flops_convention or "",
+        "image": _image(job.image, report.digests),
+        **_machine(result.log or LogFacts()),
+        "step lines": (result.log and result.log.framework and f"of {result.log.framework}") or "",
+        "own variables": " ".join(shown_variables(own)),
+        "published figure": "" if reference is None else f"release {reference.release}, window {reference.window}",
+    }
+
+
+def _image(reference: str | None, digests: Mapping[str, str]) -> str:
+    if reference is None:
+        return "no image"
+    return f"{reference} {digests.get(reference, '(unknown digest)')}"
+
+
+def _shared_variables(runs: Sequence[Run]) -> dict[str, str]:
+    """The variables that all runs have in common."""
+    return dict(_common(run.environment.items() for run in runs))
+
+
+def _common(found: Iterable[Iterable[tuple[str, str]]]) -> list[tuple[str, str]]:
+    sets = [set(items) for items in found]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+_WORTH_SAYING = 0.01  # a fraction of the step time
+
+Fact = tuple[str, str]  # a name and its value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an entry may differ from the published ``figure``.
+
+    ``differs``: known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of this entry and
+    not of the figure, without what all entries have in common.
+    """
+
+    entry: Entry
+    figure: Figure
+    differs: tuple[str, ...]
+    seen: tuple[str, ...]
+    own: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations:
+    """The explanations of several entries.
+
+    ``common``: what is known of all of them and not of the published figures; ``missing``: what their logs omit, and
+    how to log it.
+    """
+
+    entries: tuple[Explanation, ...] = ()
+    common: tuple[Fact, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explanations:
+    """The explanations of those entries that are compared with a published figure."""
+    compared = [(entry, figure) for entry in entries if (figure := entry.runs[0].figure) is not None]
+    facts = [facts_of(entry.runs[0], digests) for entry, _ in compared]
+    common = [fact for fact in (facts[0] if facts else []) if all(fact in other for other in facts)]
+    missing = (explain.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
+    return Explanations(
+        entries=tuple(
+            Explanation(
+                entry=entry,
+                figure=figure,
+                differs=tuple(_differences(entry.runs[0], figure)),
+                seen=(*remarkable(entry), *_over_published_window(entry)),
+                own=tuple(fact for fact in own if fact not in common),
+            )
+            for (entry, figure), own in zip(compared, facts, strict=True)
+        ),
+        common=tuple(common),
+        missing=tuple(dict.fromkeys(text for texts in missing for text in texts)),
+    )
+
+
+def remarkable(entry: Entry) -> list[str]:
+    """Sentences on what may explain a step time: slow steps, drift, repeats that differ."""
+    notes = [(run.id, [*explain.step_notes(run.result)]) for run in entry.runs]
+    found = [f"Steps of {id_}: {'; '.join(own)}." for id_, own in notes if own]
+    times = [run.result.metrics.step_time for run in entry.runs]
+    known = [time for time in times if time is not None]
+    if len(known) > 1 and max(known) > min(known) * (1 + _WORTH_SAYING):
+        found.append(f"The slowest repeat takes {100 * (max(known) / min(known) - 1):.1f} % longer than the fastest.")
+    return found
+
+
+def _differences(run: Run, figure: Figure) -> Iterator[str]:
+    peak, row = run.peak_tflops, run.row
+    return explain.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
+
+
+def _over_published_window(entry: Entry) -> Iterator[str]:
+    """The ratio over the window of the published figure, where that is another one."""
+    figure, steps = entry.runs[0].figure, entry.result.metrics.steps
+    if figure is None or steps is None or entry.result.verdict.same_window is not False:
+        return
+    found = [
+        measure(run.samples, figure.window.of(steps, run.samples.first))
+        for run in entry.runs
+        if run.samples is not None
+    ]
+    times = [measured.time.mean for measured in found if measured is not None and measured.time is not None]
+    if len(times) == len(entry.runs):
+        ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
+        window = explain.window_in_words(figure.window)
+        yield f"Over the window of the published figure ({window}) the ratio is {ratio:.3f}."

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares jobs for a submission: their launches, the script shown by a dry run, the pre-submission checks."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmb.clusters.base import Cluster
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, collected
+from llmb.planning.plan import Plan, make_plan
+from llmb.plugins.loader import Plugins
+from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Site, Stamp
+from llmb.workload.spec import Workload
+
+NO_ARGS: Mapping[str, str | bool] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job with its launch; None where no plugin can launch it on this cluster type."""
+
+    job: Job
+    launch: Launch | None
+
+
+def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
+    """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has the plugin pmix."""
+    own = config.workloads.of(job.workload)
+    slurm = config.slurm if config.cluster_type == "slurm" else None
+    return Site(
+        cluster_type=config.cluster_type,
+        gpu_type=config.rows_for(job.gpu_type),
+        gpus_per_node=job.gpus_per_node,
+        node_architecture=config.install.node_architecture,
+        install=config.llmb_install,
+        container=job.image is not None,
+        venv=own.venv_path,
+        venvs=own.venvs,
+        assets=own.assets,
+        mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
+        environment=job.env,
+    )
+
+
+def prepare(
+    plan: Plan,
+    plugins: Plugins,
+    config: ClusterConfig,
+    slurm_args: Mapping[str, str | bool] = NO_ARGS,
+    *,
+    has_pmix: bool = True,
+) -> tuple[list[Prepared], list[Fault]]:
+    """The launch of each job, and a fault for each that has none; ``has_pmix`` as in ``site_of``. Pure."""
+    workloads = plugins.workloads()
+    prepared, faults = [], []
+    for job, place in zip(plan.jobs, plan.places, strict=True):
+        try:
+            launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
+        except LlmbError as error:
+            faults.append(as_fault(error, place))
+            continue
+        if launch is not None and slurm_args:
+            launch = replace(launch, slurm_args=slurm_args)
+        prepared.append(Prepared(job=job, launch=launch))
+    return prepared, list(dict.fromkeys(faults))
+
+
+def preview(item: Prepared, cluster: Cluster | None, config: ClusterConfig) -> str | None:
+    """The script that would be sent, with placeholders for what only a submission knows."""
+    if cluster is None or item.launch is None:
+        return None
+    name = item.launch.name
+    directory = config.experiments(item.job.workload) / name / f"{name}_{PREVIEW_TIMESTAMP}"
+    stamp = Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(directory))
+    return cluster.render(item.launch, stamp)
+
+
+def check(items: Sequence[Prepared], cluster: Cluster) -> None:
+    """Run the pre-submission checks. Raises PreflightError with every fault."""
+    faults = cluster.preflight([item.launch for item in items if item.launch is not None])
+    if faults:
+        raise PreflightError(list(dict.fromkeys(faults)))
+
+
+def launches_of(items: Sequence[Prepared], config: ClusterConfig) -> list[Launch]:
+    """The launches of these jobs. Raises PreflightError with every job that no plugin launches."""
+    faults: list[Fault] = []
+    launches = []
+    for item in items:
+        with collected(faults):
+            launches.append(launch_of(item, config))
+    if faults:
+        raise PreflightError(list(dict.fromkeys(faults)))
+    return launches
+
+
+def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
+    """The launch of a job. Raises UsageError where no plugin launches it."""
+    if item.launch is None:
+        how = " in a container" if item.job.image is not None else ""
+        fix = "slurm.container: none starts it from a Python environment; " if how and config.slurm else ""
+        raise UsageError(
+            f"{item.job.experiment_name}: no plugin launches it{how} on cluster type {config.cluster_type}",
+            hint=f"{fix}--dry-run shows its numbers",
+            code="not-launchable",
+            key=item.job.model_size,
+        )
+    return item.launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlaunchable:
+    """A size that cannot be launched, with the reason and the fix."""
+
+    workload: str
+    size: str
+    reason: str
+    hint: str | None
+
+
+def unlaunchable(workloads: Iterable[Workload], plugins: Plugins, config: ClusterConfig) -> Iterator[Unlaunchable]:
+    """The sizes whose smallest job on the cluster's GPU type no plugin launches. Pure.
+
+    A size without a row for that GPU type is skipped.
+    """
+    gpu = config.rows_for(config.gpu_type)
+    for workload in workloads:
+        for name, size in workload.sizes.items():
+            tested = [(dtype, size.scales(gpu, dtype, strong=False)) for dtype in size.dtypes(gpu)]
+            first = next(((dtype, scales[0]) for dtype, scales in tested if scales), None)
+            error = _refusal(workload, name, *first, plugins, config) if first is not None else None
+            if error is not None:
+                reason = error.message.partition(": ")[2] or error.message  # without the experiment's name
+                yield Unlaunchable(workload=workload.key, size=name, reason=reason, hint=error.hint)
+
+
+def _refusal(
+    workload: Workload, size: str, dtype: str, scale: int, plugins: Plugins, config: ClusterConfig
+) -> LlmbError | None:
+    request = JobRequest(workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,))
+    plan = make_plan([request], plugins.workloads(), config)
+    if plan.faults:  # of the numbers: the table does not allow this job
+        return None
+    items, faults = prepare(plan, plugins, config)
+    if faults:
+        return InputFaults(faults[:1], hint=faults[0].hint)
+    try:
+        for item in items:
+            launch_of(item, config)
+    except LlmbError as error:
+        return error
+    return None

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix.
+
+Importing this module is cheap: httpx is imported when a client is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import random
+import re
+import ssl
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gaierror
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from llmb.errors import LlmbError, UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+Pause = Callable[[float, str], None]  # seconds, and why
+
+CONNECT_SECONDS, READ_SECONDS = 15.0, 30.0
+BUSY = frozenset({408, 429, 500, 502, 503, 504})  # answers after which a later attempt may succeed
+ATTEMPTS = 6  # in a row without progress
+LONGEST_PAUSE = 30.0  # seconds, of those that we choose
+PATIENCE = 300.0  # seconds, the longest pause that a server may ask for
+PROGRESS = 1 << 20  # bytes received after which the attempts are counted from one again
+NETWORK = "the network and the proxy (HTTPS_PROXY, NO_PROXY)"  # to check when a connection fails
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never reached through a proxy
+_LARGEST = 16 << 20  # bytes that ``read_all`` accepts
+_SHORT = 1 << 16  # bytes that are read sooner than a new connection is made
+_PORTS = {"http": 80, "https": 443}
+_HINTS = {
+    "dns": f"check the spelling of the name, {NETWORK}",
+    "refused": f"check the host, the port, {NETWORK}",
+    "certificate": "set SSL_CERT_FILE to your site's certificates",
+    "busy": "try again later",
+    "limited": "try again later",
+    "other": f"check {NETWORK}",
+}
+
+
+class AskAgain(Exception):
+    """An attempt failed with ``fault``, and another may succeed.
+
+    ``pause`` is the seconds that the server asks to wait; ``attempts`` limits the attempts below those of ``persist``.
+    """
+
+    def __init__(self, fault: LlmbError, pause: float | None = None, *, attempts: int = ATTEMPTS) -> None:
+        super().__init__(fault.message)
+        self.fault, self.pause, self.attempts = fault, pause, attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete answer of ``host``."""
+
+    host: str
+    status: int
+    body: bytes
+
+
+def make_client(
+    *,
+    headers: Mapping[str, str],
+    environ: Mapping[str, str],
+    ca_bundle: Path | None = None,
+    read_seconds: float = READ_SECONDS,
+    connect_seconds: float = CONNECT_SECONDS,
+) -> httpx.Client:
+    """A client that uses the proxies of the environment, except for loopback.
+
+    ``ca_bundle`` is a file of certificates to trust in addition. Raises UsageError for wrong settings.
+    """
+    import httpx
+
+    try:
+        return httpx.Client(
+            verify=_certificates(ca_bundle, environ),
+            timeout=httpx.Timeout(read_seconds, connect=connect_seconds, pool=None),
+            limits=httpx.Limits(max_connections=None),
+            headers=dict(headers),
+            mounts={f"all://{host}": None for host in _LOOPBACK},
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        message = f"the proxy that the environment names cannot be used: {error}"
+        raise UsageError(message, hint=_HINTS["other"], code="proxy-invalid") from error
+
+
+def _certificates(ca_bundle: Path | None, environ: Mapping[str, str]) -> ssl.SSLContext:
+    """The trusted certificates: of SSL_CERT_FILE and SSL_CERT_DIR, else of the system; and those of ``ca_bundle``."""
+    import httpx
+
+    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    name, place = "SSL_CERT_FILE", file
+    try:
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+        if not file and not folder and not context.cert_store_stats()["x509_ca"]:
+            context = httpx.create_ssl_context(trust_env=False)  # the certificates that httpx brings
+            context.load_default_certs()  # and a folder, from which certificates are only read when needed
+        if ca_bundle is not None:
+            name, place = "ca_bundle", str(ca_bundle.expanduser())
+            context.load_verify_locations(place)
+    except OSError as error:
+        message = f"{name}: no certificates can be read from {place}: {error.strerror or error}"
+        hint = "set it to a file of PEM certificates"
+        raise UsageError(message, hint=hint, code="certificates-unreadable", key=name, value=place) from error
+    return context
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, with or without a port, is this machine."""
+    name = without_port(host)
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def without_port(host: str) -> str:
+    """``host`` without its port."""
+    return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+
+
+def persist(
+    call: Callable[[], T],
+    pause: Pause,
+    *,
+    attempts: int = ATTEMPTS,
+    first_pause: float = 1.0,
+    received: Callable[[], int] = lambda: 0,
+) -> T:
+    """The result of ``call``, which is repeated as long as it raises AskAgain.
+
+    Raises the fault after ``attempts`` in a row. They are counted from one again whenever ``received``, in bytes, has
+    grown by PROGRESS: a long download may be cut often.
+    """
+    attempt, before = 0, received()
+    while True:
+        try:
+            return call()
+        except AskAgain as again:
+            attempt = 1 if received() - before >= PROGRESS else attempt + 1
+            before = received()
+            if (again.pause or 0.0) > PATIENCE:
+                raise _extended(again.fault, f", and asks to wait {again.pause:.0f} s") from again
+            if attempt >= min(attempts, again.attempts):
+                raise _extended(again.fault, f", after {attempt} attempts" if attempt > 1 else "") from again
+            pause(again.pause if again.pause is not None else pause_after(attempt, first_pause), again.fault.message)
+
+
+def pause_after(attempt: int, first: float = 1.0) -> float:
+    """The seconds to wait after ``attempt``: doubling from ``first``, spread so that many clients do not coincide."""
+    return random.uniform(0.5, 1.0) * min(first * 2.0 ** (attempt - 1), LONGEST_PAUSE)
+
+
+def _extended(fault: LlmbError, text: str) -> LlmbError:
+    fault.message += text
+    fault.args = (fault.message,)
+    return fault
+
+
+def retry_after(value: str | None, now: float | None = None) -> float | None:
+    """The seconds that a Retry-After header asks for, as a number or a date; None without a valid one."""
+    if value is None:
+        return None
+    if value.isascii() and value.strip().isdigit():
+        return float(value)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        when = parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, OverflowError):  # not a date, or not one of the calendar
+        return None
+    return max(0.0, when - (time.time() if now is None else now))
+
+
+def send(
+    client: httpx.Client,
+    request: httpx.Request,
+    *,
+    known: bool,
+    name: str = "",
+    hints: Mapping[str, str] | None = None,
+    busy: Collection[int] = BUSY,
+) -> httpx.Response:
+    """The answer to ``request``, its body still to be read; the caller closes it.
+
+    Raises AskAgain for a host that is busy or cuts the connection, LlmbError for one that cannot be reached; where the
+    host is ``known`` to answer, also a failed connection is worth another attempt. ``name`` and ``hints`` are for
+    messages, as in ``unreachable``; the hints also for ``busy`` and ``limited`` (HTTP 429).
+    """
+    import httpx
+
+    name = name or request.url.netloc.decode()
+    try:
+        response = client.send(request, stream=True)
+    except httpx.TransportError as error:
+        raise failure(error, request.url, known=known, name=name, hints=hints) from error
+    status = response.status_code
+    if status not in busy:
+        return response
+    discard(response)
+    reason, text = ("limited", "receives too many requests") if status == 429 else ("busy", "has a problem")
+    hint = {**_HINTS, **(hints or {})}[reason]
+    fault = LlmbError(f"{name} {text} (HTTP {status})", hint=hint, code="host-busy", key=name, value=status)
+    raise AskAgain(fault, retry_after(response.headers.get("Retry-After")))
+
+
+def discard(response: httpx.Response) -> None:
+    """Close an answer; its connection is kept where the rest of the body is short."""
+    import httpx
+
+    with contextlib.suppress(httpx.TransportError):
+        if int(response.headers.get("Content-Length", _SHORT)) < _SHORT:
+            response.read()
+    response.close()
+
+
+def read_all(response: httpx.Response, name: str = "") -> Answer:
+    """The complete answer; closes ``response``. Raises AskAgain for one that is cut, LlmbError for one too large."""
+    import httpx
+
+    body, name = bytearray(), name or response.url.netloc.decode()
+    try:
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > _LARGEST:
+                message = f"the answer of {name} is larger than {_LARGEST:,} bytes"
+                raise LlmbError(message, hint="check the name of the host", code="answer-damaged", key=name)
+    except httpx.TransportError as error:
+        raise failure(error, response.url, known=True, name=name) from error
+    except httpx.DecodingError as error:
+        message = f"the answer of {name} cannot be decoded: {error}"
+        raise LlmbError(message, hint="try again", code="answer-damaged", key=name) from error
+    finally:
+        response.close()
+    return Answer(host=name, status=response.status_code, body=bytes(body))
+
+
+def failure(
+    error: httpx.TransportError,
+    url: httpx.URL,
+    *,
+    known: bool,
+    name: str = "",
+    hints: Mapping[str, str] | None = None,
+) -> LlmbError | AskAgain:
+    """``error`` as the error that it is, or as AskAgain where another attempt may succeed."""
+    fault = unreachable(error, url, name=name, hints=hints)
+    return AskAgain(fault) if may_pass(error, known=known) else fault
+
+
+def may_pass(error: httpx.TransportError, *, known: bool) -> bool:
+    """Whether another attempt may succeed: always after a cut, after a failed connection if the host is ``known``."""
+    import httpx
+
+    if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError | httpx.UnsupportedProtocol):
+        return True
+    return known and not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
+
+
+def unreachable(
+    error: httpx.TransportError, url: httpx.URL, *, name: str = "", hints: Mapping[str, str] | None = None
+) -> LlmbError:
+    """The error ``host-unreachable``: the host by ``name``, the proxy where one is used, the reason and the fix.
+
+    ``value`` is the reason: dns, refused, certificate, tls, timeout, cut or other. ``hints`` maps reasons to fixes.
+    """
+    name = name or url.netloc.decode()
+    reason, text = _reason(error)
+    known = {**_HINTS, **(hints or {})}
+    hint = known.get(reason, known["other"])
+    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
+    return LlmbError(message, hint=hint, code="host-unreachable", key=name, value=reason)
+
+
+def _reason(error: httpx.TransportError) -> tuple[str, str]:
+    import httpx
+
+    reason, text = "other", str(error) or type(error).__name__
+    for cause in _causes(error):
+        if isinstance(cause, gaierror):
+            reason, text = "dns", "its name cannot be resolved (DNS)"
+        elif isinstance(cause, ConnectionRefusedError):
+            reason, text = "refused", "connection refused"
+        elif isinstance(cause, ssl.SSLCertVerificationError):
+            reason, text = "certificate", f"its certificate is not trusted (TLS): {cause.verify_message}"
+        elif isinstance(cause, ssl.SSLError):
+            reason, text = "tls", f"TLS fails: {cause.reason or cause}"
+    if isinstance(error, httpx.TimeoutException):
+        return "timeout", "no answer in time"
+    if isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
+        return "cut", f"the connection was cut: {text}"
+    return reason, text
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _through_proxy(url: httpx.URL) -> str:
+    """The proxy of requests to ``url`` for a message, with its port and without its password."""
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    host = url.netloc.decode()
+    if not proxy or proxy_bypass(host) or without_port(host) in _LOOPBACK:
+        return ""
+    found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    place = found.netloc.rpartition("@")[2]
+    usual = _PORTS.get(found.scheme)
+    return f" through the proxy {place}" + (f":{usual}" if usual and re.search(r":\d+$", place) is None else "")

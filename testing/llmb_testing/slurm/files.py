@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration files of a test cluster, as text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCOUNT = "benchmarks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a test cluster has. The GPUs and CPUs of a node are pretended.
+
+    ``partitions``: lines of slurm.conf. ``min_job_age``: seconds that the controller remembers an ended job.
+    ``message_timeout``: seconds that Slurm's programs wait for each other. The machine may be busy, so a node may be
+    silent for minutes before Slurm reports it as down.
+    """
+
+    nodes: int = 4
+    cpus: int = 64
+    gpus: int = 8
+    gpu_type: str = "h100"
+    accounting: bool = True
+    min_job_age: int = 300
+    message_timeout: int = 30
+    partitions: tuple[str, ...] = (
+        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=short Nodes=n1 MaxTime=5 State=UP",
+        "PartitionName=closed Nodes=n1 State=DOWN",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where a cluster runs: folder, user, host name, and the first of ``nodes`` + 2 free ports."""
+
+    folder: Path
+    user: str
+    host: str
+    port: int
+
+    @property
+    def socket(self) -> Path:
+        """Munge's socket. Linux allows 107 characters."""
+        return self.folder / "run" / "munge"
+
+
+def slurm_conf(shape: Shape, location: Location) -> str:
+    """slurm.conf: all daemons on this host's loopback, all paths below one folder."""
+    folder, nodes = location.folder, f"n[1-{shape.nodes}]" if shape.nodes > 1 else "n1"
+    ports = f"[{location.port + 2}-{location.port + 1 + shape.nodes}]" if shape.nodes > 1 else f"{location.port + 2}"
+    gpus = f" Gres=gpu:{shape.gpu_type}:{shape.gpus}" if shape.gpus else ""
+    lines = [
+        "ClusterName=kit",
+        f"SlurmctldHost={location.host}(127.0.0.1)",
+        f"SlurmctldPort={location.port}",
+        f"SlurmUser={location.user}",
+        f"SlurmdUser={location.user}",
+        "AuthType=auth/munge",
+        "CredType=cred/munge",
+        # A requeued job waits until its credential has expired (default: 120 s).
+        f"AuthInfo=socket={location.socket},cred_expire=30",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool/%n",
+        f"SlurmctldPidFile={folder}/run/slurmctld.pid",
+        f"SlurmdPidFile={folder}/run/slurmd.%n.pid",
+        f"SlurmctldLogFile={folder}/log/slurmctld.log",
+        f"SlurmdLogFile={folder}/log/slurmd.%n.log",
+        f"PlugStackConfig={folder}/etc/plugstack.conf",
+        "ProctrackType=proctrack/linuxproc",
+        "ReturnToService=2",
+        "SlurmctldTimeout=30",
+        "SlurmdTimeout=300",
+        "KillWait=1",
+        f"MessageTimeout={shape.message_timeout}",
+        f"MinJobAge={shape.min_job_age}",
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+        "SlurmdParameters=config_overrides",
+        "SchedulerType=sched/backfill",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_CPU_Memory",
+        "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0",
+        "DefMemPerCPU=1000",
+        "PriorityType=priority/basic",
+        "EnforcePartLimits=ALL",
+        "PropagateResourceLimits=NONE",
+        "JobAcctGatherType=jobacct_gather/none",
+        "GresTypes=gpu",
+        *_accounting(shape, location),
+        f"NodeName={nodes} NodeHostname={location.host} NodeAddr=127.0.0.1 Port={ports} CPUs={shape.cpus}"
+        f" RealMemory=256000{gpus} State=UNKNOWN",
+        *shape.partitions,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _accounting(shape: Shape, location: Location) -> list[str]:
+    if not shape.accounting:
+        return []
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStoragePort={location.port + 1}",
+        f"AccountingStoragePass={location.socket}",
+        "AccountingStorageTRES=gres/gpu",
+        "AccountingStorageEnforce=associations,limits",
+    ]
+
+
+def gres_conf(shape: Shape, location: Location) -> str:
+    """gres.conf: GPUs that are links to /dev/null."""
+    devices = f"nvidia[0-{shape.gpus - 1}]" if shape.gpus > 1 else "nvidia0"
+    gpus = f"Name=gpu Type={shape.gpu_type} File={location.folder}/dev/{devices}\n" if shape.gpus else ""
+    return f"AutoDetect=off\n{gpus}"
+
+
+def slurmdbd_conf(location: Location) -> str:
+    """slurmdbd.conf: MariaDB, reached by its socket only."""
+    folder = location.folder
+    lines = [
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={location.socket}",
+        f"DbdHost={location.host}",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={location.port + 1}",
+        f"SlurmUser={location.user}",
+        f"PidFile={folder}/run/slurmdbd.pid",
+        f"LogFile={folder}/log/slurmdbd.log",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=slurm",
+        "StorageLoc=slurm_acct_db",
+    ]
+    return "\n".join(lines) + "\n"

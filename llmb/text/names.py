@@ -52,11 +52,11 @@ def listed(names: Sequence[str], most: int = LISTED, separator: str = ", ") -> s
 
 
 def shorter(experiment: str) -> Iterator[str]:
-    """The name of an experiment, again and again with less of it: what tells least is left out first.
+    """The name of an experiment in shorter and shorter forms; the least informative parts are omitted first.
 
-    First ``pretrain_``; then the ways of parallelism that are none (``tp1``, ``vpNone``); then, with ``..`` in their
-    place, the other numbers one by one. Workload, size, dtype, GPU count and what stands behind the numbers stay. A
-    text that is no such name comes as it is.
+    First ``pretrain_``; then parallelism without effect (``tp1``, ``vpNone``); then the other numbers one by one,
+    replaced by ``..``. Workload, size, dtype, GPU count and the text after the numbers are kept. Other texts are not
+    changed.
     """
     yield experiment
     found = _EXPERIMENT.fullmatch(experiment)
@@ -66,15 +66,15 @@ def shorter(experiment: str) -> Iterator[str]:
     yield f"{begin}{found[2]}{end}"
     numbers = [word for word in numbers if not re.fullmatch(r"[tpcv]p(1|None)", word)]
     yield "_".join([begin, *numbers]) + end
-    for left_out in range(1, len(numbers) + 1):
-        yield f"{begin}..{'_'.join(numbers[left_out:])}{end}"
+    for omitted in range(1, len(numbers) + 1):
+        yield f"{begin}..{'_'.join(numbers[omitted:])}{end}"
 
 
 def apart(names: Sequence[str], width: int) -> list[str] | None:
-    """The names of experiments in at most ``width`` characters, different ones still different; None where they cannot.
+    """The names of experiments in at most ``width`` characters, still different; None if that is not possible.
 
-    A name loses what ``shorter`` leaves out, but keeps the numbers in which it differs from others of the same
-    workload, size, dtype and GPU count. One that is no experiment's loses its middle.
+    A name is shortened like in ``shorter``, but keeps the numbers in which it differs from others of the same workload,
+    size, dtype and GPU count. Other texts lose their middle.
     """
     distinct = dict.fromkeys(names)
     parts = {name: _numbers_of(name) for name in distinct}
@@ -94,13 +94,13 @@ def apart(names: Sequence[str], width: int) -> list[str] | None:
 
 
 def _numbers_of(name: str) -> tuple[str, set[str]]:
-    """What stands before and behind the numbers of an experiment's name, and these."""
+    """The text before and after the numbers of an experiment's name, and the numbers."""
     found = _EXPERIMENT.fullmatch(name)
     return (f"{found[1]}..{found[3] or ''}", set(found[2].split("_")[1:])) if found else (name, set())
 
 
 def _keeping(name: str, kept: set[str]) -> Iterator[str]:
-    """As ``shorter``, but for what has lost one of the numbers ``kept``; at last those alone."""
+    """Like ``shorter``, but only forms with all numbers ``kept``; the last form has only those."""
     for less in shorter(name):
         if kept <= set(re.split(r"_|\.\.", less)):
             yield less

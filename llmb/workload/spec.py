@@ -87,7 +87,7 @@ class Size:
         return list(dict.fromkeys(dtype for row in self.rows for dtype in row.dtype if row.fits(gpu, dtype)))
 
     def scales(self, gpu: str, dtype: str, *, strong: bool = False) -> list[int]:
-        """The tested GPU counts for this GPU type and dtype, ascending."""
+        """The tested scales of this GPU type and dtype, ascending."""
         rows = (row for row in self.rows if row.fits(gpu, dtype) and row.strong_scaling == strong)
         return sorted({count for row in rows for count in row.scales.counts})
 

@@ -355,7 +355,7 @@ def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Loa
     assert problems(load())[source].endswith("fake_late.py:3)")
 
 
-def test_a_table_that_cannot_be_read_is_told_with_place_and_cure(install: Install, load: Load) -> None:
+def test_a_table_that_cannot_be_read_is_reported_with_place_and_fix(install: Install, load: Load) -> None:
     source = install(
         "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
     )
@@ -441,7 +441,7 @@ def test_a_plugin_may_be_an_object(install: Install, load: Load) -> None:
     assert "pretrain_thing" in plugins.workloads()
 
 
-def test_the_same_problem_is_told_once(install: Install, load: Load) -> None:
+def test_the_same_problem_is_reported_once(install: Install, load: Load) -> None:
     install("raises", HOOK + "@hookimpl\ndef llmb_commands(): raise OSError")
     plugins = load()
     build(plugins)
@@ -465,7 +465,7 @@ def test_a_hook_that_does_not_end_is_interrupted_and_named(
 
 
 @pytest.mark.parametrize("hook", ["llmb_workload", "llmb_commands"])
-def test_a_plugin_whose_workload_or_commands_do_not_end_is_left_out_and_named(
+def test_a_plugin_whose_workload_or_commands_do_not_end_is_skipped_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)

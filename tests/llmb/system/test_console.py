@@ -74,7 +74,7 @@ def test_a_full_disk_behind_standard_output_is_an_error(place: Path, line: str) 
 
 
 @pytest.mark.parametrize(("line", "code"), [("@run list -w nope", 2), ("@install status --install nope", 2)])
-def test_where_nobody_can_be_told_the_exit_code_is_right(place: Path, line: str, code: int) -> None:
+def test_without_a_working_stderr_the_exit_code_is_right(place: Path, line: str, code: int) -> None:
     for where in ("2> /dev/full", "2>&-", "2> /dev/full > /dev/full", ">&- 2>&-"):
         assert shell(place, f"{line} {where}").returncode == code
 

@@ -165,7 +165,7 @@ def test_damaged_json_is_an_error_with_its_place(tmp_path: Path) -> None:
         files.read_json(tmp_path / "file")
 
 
-def test_a_long_log_makes_room(tmp_path: Path) -> None:
+def test_a_long_log_is_rotated(tmp_path: Path) -> None:
     log = tmp_path / "log"
     files.rotate(log, limit=3)
     log.write_text("abc")

@@ -52,15 +52,18 @@ def test_the_holder_is_known_and_gone_after_release(tmp_path: Path) -> None:
 
 
 def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
-    told: list[ProcessId] = []
+    holders: list[ProcessId] = []
     with locks.hold(tmp_path, "x"), locks.hold(tmp_path, "y"):
-        with pytest.raises(locks.LockHeldError) as caught, locks.hold(tmp_path, "x", wait=0.1, on_wait=told.append):
+        with (
+            pytest.raises(locks.LockHeldError) as caught,
+            locks.hold(tmp_path, "x", wait=0.1, on_wait=holders.append),
+        ):
             pass
         assert f"is in use by process {os.getpid()} on" in caught.value.message
         assert f"(lock file {tmp_path / 'x.lock.1'})" in caught.value.message
         assert (caught.value.code, caught.value.value) == ("lock-held", tmp_path / "x.lock.1")
         assert f"ps -fp {os.getpid()}" in (caught.value.hint or "")
-    assert told == [ProcessId.current()]
+    assert holders == [ProcessId.current()]
 
 
 def test_the_hint_for_a_lock_of_another_host_removes_it_if_its_holder_died(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tables in narrow terminals: which columns they omit, and that runs can still be told apart."""
+"""Tests of tables in narrow terminals: which columns they omit, and that different runs still have different names."""
 
 from typing import Any
 

@@ -156,7 +156,7 @@ TABLE = read_size(
 )
 
 
-def test_gpu_types_and_dtypes_stand_in_the_order_of_the_rows() -> None:
+def test_gpu_types_and_dtypes_have_the_order_of_the_rows() -> None:
     assert TABLE.gpu_types() == ["h100", "b200", "any"]
     assert TABLE.dtypes("h100") == ["fp8", "bf16", "fp32"]
 
@@ -202,7 +202,7 @@ def test_a_row_for_nothing_is_refused(name: str) -> None:
     assert (caught.value.code, caught.value.key) == ("value-not-allowed", "rows.0")
 
 
-def test_a_row_says_what_nemo_is_told_and_what_a_gpu_must_have() -> None:
+def test_a_row_has_settings_of_nemo_and_the_memory_of_a_gpu() -> None:
     overlap = {"fp8": "userbuffers_x", "bf16": None}
     found = read_size(
         rows=[row(dtype=["fp8", "bf16"], cuda_graphs=True, userbuffers=overlap, memory_gb=80)],

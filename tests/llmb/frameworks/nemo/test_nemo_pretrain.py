@@ -88,15 +88,15 @@ def test_context_parallelism_alone_counts_too(one: One) -> None:
     assert found.environment == {**ALWAYS, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
 
-def test_a_jobs_own_variables_come_over_these(one: One) -> None:
+def test_a_jobs_own_variables_override_these(one: One) -> None:
     found = one("nemotron4_15b", **FP8, env={"NVTE_FUSED_ATTN": "0", "MINE": "x"})
     assert found.environment == {**ALWAYS, "CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVTE_FUSED_ATTN": "0", "MINE": "x"}
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_whether_the_image_is_writable_is_of_slurm(said: bool, one: One) -> None:
-    switches = Switches(container_writable=said)
-    assert one("llama3.1_405b", **FP8, switches=switches).container_writable is said
+@pytest.mark.parametrize("found", [True, False])
+def test_whether_the_image_is_writable_is_of_slurm(found: bool, one: One) -> None:
+    switches = Switches(container_writable=found)
+    assert one("llama3.1_405b", **FP8, switches=switches).container_writable is found
     with pytest.raises(UsageError, match="'container_writable' is for Slurm with pyxis, not for runai"):
         one("llama3.1_405b", **FP8, kind="runai", switches=switches)
 

@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 from llmb import __version__
 from llmb.builtin import builtin_plugins
 from llmb.cli import commands, options
-from llmb.cli.context import Context
+from llmb.cli.context import Context, with_install
 from llmb.errors import INTERRUPTED, LlmbError, describe
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.system import console
@@ -55,12 +55,13 @@ def run(args: Sequence[str] | None = None) -> int:
     console.forget_warnings()
     plugins = load()
     out = sys.stdout
+    group, context = build(plugins), Context(plugins)
     try:
-        code = build(plugins).main(args, prog_name="llmb-run", standalone_mode=False, obj=Context(plugins))
+        code = group.main(args, prog_name="llmb-run", standalone_mode=False, obj=context)
         console.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
-        console.echo(describe(error), err=True)
+        console.echo(with_install(describe(error), group, context.install_option), err=True)
         console.give_up_output()
         return error.exit_code
     except NoArgsIsHelpError as error:

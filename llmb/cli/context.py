@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +26,33 @@ if TYPE_CHECKING:
     from llmb.workload.spec import Workload
 
 
+_COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
+
+
 def say(text: str) -> None:
-    """Print a message on stderr; stdout has only data."""
+    """Print a message on stderr; stdout is for data. Commands in it repeat ``--install`` where it was given."""
+    current = click.get_current_context(silent=True)
+    context = current.find_object(Context) if current is not None else None
+    if current is not None and context is not None:
+        text = with_install(text, current.find_root().command, context.install_option)
     console.echo(text, err=True)
+
+
+def with_install(text: str, group: click.Command, install: Path | None) -> str:
+    """``text`` with ``--install`` in each command of ``group`` that takes it, so that it can be pasted."""
+    if install is None or "llmb-run " not in text:
+        return text
+
+    def completed(match: re.Match[str]) -> str:
+        command, words = group, match[1].split()
+        taken = 0
+        while taken < len(words) and isinstance(command, click.Group) and words[taken] in command.commands:
+            command, taken = command.commands[words[taken]], taken + 1
+        if not taken or not any("--install" in option.opts for option in command.params):
+            return match[0]
+        return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
+
+    return _COMMAND.sub(completed, text)
 
 
 class Context:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the install directory, and reads what is needed of its configuration without checking all of it."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
 
 
 def _checked(folder: Path, source: str) -> Path:
+    if not folder.is_dir():
+        state = "is not a folder" if folder.exists() else "does not exist"
+        hint = f"check the path; to install there, run: llmb-install --install {shlex.quote(str(folder))}"
+        value = str(folder)
+        raise UsageError(f"{source}: {folder} {state}", hint=hint, code="install-missing", key=source, value=value)
     if not (folder / CONFIG_FILE).is_file():
         message = f"{source}: {folder} has no {CONFIG_FILE}"
         raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install image: builds a single container image as a squashfs file."""
 
-from __future__ import annotations
-
+import os
+import platform
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from llmb.config import find_install, load_config
+from llmb.config import images as image_names
+from llmb.errors import LlmbError, UsageError
 from llmb.system import console
+from llmb_installer import images
+from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.commands import FILE, FOLDER
-
-if TYPE_CHECKING:
-    from llmb_installer.images import BuildSettings, ImageFacts
+from llmb_installer.images import BuildSettings, ImageFacts
+from llmb_installer.images.progress import shown
+from llmb_installer.registry import RegistrySettings, check_image, size
+from llmb_installer.registry.manifests import architecture_name, machine_name
 
 
 @click.command("image")
@@ -69,15 +75,13 @@ def command(
     llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
     llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
     """
-    from llmb_installer import images
-    from llmb_installer.registry import RegistrySettings
 
     _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
     registry = RegistrySettings(
         insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), ca_bundle=ca_bundle
     )
-    settings = images.BuildSettings(registry=registry, **given)
+    settings = BuildSettings(registry=registry, **given)
     if check:
         _check(reference, architecture, target, settings)
     else:
@@ -86,10 +90,6 @@ def command(
 
 def _require(arch: str | None, given: Mapping[str, Any]) -> None:
     """Raise UsageError for an unknown architecture or level."""
-    from llmb.errors import UsageError
-    from llmb_installer.answers import ARCHITECTURES
-    from llmb_installer.answers.schema import level_fault
-    from llmb_installer.registry.manifests import architecture_name
 
     if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
         hint = f"one of {', '.join(ARCHITECTURES)}"
@@ -102,7 +102,6 @@ def _require(arch: str | None, given: Mapping[str, Any]) -> None:
 
 def _mirror(text: str) -> tuple[str, str]:
     """The registry of ``HOST=HOST/PATH`` and its mirror. Raises UsageError."""
-    from llmb.errors import UsageError
 
     registry, _, mirror = text.partition("=")
     if not registry or not mirror:
@@ -113,12 +112,6 @@ def _mirror(text: str) -> tuple[str, str]:
 
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
     """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
-    import os
-    import platform
-
-    from llmb.config import find_install, load_config
-    from llmb.config.images import file_name, image_path
-    from llmb.errors import UsageError
 
     try:
         config, _ = load_config(find_install(install, os.environ, console.current_folder()), os.environ)
@@ -127,17 +120,11 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
             raise
         if arch is None:
             console.echo(f"note: no --arch: using this machine's architecture, {platform.machine()}", err=True)
-        return output or Path(file_name(reference)), arch or platform.machine()
-    return output or image_path(reference, config), arch or config.install.node_architecture
+        return output or Path(image_names.file_name(reference)), arch or platform.machine()
+    return output or image_names.image_path(reference, config), arch or config.install.node_architecture
 
 
 def _build(reference: str, architecture: str, target: Path, settings: BuildSettings, update: bool) -> None:
-    import os
-
-    from llmb_installer import images
-    from llmb_installer.images.progress import shown
-    from llmb_installer.registry import size
-    from llmb_installer.registry.manifests import machine_name
 
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:
@@ -160,8 +147,6 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
 
 def _facts(target: Path) -> ImageFacts | None:
     """The record of an existing image at ``target``."""
-    from llmb.errors import LlmbError
-    from llmb_installer import images
 
     try:
         return images.read_facts(target)
@@ -171,12 +156,6 @@ def _facts(target: Path) -> ImageFacts | None:
 
 def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
-    import os
-
-    from llmb.errors import LlmbError
-    from llmb_installer import images
-    from llmb_installer.registry import check_image
-    from llmb_installer.registry.manifests import machine_name
 
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
     if faults := images.check(target, deep=True):

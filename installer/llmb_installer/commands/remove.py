@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from llmb.errors import LlmbError, UsageError
 from llmb.system import console
+from llmb.text.names import as_keys, find_workload
+from llmb_installer import record
 from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
 
 if TYPE_CHECKING:
     from llmb_installer.applying.remove import Removal
-    from llmb_installer.record import InstallRecord
 
 
 @click.command("remove")
@@ -25,14 +29,8 @@ if TYPE_CHECKING:
 @DRY_RUN
 def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
     """Remove WORKLOADS; their runs are kept."""
-    import os
-    from dataclasses import replace
-
-    from llmb.errors import UsageError
-    from llmb.text.names import as_keys, find_workload
-    from llmb_installer import record
+    from llmb_installer.applying import install as applying
     from llmb_installer.applying import remove
-    from llmb_installer.applying.install import ask
     from llmb_installer.planning import flow
 
     if bool(workloads) == unused:
@@ -65,13 +63,13 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     if dry_run:
         return
     if not yes:
-        ask()
+        applying.ask()
     removed = remove.remove(flow.intent_of(asked, offered, before=found.config)[0], asked, keys)
     console.echo(f"Removed: {', '.join([*keys, *removed.steps])}")
     console.echo(f"Installed now: {', '.join(kept) or 'none'}")
 
 
-def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
+def _show(folder: Path, removal: Removal, found: record.InstallRecord) -> None:
     console.echo(f"To remove from {folder}: {', '.join(removal.workloads)}")
     for key in removal.steps:
         console.echo(f"  {key}: will be removed, no other workload needs it")
@@ -83,10 +81,7 @@ def _show(folder: Path, removal: Removal, found: InstallRecord) -> None:
 
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Remove the steps that only an earlier release, or earlier answers, needed."""
-    from llmb.errors import LlmbError
-    from llmb_installer import record
-    from llmb_installer.applying import remove
-    from llmb_installer.applying.install import ask
+    from llmb_installer.applying import install, remove
     from llmb_installer.planning.status import find_status
 
     status = find_status(folder, record.load(folder), required=True)
@@ -101,6 +96,6 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     if dry_run:
         return
     if not yes:
-        ask()
+        install.ask()
     remove.remove_steps(folder, status.unused)
     console.echo(f"Removed: {', '.join(status.unused)}")

@@ -74,7 +74,7 @@ def _image_tools(*, containers: bool) -> Iterator[Finding]:
             continue
         reason = error.message.splitlines()[0]
         if is_enough:
-            yield Finding(check=name, state="ok", found=f"{reason}; not needed, the other tool builds images")
+            yield Finding(check=name, state="ok", found=f"{reason}; the other tool builds images")
         else:
             yield finding(name, reason, "", (SLURM,) if containers else (), error.hint)
 

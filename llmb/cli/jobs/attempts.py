@@ -110,7 +110,8 @@ def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
     """Warn of runs that their time limit ended: the next attempt has the same limit."""
     ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
     if ended:
-        say(f"warning: {', '.join(ended)} reached the time limit; jobs retry --time-limit HH:MM:SS sets another")
+        again = f"llmb-run jobs retry {' '.join(ended)} --time-limit HH:MM:SS"
+        say(f"warning: {', '.join(ended)} reached the time limit; another limit: {again}")
 
 
 def _is_retriable(result: Result) -> bool:

@@ -89,22 +89,24 @@ def test_the_second_time_starts_and_writes_nothing(
 
 def test_status(installed: tuple[Path, Path, str], run_install: Install) -> None:
     _, install, _ = installed
-    done = run_install("status", "--install", install)
+    done = run_install("status", "--install", install, "--format", "json")
     assert done.returncode == 0
-    assert f"{install}: cluster type local, GPU type cpu\n" in done.stdout
-    assert "torch 2.13.0, transformers 5.23.0" in done.stdout
-    assert "missing" not in done.stdout
+    status = json.loads(done.stdout)
+    assert (status["cluster_type"], status["gpu_type"]) == ("local", "cpu")
+    what = {row["step"]: row["what"] for row in status["steps"]}
+    assert "torch 2.13.0, transformers 5.23.0" in what["venv torch"]
+    assert all(row["there"] for row in status["steps"])
 
 
 def test_a_missing_environment_is_noticed(installed: tuple[Path, Path, str], run_install: Install) -> None:
     answers, install, _ = installed
     settings = install / "venvs" / "torch" / "pyvenv.cfg"
     settings.rename(settings.with_suffix(".away"))
-    done = run_install("--config", answers, "--dry-run")
-    status = run_install("status", "--install", install)
+    plan = json.loads(run_install("--config", answers, "--dry-run", "--format", "json").stdout)
+    status = json.loads(run_install("status", "--install", install, "--format", "json").stdout)
     settings.with_suffix(".away").rename(settings)
-    assert "Python environment with torch==2.13.0" in done.stdout
-    assert "(missing, or not readable by you)" in status.stdout
+    assert [step["step"] for step in plan["steps"] if step["state"] == "todo"] == ["venv torch"]
+    assert [row["step"] for row in status["steps"] if not row["there"]] == ["venv torch"]
 
 
 def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_terminal_is_asked(
     command: str, environ: dict[str, str], answers: Answers, tmp_path: Path, typed: str, code: int
 ) -> None:
     child = terminal(command, environ, "--config", str(answers()))
-    child.expect(r"Go ahead\? \[y/N\]: ")
+    child.expect(r"\? \[y/N\]: ")
     child.send(typed)
     child.expect(pexpect.EOF)
     child.close()

@@ -44,7 +44,7 @@ def test_an_addition_asks_no_questions(site: Any) -> None:
     assert config["workloads"]["installed"] == ["b", "pretrain_a"]
     assert config["workloads"]["config"]["pretrain_b"] == mine
     assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(site.install / "venvs" / "small")
-    assert "keeps" not in done.stdout + done.stderr
+    assert "cluster_config.yaml keeps" not in done.stdout + done.stderr
     again = run(site, "add", "pretrain_a")
     assert again.stdout.startswith("Nothing to do: "), again.stdout
     assert run(site, "add", "pretrain_b").returncode == 1, "now it is asked for"

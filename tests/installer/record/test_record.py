@@ -23,10 +23,10 @@ def test_none_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ('{"steps": ', "file-damaged"),
+        ('{"steps": ', ""),
         ('{"schema_version": 99}', "record-version"),
         ("[]", "record-version"),
-        ('{"schema_version": 1, "steps": {"venv t": {"digest": 1.5}}}', "file-damaged"),
+        ('{"schema_version": 1, "steps": {"venv t": {"digest": 1.5}}}', "key-missing"),
     ],
 )
 def test_a_damaged_record_is_an_error(tmp_path: Path, text: str, code: str) -> None:
@@ -35,3 +35,4 @@ def test_a_damaged_record_is_an_error(tmp_path: Path, text: str, code: str) -> N
     with pytest.raises(LlmbError) as refused:
         load(tmp_path)
     assert refused.value.code == code
+    assert str(record_path(tmp_path)) in str(refused.value)

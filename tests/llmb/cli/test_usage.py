@@ -14,6 +14,7 @@ import pytest
 
 from llmb import __version__
 from llmb.cli import app
+from llmb.cli.context import with_install
 from llmb.cli.usage import as_error
 from llmb.errors import LlmbError, describe
 
@@ -471,3 +472,17 @@ def test_a_dry_run_imports_no_network_and_no_framework(cluster: Cluster) -> None
     modules, opened = trace(*words)
     assert modules & (HEAVY - {"psutil", "difflib", "statistics"}) == set()
     assert [path for path in opened if path.endswith("workload.yaml")] != []
+
+
+def test_commands_in_messages_repeat_the_install_directory() -> None:
+    group = app.build(app.load())
+    install = Path("/my llmb")
+    for text, expected in (
+        ("llmb-run jobs wait a1; llmb-run results", "llmb-run jobs wait {} a1; llmb-run results {}"),
+        ("llmb-run list -w x shows it", "llmb-run list {} -w x shows it"),
+        ("llmb-run single or submit-all", "llmb-run single {} or submit-all"),
+        ("llmb-run jobs wait --install /i", "llmb-run jobs wait --install /i"),
+        ("llmb-run --version", "llmb-run --version"),
+    ):
+        assert with_install(text, group, install) == expected.replace("{}", "--install '/my llmb'")
+        assert with_install(text, group, None) == text

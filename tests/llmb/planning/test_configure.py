@@ -93,7 +93,7 @@ def test_data_parallel_and_accumulation_follow_from_the_row() -> None:
     assert (found.nodes, found.gpus_per_node, found.ep) == (4, 8, 1)
 
 
-def test_params_come_over_the_row() -> None:
+def test_params_override_the_row() -> None:
     params = {"tp": 4, "pp": 2, "cp": 2, "vp": 2, "mbs": 2, "gbs": 32, "max_steps": 7, "num_layers": 8}
     found = job(row(), params=params)
     assert {name: getattr(found, name) for name in params} == params

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the simple job list: what works, and that whatever does not is told with file and line."""
+"""Tests of the simple job list: valid forms, and faults with file and line."""
 
 import textwrap
 from collections.abc import Callable, Iterable
@@ -295,7 +295,7 @@ def test_no_text_makes_the_reader_raise_anything_else(text: str) -> None:
 
 @given(st.lists(LINES, max_size=6).map("\n".join))
 def test_no_line_vanishes(text: str) -> None:
-    """Each line is blank, a comment, a header, or counts as a request or a fault."""
+    """Each line is blank, a comment, a header, or is a request or a fault."""
     try:
         listed = parse(text, name=NAME)
     except LlmbError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that printed figures are recomputed, and told when they do not follow."""
+"""Tests that printed figures are recomputed, and reported when they do not follow."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ def changed(figure: Figure, field: str, value: Any) -> Figure:
     return replace(figure, **{field: value})
 
 
-def test_what_follows_is_not_told(right: Figure, workload: Workload) -> None:
+def test_what_follows_is_not_reported(right: Figure, workload: Workload) -> None:
     assert (right.tokens_per_second, right.days_per_1t_tokens, right.mfu) == (389371, 29.73, 0.5782)
     assert disagreements([right], workload) == []
 

@@ -58,7 +58,7 @@ def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workload
 
 
 @pytest.mark.parametrize(
-    ("said", "params", "window", "steps", "word"),
+    ("given", "params", "window", "steps", "word"),
     [
         ({"profile_stop": 60}, {}, (45, 60), 60, "_steps60"),
         ({"profile_stop": 25}, {}, (20, 25), 25, "_steps25"),
@@ -70,9 +70,9 @@ def test_a_profile_is_of_the_last_five_steps_of_ranks_0_to_7(workloads: Workload
     ],
 )
 def test_a_profiled_run_ends_at_its_stop_step(
-    said: dict[str, int], params: dict[str, Any], window: tuple[int, int], steps: int, word: str, workloads: Workloads
+    given: dict[str, int], params: dict[str, Any], window: tuple[int, int], steps: int, word: str, workloads: Workloads
 ) -> None:
-    found = job(workloads, profile=True, params=params, switches=Switches(**said))  # type: ignore[arg-type]
+    found = job(workloads, profile=True, params=params, switches=Switches(**given))  # type: ignore[arg-type]
     assert (found.switches.profile_start, found.switches.profile_stop) == window
     assert (found.max_steps, found.experiment_name) == (steps, f"{PLAIN}{word}_nsys")
 
@@ -119,7 +119,7 @@ def test_a_size_without_nemo_has_another_profiler_and_the_last_steps(workloads: 
     assert found.experiment_name.endswith("_profile")
 
 
-def test_added_profiles_alone_take_what_is_said_of_profiles(workloads: Workloads) -> None:
+def test_only_added_profiles_use_switches_of_profiles(workloads: Workloads) -> None:
     plan = planned(workloads, add_profile=True, switches=Switches(profile_stop=20, gpu_metrics=True))
     assert [(one.profile, one.max_steps, one.switches.gpu_metrics) for one in plan.jobs] == [
         (False, 50, None),
@@ -156,7 +156,7 @@ def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("given", "word"),
     [
         ({"save_checkpoint": True}, ""),
         ({"fp8": "current"}, "_fp8current"),
@@ -165,8 +165,8 @@ def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> No
         ({"save_checkpoint": True, "load_checkpoint": "/c"}, "_load"),
     ],
 )
-def test_what_changes_the_run_is_in_its_name(said: dict[str, Any], word: str, workloads: Workloads) -> None:
-    assert job(workloads, switches=Switches(**said)).experiment_name == PLAIN + word
+def test_what_changes_the_run_is_in_its_name(given: dict[str, Any], word: str, workloads: Workloads) -> None:
+    assert job(workloads, switches=Switches(**given)).experiment_name == PLAIN + word
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_a_contradiction_is_refused_with_its_fix(
     wording("submit-all", f"{fault}\nhint: {fault.hint}")
 
 
-@pytest.mark.parametrize("said", [Switches(image="own:1"), Switches(mounts=("/a:/a",))])
-def test_images_and_mounts_are_for_containers(said: Switches, workloads: Workloads) -> None:
-    assert refusal(workloads, BARE, switches=said).code == "no-container"
-    assert job(workloads, switches=said).image == (said.image or "nvcr.io/nvidia/nemo:25.04.01")
+@pytest.mark.parametrize("given", [Switches(image="own:1"), Switches(mounts=("/a:/a",))])
+def test_images_and_mounts_are_for_containers(given: Switches, workloads: Workloads) -> None:
+    assert refusal(workloads, BARE, switches=given).code == "no-container"
+    assert job(workloads, switches=given).image == (given.image or "nvcr.io/nvidia/nemo:25.04.01")
 
 
 def test_force_allows_an_untested_checkpoint_with_a_warning(workloads: Workloads, wording: Callable[..., None]) -> None:

@@ -90,7 +90,7 @@ def test_every_installed_size_and_dtype_of_the_gpu_type_largest_first(workloads:
     ]
 
 
-def test_what_begins_above_the_maximum_is_said(workloads: Workloads) -> None:
+def test_what_starts_above_the_maximum_is_reported(workloads: Workloads) -> None:
     _, skipped = discover(workloads, H100, Selection(max_scale=64), "h100")
     assert skipped == [
         "pretrain_llama3.1 405b fp8 starts at 512 GPUs: skipped",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the YAML job list: its defaults, overrides and sweeps, and that every fault is told with its line."""
+"""Tests of the YAML job list: its defaults, overrides and sweeps, and that every fault is reported with its line."""
 
 import textwrap
 from collections.abc import Callable

@@ -166,14 +166,14 @@ def test_whatever_is_in_a_file_of_ours_is_read_or_refused(
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, '{"a":' * 100_000, "\xff", "null", '{"state": 1e999}', "[1]"])
-def test_a_damaged_state_is_said_and_asked_for_anew(
+def test_a_damaged_state_is_reported_and_polled_again(
     text: str, made: RunRecord, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = made.place / store.STATE
     path.write_bytes(text.encode("latin-1"))
     assert store.seen_state(made) is None
-    said = capsys.readouterr().err
-    assert (f"warning: {path}" in said) == (text != "null")
+    printed = capsys.readouterr().err
+    assert (f"warning: {path}" in printed) == (text != "null")
     again = JobState(state=RUNNING, started=5.0)
     assert store.save_state(made, again) == again
     assert store.seen_state(made) == again

@@ -189,9 +189,9 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_there(
         record.load(bad.directory)
     runs, unreadable = store.all_runs(config)
     assert runs == [good]
-    (said,) = unreadable
-    assert said.directory == bad.directory
-    assert str(bad.directory / record.RECORD) in said.reason
+    (found,) = unreadable
+    assert found.directory == bad.directory
+    assert str(bad.directory / record.RECORD) in found.reason
 
 
 def test_a_folder_without_a_record(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_many_at_once_have_a_directory_each(tmp_path: Path) -> None:
     assert len({stamp.directory for stamp in stamps}) == 8
 
 
-def test_a_place_that_cannot_be_written_is_an_error_with_the_cure(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_an_error_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LlmbError, match="is not writable: Not a directory") as raised:
         store.new_directory(tmp_path / "file", "n", 1)

@@ -86,11 +86,13 @@ def submitted(
 
 
 @pytest.fixture
-def llmb(install: Path, llmb_here: Command) -> Command:
-    """Runs llmb-run on the fake cluster, within this process."""
+def llmb(install: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """llmb-run on the fake cluster, in this process."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return llmb_here(*arguments, "--install", install)
+        with monkeypatch.context() as patch:
+            patch.setenv("LLMB_INSTALL", str(install))
+            return llmb_here(*arguments)
 
     return run
 

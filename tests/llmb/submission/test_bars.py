@@ -53,7 +53,7 @@ def test_each_run_has_its_bar_steps_and_time(width: int, submitted: Submitted) -
         assert ["mbs2" in line for line in lines] == [True, True, False]
 
 
-def test_a_narrow_terminal_has_room_for_the_ids(submitted: Submitted) -> None:
+def test_a_narrow_terminal_has_space_for_the_ids(submitted: Submitted) -> None:
     runs = named(submitted(2), NAME.format(2), NAME.format(2))
     assert labels(runs, 30) == {run.id: run.id for run in runs}
     assert all(name.startswith(f"{id_} nemotron4") for id_, name in labels(runs, 80).items())

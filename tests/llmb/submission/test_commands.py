@@ -40,13 +40,11 @@ def test_a_list_goes_out_and_its_results_come_back(llmb: Command, jobs: Path) ->
     assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
 
 
-def test_a_program_that_submits_is_told_of_its_runs(
-    llmb: Command, jobs: Path, runs: Callable[[], list[RunRecord]]
-) -> None:
+def test_a_program_that_submits_gets_its_runs(llmb: Command, jobs: Path, runs: Callable[[], list[RunRecord]]) -> None:
     done = llmb("submit-all", jobs, "--format", "json")
     assert done.returncode == 0, done.stderr
-    told = {row["id"]: row for row in json.loads(done.stdout)}
-    assert told == {
+    printed = {row["id"]: row for row in json.loads(done.stdout)}
+    assert printed == {
         run.id: {
             "id": run.id,
             "scheduler_id": run.scheduler_id,
@@ -57,7 +55,7 @@ def test_a_program_that_submits_is_told_of_its_runs(
         }
         for run in runs()
     }
-    assert len(told) == 6
+    assert len(printed) == 6
     assert llmb("submit-all", jobs).stdout == ""
     done = llmb("submit-all", jobs, "--resume", "--format", "csv")
     assert done.stdout == "id,scheduler_id,attempt,experiment,repeat,directory\n"
@@ -220,8 +218,8 @@ def test_a_cancelled_run_is_retried_only_by_name(
     done = llmb("jobs", "retry", run.id)  # it runs
     assert (done.returncode, f"hint: llmb-run jobs wait {run.id} follows" in done.stderr) == (2, True)
     assert llmb("jobs", "cancel", run.id).stderr == f"{run.id} {run.job.experiment_name}: cancelling\n"
-    said = llmb("jobs", "retry", "--failed").stderr
-    assert said == "note: skipped 1 cancelled: name a cancelled run to retry it\nno run has failed\n"
+    printed = llmb("jobs", "retry", "--failed").stderr
+    assert printed == "note: skipped 1 cancelled: name a cancelled run to retry it\nno run has failed\n"
     assert llmb("jobs", "retry", run.id).returncode == 0
     assert runs()[0].attempt == 2
 
@@ -243,7 +241,7 @@ def test_of_several_runs_one_that_cannot_be_retried_keeps_all_back(
     assert [run.attempt for run in runs()] == [1, 1]
 
 
-def test_cancelled_runs_are_said_and_can_be_left_out_of_the_results(
+def test_cancelled_runs_are_shown_and_can_be_omitted_from_the_results(
     llmb: Command, scheduler: Scheduler, runs: Callable[[], list[RunRecord]]
 ) -> None:
     llmb("single", "-w", "fake", "--scale", "8", "--wait")
@@ -266,7 +264,7 @@ def test_what_a_silent_cluster_leaves_to_show(llmb: Command, scheduler: Schedule
     llmb("single", "-w", "fake", "--scale", "8")
     llmb("jobs", "list")
     scheduler.behave(Behaviour(down=True))
-    note = "note: states as they were seen last: the scheduler does not answer (try again)\n"
+    note = "note: these are the last known states: the scheduler does not answer (try again)\n"
     done = llmb("jobs", "--format", "json")
     assert (done.returncode, done.stderr) == (0, note)
     assert [row["state"] for row in json.loads(done.stdout)] == [RUNNING]
@@ -275,7 +273,7 @@ def test_what_a_silent_cluster_leaves_to_show(llmb: Command, scheduler: Schedule
     assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["Running"]
 
 
-def test_waiting_goes_on_through_a_silence(
+def test_waiting_continues_through_a_silence(
     llmb: Command, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llmb("single", "-w", "fake", "--scale", "8")
@@ -283,7 +281,7 @@ def test_waiting_goes_on_through_a_silence(
     monkeypatch.setattr(time, "sleep", lambda seconds: scheduler.behave(Behaviour()))
     done = llmb("jobs", "wait")
     assert done.returncode == 0, done.stderr
-    assert "the cluster does not answer and is asked again" in done.stderr
+    assert "the cluster does not answer, retrying" in done.stderr
     assert "COMPLETED" in done.stderr
 
 
@@ -310,10 +308,10 @@ def test_a_run_that_left_no_log(llmb: Command, scheduler: Scheduler, runs: Calla
     llmb("single", "-w", "fake", "--scale", "8")
     (run,) = runs()
     assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log yet: RUNNING\n"
-    assert f"{run.log} (not there yet)\n" in llmb("explain", run.id).stdout
+    assert str(run.log) in llmb("explain", run.id).stdout
     llmb("jobs", "cancel", run.id)
     assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has no log: CANCELLED\n"
-    assert f"{run.log} (not there)\n" in llmb("explain", run.id).stdout
+    assert f"{run.log} (does not exist)\n" in llmb("explain", run.id).stdout
     run.log.touch()
     assert llmb("jobs", "logs", run.id).stderr == f"{run.id} has an empty log: CANCELLED\n"
     assert f"{run.log} (empty)\n" in llmb("explain", run.id).stdout
@@ -328,7 +326,7 @@ def test_a_run_that_its_time_limit_ended_is_retried_with_another(
     (run,) = runs()
     assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS" in llmb("explain", run.id).stdout
     done = llmb("jobs", "retry", run.id, "--wait")
-    assert f"warning: {run.id} reached the time limit; jobs retry --time-limit HH:MM:SS sets another\n" in done.stderr
+    assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS\n" in done.stderr
     assert done.stderr.endswith(f"results: llmb-run results {run.id}\n")
     assert (runs()[0].job, runs()[0].launch) == (run.job, run.launch)
     done = llmb("jobs", "retry", run.id, "--time-limit", "90")
@@ -342,11 +340,11 @@ def test_a_run_that_its_time_limit_ended_is_retried_with_another(
     assert json.loads(llmb("jobs", "--format", "json").stdout)[0]["state"] == TIMEOUT
 
 
-def test_retries_while_waiting_are_said(llmb: Command, scheduler: Scheduler) -> None:
+def test_retries_while_waiting_are_reported(llmb: Command, scheduler: Scheduler) -> None:
     scheduler.behave(Behaviour(script={"*": (RUNNING, "NODE_FAIL"), "*-2": (RUNNING, COMPLETED)}))
     done = llmb("single", "-w", "fake", "--scale", "8", "--wait", "--retries", "1")
     assert done.returncode == 0, done.stderr
-    assert "is retried after NODE_FAIL: attempt 2\n" in done.stderr
+    assert "retried after NODE_FAIL: attempt 2\n" in done.stderr
     assert llmb("single", "-w", "fake", "--scale", "8", "--retries", "1").returncode == 2
 
 
@@ -382,3 +380,11 @@ def test_reconcile_ends_1_when_the_cluster_does_not_say(
     done = llmb("jobs", "reconcile")
     assert done.returncode == 1
     assert done.stderr == f"  {run.id}  {run.name}  UNKNOWN: no answer: the scheduler does not answer\n"
+
+
+def test_waiting_without_names_ends_3_for_a_run_that_failed_unseen(llmb: Command, scheduler: Scheduler) -> None:
+    """It had not ended when it was last polled; a later wait has nothing to wait for."""
+    scheduler.behave(Behaviour(script={"*": (FAILED,)}))
+    llmb("single", "-w", "fake", "--scale", "8")
+    assert llmb("jobs", "wait").returncode == 3
+    assert llmb("jobs", "wait").returncode == 0

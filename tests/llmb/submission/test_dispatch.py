@@ -112,10 +112,10 @@ def test_a_full_disk_is_a_refusal_that_nothing_ran_for(
 def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
     parallel: int, items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
-    def interrupt(handed: SubmitResult) -> None:
-        if not told:
+    def interrupt(result: SubmitResult) -> None:
+        if not reported:
             os.kill(os.getpid(), signal.SIGINT)
 
     outcome = submit(
@@ -124,10 +124,10 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
         config,
         "1",
         on_result=interrupt,
-        on_interrupt=lambda: told.append("interrupted"),
+        on_interrupt=lambda: reported.append("interrupted"),
     )
     assert outcome.interrupted
-    assert told == ["interrupted"]
+    assert reported == ["interrupted"]
     assert 1 <= len(outcome.submitted) <= parallel
     assert len(outcome.submitted) + len(outcome.left) == 20
     assert {run.id for run in store.all_runs(config)[0]} == {job.name for job in scheduler.jobs()}

@@ -44,8 +44,8 @@ def jobs(install: Path, scheduler: Scheduler) -> Path:
 
 def finished(*processes: subprocess.Popen[str]) -> None:
     for process in processes:
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, output
 
 
 def names(scheduler: Scheduler) -> list[str]:
@@ -70,8 +70,8 @@ def test_killed_at_any_moment_each_job_is_there_once_and_none_is_lost(
     wait_for(lambda: any(config.experiments("pretrain_fake").glob("*/*")))
     time.sleep(chance.uniform(0, 0.35))
     process.kill()
-    said, _ = process.communicate()
-    seen(tracebacks=said.count("Traceback"))
+    output, _ = process.communicate()
+    seen(tracebacks=output.count("Traceback"))
     # Two at once, as impatient people do: neither may submit what the other does.
     finished(*(start("jobs", "reconcile") for _ in range(1 + moment % 2)))
     runs, unreadable = store.all_runs(config)

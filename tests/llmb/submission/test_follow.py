@@ -78,10 +78,10 @@ def test_a_look_at_a_cluster_that_does_not_answer_shows_what_was_seen_last(
     assert str(trouble) == "the scheduler does not answer"
 
 
-def test_trouble_is_said_once_and_waiting_goes_on(
+def test_an_error_is_reported_once_and_waiting_continues(
     submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, told, rounds = submitted(2), [], 0
+    runs, seen, rounds = submitted(2), [], 0
 
     def sleep(seconds: float) -> None:
         nonlocal rounds
@@ -90,14 +90,14 @@ def test_trouble_is_said_once_and_waiting_goes_on(
 
     monkeypatch.setattr(time, "sleep", sleep)
     troubles: list[LlmbError] = []
-    watcher = Watcher(on_round=lambda _, states: told.append(states), on_trouble=troubles.append)
+    watcher = Watcher(on_round=lambda _, states: seen.append(states), on_trouble=troubles.append)
     _, states = wait(fake, runs, watcher)
     assert {state.state for state in states.values()} == {COMPLETED}
     assert [error.message for error in troubles] == ["the scheduler does not answer"] * 2
-    assert len(told) == 3
+    assert len(seen) == 3
 
 
-def test_an_old_state_that_a_silent_cluster_leaves_is_said_as_trouble(
+def test_an_old_state_that_a_silent_cluster_leaves_is_reported_as_an_error(
     submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one part of it knows some of the runs, and the part that knows the others does not answer."""
@@ -119,7 +119,7 @@ def test_an_old_state_that_a_silent_cluster_leaves_is_said_as_trouble(
     assert [error.message for error in troubles] == ["squeue did not answer within 6 s"]
 
 
-def test_what_cannot_be_kept_is_told_all_the_same(
+def test_what_cannot_be_stored_is_reported_anyway(
     submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk, or the folder of another user's run."""

@@ -17,26 +17,26 @@ def test_each_tenth_of_the_steps_has_a_line(
     submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run,) = submitted(1)
-    show, said = _Lines(), []
+    show, printed = _Lines(), []
     run.work.mkdir(parents=True, exist_ok=True)
     for last in (-1, 0, 4, 5, 9, 15, 49):
         run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
         show([run], {run.id: JobState(state=RUNNING)})
-        said += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+        printed += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     name = f"{run.id} {run.job.experiment_name}"
-    assert said == [f"{name} RUNNING", *(f"{name} step {step} of 50" for step in (5, 10, 16, 50))]
+    assert printed == [f"{name} RUNNING", *(f"{name} step {step} of 50" for step in (5, 10, 16, 50))]
 
 
-def test_why_runs_wait_is_said_once(
+def test_why_runs_wait_is_printed_once(
     submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs, show = submitted(3), _Lines()
     full, low = (JobState(state=PENDING, reason=reason) for reason in ("Resources", "Priority"))
     for states in ((full, low, low), (low, full, low), (JobState(state=RUNNING), full, low)):
         show(runs, dict(zip([run.id for run in runs], states, strict=True)))
-    said = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert said[0] == "waiting: 2 PENDING, Priority; 1 PENDING, Resources"
-    assert said[1:] == [f"{runs[0].id} {runs[0].job.experiment_name} RUNNING"]
+    printed = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert printed[0] == "waiting: 2 PENDING, Priority; 1 PENDING, Resources"
+    assert printed[1:] == [f"{runs[0].id} {runs[0].job.experiment_name} RUNNING"]
     failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
     show(runs[1:2], {runs[1].id: failed})
     assert capsys.readouterr().err.endswith("waiting: 1 CONFIGURING, FailedMount: claim nope not found\n")

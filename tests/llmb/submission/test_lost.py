@@ -170,7 +170,7 @@ def test_commands_say_that_a_run_is_elsewhere(
     forget(Scheduler(folder_of(install)))
     done = llmb("jobs", "list", "--format", "json")
     assert done.returncode == 0
-    assert done.stderr.count("2 runs are elsewhere: it was submitted to the scheduler of last year") == 1
+    assert done.stderr.count("the scheduler of last year") == 1
     assert not any((run.place / store.STATE).exists() for run in runs())
     done = llmb("jobs", "wait")
     assert (done.returncode, "2 runs are elsewhere" in done.stderr) == (1, True), done.stderr

@@ -17,7 +17,7 @@ def never() -> bool:
 
 
 class Done(list[int]):
-    """What was done, as the caller that is told of each."""
+    """The results, collected by the callback."""
 
     def __call__(self, number: int) -> bool:
         self.append(number)
@@ -78,20 +78,20 @@ def test_an_error_of_the_tasks_is_raised_when_the_others_are_done() -> None:
 
     def tasks() -> Iterator[int]:
         yield 1
-        raise OSError("no room")
+        raise OSError("no space")
 
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OSError, match="no space"):
         run_bounded(tasks(), lambda number: number, done, workers=2, stop=never)
     assert done == [1]
 
 
 def test_the_first_interrupt_waits_and_the_second_does_not() -> None:
-    said: list[str] = []
-    with held_interrupts(lambda: said.append("once")) as interrupted:
+    calls: list[str] = []
+    with held_interrupts(lambda: calls.append("once")) as interrupted:
         assert not interrupted()
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupted()
-        assert said == ["once"]
+        assert calls == ["once"]
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

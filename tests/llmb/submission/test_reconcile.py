@@ -79,8 +79,8 @@ def test_one_that_was_not_taken_is_shown_and_submitted_once(
     assert poll(fake, [run])[run.id].state == NOT_SUBMITTED
     assert store.seen_state(run) is None
     for _ in range(3):  # whoever comes later, with the record as it was
-        handed, interrupted = resubmit(fake, [run])
-        assert [one.error for one in handed] == [None]
+        results, interrupted = resubmit(fake, [run])
+        assert [one.error for one in results] == [None]
         assert not interrupted
     assert [job.name for job in scheduler.jobs()] == [run.id]
     assert record.load(run.directory).scheduler_id == "1"
@@ -102,11 +102,11 @@ def test_a_submission_on_its_way_is_waited_for(
 ) -> None:
     run = crashed(taken=False)
     slept: list[float] = []
-    told: list[float] = []
+    waits: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    resubmit(replace(fake, pace=Pace(settle=1000)), [run], on_settle=told.append)
-    assert told == slept[:1]
-    assert 900 < told[0] <= 1000
+    resubmit(replace(fake, pace=Pace(settle=1000)), [run], on_settle=waits.append)
+    assert waits == slept[:1]
+    assert 900 < waits[0] <= 1000
 
 
 def test_where_no_sender_is_at_work_any_more_little_is_waited(
@@ -144,16 +144,16 @@ def test_a_sender_that_outlives_its_submitter_is_waited_for(
     """However long it takes: here until it has been seen, and has then submitted the run after all."""
     run = crashed(taken=False)
     process = send(run)
-    told: list[float] = []
+    waits: list[float] = []
 
     def arrive(seconds: float) -> None:
-        told.append(seconds)
+        waits.append(seconds)
         assert process.poll() is None
         scheduler.submit(run.stamp.id, run.work)
         process.communicate(b"\n")
 
     resubmit(replace(fake, pace=Pace(settle=1000, sender="sbatch", arrive=0)), [run], on_settle=arrive)
-    assert told == [0]
+    assert waits == [0]
     assert [job.name for job in scheduler.jobs()] == [run.id]
 
 
@@ -192,8 +192,8 @@ def test_what_another_process_submits_is_left_to_it(
     state = poll(fake, [run])[run.id]
     assert state.state == PENDING
     assert state.reason.startswith("it is being submitted by process ")
-    handed, _ = resubmit(fake, [run])
-    assert [(one.run.scheduler_id, one.error) for one in handed] == [(None, None)]
+    results, _ = resubmit(fake, [run])
+    assert [(one.run.scheduler_id, one.error) for one in results] == [(None, None)]
     left = cancel(fake, [run]).not_cancelled
     assert [(one.id, why) for one, why in left] == [(run.id, state.reason)]
     assert scheduler.jobs() == []
@@ -280,7 +280,7 @@ def test_cancelling_what_was_found_only_now_reaches_the_scheduler(
     assert [job.state for job in scheduler.jobs()] == [CANCELLED]
 
 
-def test_the_lock_of_this_process_is_told_from_a_dead_ones(
+def test_the_lock_of_this_process_is_distinguished_from_a_dead_ones(
     crashed: Callable[..., RunRecord], fake: FakeCluster
 ) -> None:
     run = crashed(taken=False)

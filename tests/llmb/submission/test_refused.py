@@ -42,7 +42,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @pytest.fixture
 def hindered(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Before a submission, something stands in the way of launches with one of these words in their names."""
+    """The pre-submission checks fail for launches with one of these words in their names."""
     words: set[str] = set()
 
     def preflight(_self: FakeCluster, launches: Sequence[Launch]) -> list[Fault]:
@@ -64,7 +64,7 @@ def three(llmb: Command, runs: Runs, refusing: set[str], scheduler: Scheduler) -
     return runs()
 
 
-def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusing: set[str]) -> None:
+def test_the_fix_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusing: set[str]) -> None:
     refusing.add("gpus8")
     done = llmb(*ONE, 8)
     (run,) = runs()
@@ -74,16 +74,16 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
     )
     shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
     assert (shown["state"], shown["reason"], shown["fix"]) == (FAILED, "not submitted: no such account", ASK)
-    told = llmb("explain", run.id).stdout
-    assert "status     Failed: not submitted: no such account\n" in told
-    assert f"fix        {ASK}; then llmb-run jobs retry {run.id}\n" in told
+    printed = llmb("explain", run.id).stdout
+    assert "status     Failed: not submitted: no such account\n" in printed
+    assert f"fix        {ASK}; then llmb-run jobs retry {run.id}\n" in printed
     assert ASK in llmb("report").stdout
     assert "not submitted: no such account" in llmb("results").stdout
     assert "no step" not in llmb("results").stdout
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"),
+    ("kept", "shown"),
     [
         ('"account": "x"', "account=x"),
         ('"exclusive": false, "overcommit": true', "exclusive=null --slurm-arg overcommit"),
@@ -91,14 +91,14 @@ def test_the_cure_is_shown_wherever_the_run_is(llmb: Command, runs: Runs, refusi
     ],
 )
 def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
-    llmb: Command, runs: Runs, refusing: set[str], kept: str, said: str
+    llmb: Command, runs: Runs, refusing: set[str], kept: str, shown: str
 ) -> None:
     refusing.add("gpus8")
     llmb(*ONE, 8)
     (run,) = runs()
     path = run.directory / record.RECORD
     path.write_text(path.read_text().replace('"slurm_args": {}', f'"slurm_args": {{{kept}}}'))
-    assert f"which keeps --slurm-arg {said} unless it is given anew" in llmb("explain", run.id).stdout
+    assert f"--slurm-arg {shown} " in llmb("explain", run.id).stdout
 
 
 def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, m
     monkeypatch.setattr(FakeCluster, "poll", lambda _self, asked: {run.id: held for run in asked})
     llmb(*ONE, 8)
     (run,) = runs()
-    told = llmb("explain", run.id).stdout
-    assert f"scontrol release {run.scheduler_id}, or llmb-run jobs cancel {run.id}\n" in told
+    printed = llmb("explain", run.id).stdout
+    assert f"scontrol release {run.scheduler_id}, or llmb-run jobs cancel {run.id}\n" in printed
 
 
 def test_a_refused_run_is_retried_with_the_others_and_counts_no_more(
@@ -130,7 +130,7 @@ def test_one_that_is_refused_again_does_not_stop_the_others(llmb: Command, three
     assert llmb("results").returncode == 3
 
 
-def test_one_in_whose_way_something_stands_does_not_stop_the_others(
+def test_one_whose_checks_fail_does_not_stop_the_others(
     llmb: Command, three: list[RunRecord], runs: Runs, refusing: set[str], hindered: set[str]
 ) -> None:
     refusing.clear()
@@ -148,7 +148,7 @@ def test_one_in_whose_way_something_stands_does_not_stop_the_others(
     assert (done.returncode, runs()[0].attempt) == (0, 2)
 
 
-def test_what_stands_in_the_way_of_one_of_several_named_keeps_all_back(
+def test_a_failed_check_of_one_of_several_named_keeps_all_back(
     llmb: Command, three: list[RunRecord], runs: Runs, hindered: set[str]
 ) -> None:
     hindered.add("gpus16")
@@ -165,7 +165,7 @@ def test_a_run_that_is_named_twice_is_one(llmb: Command, three: list[RunRecord],
     assert [one.attempt for one in runs()] == [1, 2, 1]
 
 
-def test_a_reason_that_several_share_is_told_once(llmb: Command, runs: Runs, refusing: set[str]) -> None:
+def test_a_reason_that_several_share_is_printed_once(llmb: Command, runs: Runs, refusing: set[str]) -> None:
     refusing.add("gpus8")
     done = llmb(*ONE, 8, "--repeats", 12, "--keep-going")
     assert done.stderr.count(f"error: no such account\nhint: {ASK}\n") == 1
@@ -212,7 +212,7 @@ def test_a_run_that_cannot_be_recorded_leaves_nothing_behind(
     assert list(config.llmb_install.glob("workloads/*/experiments/*/*")) == []
 
 
-def test_a_run_whose_folder_is_deleted_is_told_and_gets_no_other(
+def test_a_run_whose_folder_is_deleted_is_reported_and_not_created_again(
     llmb: Command, scheduler: Scheduler, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler.behave(Behaviour(script={"*": (RUNNING, RUNNING, COMPLETED)}))

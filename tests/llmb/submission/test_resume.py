@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is left of a list: one run stands for one job, of the same configuration and repeat."""
+"""Tests of what is left of a list: one run is for one job, of the same configuration and repeat."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_what_has_succeeded_or_is_under_way_is_not_left(items: Items, submitted:
     assert (found.done, found.live) == ((runs[0], runs[3]), (runs[1],))
 
 
-def test_a_run_stands_for_one_job(items: Items, submitted: Submitted) -> None:
+def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
     (first, second) = submitted(1) + submitted(1)
     twice = items(1) * 3
     assert len(remaining(twice, [first], []).items) == 2
@@ -53,10 +53,10 @@ def test_another_configuration_is_another_job(change: dict[str, object], items: 
     assert key_of(replace(job, **change)) != key_of(job)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("said", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}])
-def test_other_switches_are_another_job(said: dict[str, Any], items: Items) -> None:
+@pytest.mark.parametrize("given", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}])
+def test_other_switches_are_another_job(given: dict[str, Any], items: Items) -> None:
     job = items(1)[0].job
-    assert key_of(replace(job, switches=Switches(**said))) != key_of(job)
+    assert key_of(replace(job, switches=Switches(**given))) != key_of(job)
     assert key_of(replace(job, switches=Switches())) == key_of(job)
 
 

@@ -81,7 +81,7 @@ def test_a_refused_attempt_has_failed_and_may_be_retried(
     assert [before.scheduler_id for before in one.run.history] == ["1", None]
 
 
-def test_of_two_that_retry_one_run_the_second_is_told(
+def test_of_two_that_retry_one_run_the_second_is_refused(
     failed: RunRecord, fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     retry(fake, [failed])
@@ -110,11 +110,11 @@ def test_what_a_node_broke_is_retried_while_waiting(
     monkeypatch.setattr(job_state, "RETRY_AFTER", 0.0)
     scheduler.behave(Behaviour(script={"*": (RUNNING, state), "*-2": (state,), "*-3": (RUNNING, COMPLETED)}))
     runs = submitted(3)
-    told: list[tuple[SubmitResult, JobState]] = []
-    followed, states = wait(fake, runs, Watcher(on_retry=lambda one, why: told.append((one, why))), retries=2)
+    retried: list[tuple[SubmitResult, JobState]] = []
+    followed, states = wait(fake, runs, Watcher(on_retry=lambda one, why: retried.append((one, why))), retries=2)
     assert {one.state for one in states.values()} == {COMPLETED}
     assert [run.attempt for run in followed] == [3, 3, 3]
-    assert {(one.run.attempt, why.state) for one, why in told} == {(2, state), (3, state)}
+    assert {(one.run.attempt, why.state) for one, why in retried} == {(2, state), (3, state)}
     assert all(run == record.load(run.directory) for run in followed)
 
 

@@ -26,10 +26,10 @@ from llmb.workload.spec import Workload
 
 
 class Scheduler:
-    """A cluster in memory: takes ``room`` runs, and each poll brings every run one state further."""
+    """A cluster in memory: accepts ``space`` runs, and each poll brings every run one state further."""
 
-    def __init__(self, room: int = 99) -> None:
-        self.room = room
+    def __init__(self, space: int = 99) -> None:
+        self.space = space
         self.taken: list[RunRecord] = []
         self.polls = 0
 
@@ -54,7 +54,7 @@ class Scheduler:
         assert on_disk == run
         assert on_disk.scheduler_id is None
         assert run.script.read_text() == f"run {run.launch.name} as {run.id} in {run.directory}\n"
-        if len(self.taken) == self.room:
+        if len(self.taken) == self.space:
             raise LlmbError("the queue is full")
         self.taken.append(run)
         return str(100 + len(self.taken))
@@ -92,7 +92,7 @@ def items(workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugin
     return found
 
 
-def test_a_hook_is_told_all_that_is_installed_for_its_workload(
+def test_a_hook_gets_everything_that_is_installed_for_its_workload(
     workloads: dict[str, Workload], config: ClusterConfig
 ) -> None:
     venvs, assets = {"nemo": Path("/v/nemo"), "torch": Path("/v/torch")}, {"ana/model": Path("/a")}
@@ -103,14 +103,14 @@ def test_a_hook_is_told_all_that_is_installed_for_its_workload(
 
 
 def test_each_job_is_recorded_before_the_cluster_hears_of_it(items: list[Prepared], config: ClusterConfig) -> None:
-    told: list[str] = []
-    outcome = submit(items, Scheduler(), config, "1.2", on_result=lambda one: told.append(one.run.id))
+    reported: list[str] = []
+    outcome = submit(items, Scheduler(), config, "1.2", on_result=lambda one: reported.append(one.run.id))
     runs = outcome.submitted
     assert (outcome.refused, outcome.left, outcome.interrupted) == ((), (), False)
     assert [run.scheduler_id for run in runs] == ["101", "102"]
     assert [run.job.scale for run in runs] == [1, 2]
-    assert told == [run.id for run in runs]
-    assert {run.id for run in store.all_runs(config)[0]} == set(told)
+    assert reported == [run.id for run in runs]
+    assert {run.id for run in store.all_runs(config)[0]} == set(reported)
     assert all(record.load(run.directory) == run for run in runs)
     assert {(run.llmb_version, run.cluster_type) for run in runs} == {("1.2", "local")}
 
@@ -135,7 +135,7 @@ def test_a_refusal_is_an_end_and_stops_the_others(
     keep_going: bool, tried: int, workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
 ) -> None:
     items, _ = prepare(planned(workloads, config, repeats=2), plugins, config)
-    outcome = submit(items, Scheduler(room=1), config, "1", keep_going=keep_going)
+    outcome = submit(items, Scheduler(space=1), config, "1", keep_going=keep_going)
     on_disk, _ = store.all_runs(config)
     assert [run.scheduler_id for run in on_disk] == ["101", *[None] * (tried - 1)]
     assert [run.id for run in outcome.submitted] == [on_disk[0].id]
@@ -155,7 +155,7 @@ def test_a_job_that_nothing_launches_is_not_submitted(items: list[Prepared], con
     assert store.all_runs(config) == ([], [])
 
 
-def test_all_that_stands_in_the_way_is_told_once(items: list[Prepared]) -> None:
+def test_every_failed_check_is_reported_once(items: list[Prepared]) -> None:
     with pytest.raises(PreflightError) as raised:
         check(items, Scheduler())
     assert [fault.message for fault in raised.value.faults] == ["no space", "1 nodes are down"]

@@ -27,7 +27,7 @@ REASONS = (
     "",
     "Priority",
     "exit code 3",
-    "the loss is not a number — and this is said in so many words that no line of a terminal has room for them",
+    "the loss is not a number — and the sentence is so long that it does not fit on one line of a terminal",
     "no file /scratch/" + "x" * 120,
 )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the direct method: `llmb-run single` told by the variables of the older launch scripts."""
+"""Tests of the direct method: `llmb-run single` configured by the variables of the older launch scripts."""
 
 import json
 import subprocess

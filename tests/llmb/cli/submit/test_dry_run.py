@@ -372,7 +372,9 @@ def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
     assert (job["gpu_type"], job["tp"], job["nodes"], job["gpus_per_node"]) == ("h200", 2, 4, 4)
 
 
-def test_the_shells_partition_is_said(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shells_partition_is_reported(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_GPUS_PER_NODE", "4")
     install = cluster(slurm={"gpu": {"gres": 8}})
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json")
@@ -537,7 +539,7 @@ def test_filters_and_changes_given_with_a_list(cluster: Cluster, dry: Dry, tmp_p
     ]
 
 
-def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_an_unmatched_filter_is_reported(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text("nemotron4_15b:\n('fp8', [16], 1)\n")
     install = cluster()
@@ -546,8 +548,8 @@ def test_an_idle_filter_is_said(cluster: Cluster, llmb_here: Command, tmp_path: 
     assert "warning: no job of the list has scale 64" in done.stderr
     done = llmb_here("submit-all", jobs, "--dtype", "bf16", "--install", install, "-d")
     assert done.returncode == 2
-    said = "error: the filters match none of the list's 1 jobs: no job of the list has dtype bf16\n"
-    assert said in done.stderr
+    printed = "error: the filters match none of the list's 1 jobs: no job of the list has dtype bf16\n"
+    assert printed in done.stderr
 
 
 def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
@@ -561,7 +563,7 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
     ]
 
 
-def test_a_job_that_nothing_launches_is_said(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_job_that_nothing_launches_is_reported(cluster: Cluster, llmb_here: Command) -> None:
     words = ("-s", "tiny", "--set", "tp=2", "--scale", 2, "--install", cluster(), "-d")
     done = llmb_here("single", "-w", "nemotron4", *words)
     assert "no plugin launches it in a container on cluster type slurm" in done.stderr
@@ -575,8 +577,8 @@ def test_every_job_that_needs_an_image_is_named_with_its_line(
     install = cluster()
     done = llmb_here("submit-all", jobs, "--install", install, "-d")
     assert done.returncode == 2
-    said = [line for line in done.stderr.splitlines() if "which NeMo's image does not have" in line]
-    assert [line.split(": ")[1] for line in said] == [f"{jobs}:2", f"{jobs}:2", f"{jobs}:4"], done.stderr
+    printed = [line for line in done.stderr.splitlines() if "which NeMo's image does not have" in line]
+    assert [line.split(": ")[1] for line in printed] == [f"{jobs}:2", f"{jobs}:2", f"{jobs}:4"], done.stderr
     assert "hint: --image IMAGE (image: in a YAML list) names one that has them\n" in done.stderr
     done = llmb_here("submit-all", jobs, "--image", "nvcr.io/nvidia/pytorch:26.01", "--install", install, "-d")
     assert done.returncode == 0, done.stderr
@@ -675,7 +677,7 @@ def test_a_table_shows_the_variables(cluster: Cluster, llmb_here: Command, tmp_p
     assert "variables of every job: A=1\n" in done.stderr
 
 
-def test_what_all_jobs_of_a_size_share_is_said_once(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_what_all_jobs_of_a_size_share_is_printed_once(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
         "pretrain_nemotron4_15b:\n"
@@ -750,3 +752,29 @@ def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
     assert done.returncode == 2
     assert "error: --env: " in done.stderr
     assert hint in done.stderr
+
+
+def test_overrides_that_are_not_in_the_name_are_in_the_table(cluster: Cluster, llmb_here: Command) -> None:
+    words = ("--image", "own/image:1", "--mount", "/data", "--no-vboost", "--container-writable")
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", *words)
+    assert done.returncode == 0, done.stderr
+    for word in ("image=own/image:1", "mount=/data:/data", "no-vboost", "writable"):
+        assert word in done.stdout
+
+
+def test_the_proxy_is_named_for_a_scale_that_it_was_tested_at(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
+    done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 64, "--install", cluster(), "-d")
+    assert done.returncode == 2
+    assert "-s 405b-proxy" in done.stderr
+    wording("single", done.stderr)
+
+
+def test_gpus_per_node_that_do_not_divide_name_those_that_do(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
+    install = cluster(slurm={"gres": 8})
+    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--gpus-per-node", 3, "--install", install, "-d")
+    assert done.returncode == 2
+    wording("single", done.stderr)

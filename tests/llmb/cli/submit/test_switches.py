@@ -187,7 +187,7 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("kind", "gpu", "words", "said"),
+    ("kind", "gpu", "words", "profiler"),
     [
         ("slurm", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
         ("runai", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
@@ -196,12 +196,12 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
     ],
 )
 def test_a_dry_run_says_what_profiles(
-    kind: str, gpu: str, words: tuple[str | int, ...], said: str, llmb_here: Command, cluster: Cluster
+    kind: str, gpu: str, words: tuple[str | int, ...], profiler: str, llmb_here: Command, cluster: Cluster
 ) -> None:
     runai = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
     place = cluster(kind, gpu, **({"runai": runai} if kind == "runai" else {}))
     single = ("single", "-w", "nemotronh", "--install", place, "-d")
-    assert f"\nprofiled {said}\n" in llmb_here(*single, *words, "-p", "--force").stderr
+    assert f"\nprofiled {profiler}\n" in llmb_here(*single, *words, "-p", "--force").stderr
     assert "profiled by" not in llmb_here(*single, *words, "--force").stderr
 
 
@@ -214,7 +214,7 @@ def test_a_section_says_how_to_profile_and_profiles_some_tasks(jobs: Jobs, clust
     assert [job["max_steps"] for job in jobs("bulk", path, "-p", "--install", cluster(name="other"))] == [20]
 
 
-def test_options_come_over_a_list(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
+def test_options_override_a_list(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
     text = "nemotron4_15b: {scales: [16], image: 'a:1', time_limit: '00:10:00', gbs: 128}\n"
     (tmp_path / "jobs.yaml").write_text(text)
     words = ("--image", "b:1", "--time-limit", "00:20:00", "--gbs", 256)
@@ -270,10 +270,10 @@ def test_a_wrong_key_is_a_fault_of_its_line(
     wording("submit-all", done.stderr)
 
 
-def test_what_a_submission_misses_is_told_with_its_cure(
+def test_what_a_submission_misses_is_reported_with_its_fix(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a node of 8 B200s whose memory is said to be less; nothing is submitted."""
+    """On a node of 8 B200s whose reported memory is less; nothing is submitted."""
     from llmb.clusters.local import local_cluster
 
     monkeypatch.setattr(local_cluster, "count_gpus", lambda: 8)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -199,6 +200,36 @@ def cluster(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture
+def pyxis_mock(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Gives srun of a SlurmKit the options of pyxis, ``known`` of them or all, by a plugin that starts no container."""
+    written: list[Path] = []
+
+    def install(kit: Any, known: str | None = None) -> None:
+        compiler = shutil.which("gcc")
+        if compiler is None:
+            pytest.skip("no pyxis mock here: apt-get install --no-install-recommends gcc libc6-dev")
+        plugin = tmp_path / "pyxis_mock.so"
+        version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
+        number = f"-DVERSION=0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
+        source = Path(__file__).with_name("slurm") / "pyxis_mock.c"
+        options = [number, *([f"-DKNOWN={known}"] if known else [])]
+        subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", plugin, source], check=True)
+        plugstack: Path = kit.folder / "etc/plugstack.conf"
+        plugstack.write_text(f"required {plugin}\n")
+        written.append(plugstack)
+
+    yield install
+    for path in written:
+        path.write_text("")
+
+
+@pytest.fixture
+def smallest_image() -> bytes:
+    """The content of the smallest valid squashfs image: only a superblock."""
+    return b"hsqs" + bytes(36) + struct.pack("<Q", 96) + bytes(48)
 
 
 @pytest.fixture(scope="session")

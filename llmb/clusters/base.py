@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every cluster type answers; llmb's own and a plugin's alike."""
+"""The interface of every cluster type, llmb's own and a plugin's."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
 
 
-HINT_ELSEWHERE = "ask with the SLURM_CONF, LLMB_STATE_DIR, HOME or configuration that it was submitted with"
+HINT_ELSEWHERE = "run the command with the SLURM_CONF, LLMB_STATE_DIR, HOME or configuration of the submission"
 
 
 class UnclearError(LlmbError):
-    """A submission got no answer: the scheduler may have taken the run, or not. ``Cluster.find`` will tell."""
+    """A submission got no answer: the scheduler may or may not have the run. ``Cluster.find`` finds out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How hard a cluster may be worked; times in seconds.
+    """How often llmb may call a cluster; times in seconds.
 
-    ``parallel``: submissions at a time; ``poll``: from one poll to the next, growing to ``slowest_poll`` while nothing
-    changes; ``settle``: how long a submission may still take to arrive after its sender was killed; ``sender``: the
-    program that is told the script's path and submits it, None where there is none; on the host where it ran, once it
-    has ended, a submission takes at most ``arrive`` to be seen.
+    ``parallel``: concurrent submissions. ``poll``: from one poll to the next, growing to ``slowest_poll`` while nothing
+    changes. ``settle``: how long a submission may still take to arrive after its process was killed. ``sender``: the
+    program that submits a script whose path it gets, None where there is none; on the host where it ran, a submission
+    is visible at most ``arrive`` after that program ended.
     """
 
     parallel: int = 1
@@ -43,62 +43,64 @@ class Pace:
 
 
 class Cluster(Protocol):
-    """A place that runs jobs. ``render`` is pure; the other methods touch the cluster.
+    """A cluster that runs jobs. ``render`` is pure; the other methods call the cluster.
 
-    A run is known to the scheduler by ``run.stamp.id``, which each attempt has its own; what an attempt writes goes
+    The scheduler knows a run by ``run.stamp.id``, which is different for each attempt. An attempt writes its files
     below ``run.place``.
     """
 
     @property
     def pace(self) -> Pace:
-        """How hard the cluster may be worked."""
+        """How often llmb may call the cluster."""
 
     def identity(self) -> str | None:
-        """Which cluster this is, in words that stay the same and that no other cluster has; None where nobody can say.
+        """A text that names this cluster, always the same and different from every other's; None where unknown.
 
-        Kept in the record of each run: a run that another cluster has taken is not lost because this one does not know
-        it. Raises LlmbError where the cluster does not answer.
+        The record of each run keeps it: a run that another cluster has is not lost because this one does not know it.
+        Raises LlmbError where the cluster does not answer.
         """
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
-        """What stands in the way of these launches, all of it; empty when nothing does."""
+        """Every fault that prevents these launches; empty when there is none."""
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
-        """The script that would be sent for ``launch``: the very text that ``submit`` sends."""
+        """The script that ``submit`` sends for ``launch``, exactly."""
 
     def submit(self, run: RunRecord) -> str:
-        """Hand over a recorded run, whose script lies at ``run.script``; the scheduler's id of it.
+        """Submit a recorded run, whose script is the file ``run.script``; the scheduler's id of it.
 
-        Raises LlmbError for a refusal, UnclearError where it is not known whether the run was taken. May be called from
-        several threads at a time, as many as ``pace`` says.
+        Raises LlmbError for a refusal, UnclearError where it is unknown whether the scheduler has the run. Called from
+        as many threads at a time as ``pace`` says.
         """
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
-        """The scheduler's id, by the run's, of each of these runs that the scheduler knows, waiting, running or ended.
+        """The scheduler's id, by the run's, of those runs that the scheduler knows, waiting, running or ended.
 
-        Asked for runs whose submission was cut off: one that is not found is submitted again. So it looks everywhere:
-        what the run itself has written, the queue, what has ended. Raises LlmbError where it cannot know.
+        Asked for runs whose submission was cut off; a run that is not found is submitted again. So look everywhere: in
+        the run's own files, the queue, and the jobs that have ended. Raises LlmbError where the answer is unknown.
         """
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
-        """The state of each run by its id, in one go however many they are.
+        """The state of each run by its id, in as few calls as possible.
 
-        LOST means that the cluster was asked and does not know the run: llmb itself makes sure by a second look.
+        LOST means that the cluster answered and does not know the run: llmb asks a second time to be sure.
         """
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
-        """End these runs, waiting or running. One that has ended already is left alone."""
+        """Cancel these runs, waiting or running; runs that have ended stay as they are."""
 
 
 def identity_of(cluster: Cluster) -> str | None:
-    """Which cluster this is; None where it cannot say, or is of a plugin that knows no identities. Raises LlmbError."""
+    """The cluster's identity; None where it has none, or its plugin implements none. Raises LlmbError."""
     ask = getattr(cluster, "identity", None)
     return ask() if ask is not None else None
 
 
 def elsewhere(cluster: Cluster, run: RunRecord) -> str | None:
-    """Which cluster has taken the run, and which this one is, where they differ; None where they do not, as far as
-    anybody knows. Raises LlmbError where this cluster does not answer."""
+    """A text that names the cluster that has the run and this one; None where they are the same, or unknown.
+
+    Raises LlmbError where this cluster does not answer.
+    """
     here = identity_of(cluster) if run.cluster is not None else None
     if here is None or here == run.cluster:
         return None

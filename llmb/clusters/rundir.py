@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's own folder says of it: its script writes the job's id first and the exit code last."""
+"""What a run's own folder says about it: its script writes the job's id first and the exit code last."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +7,12 @@ from pathlib import Path
 from llmb.clusters.bashscript import ENDED, SCHEDULER_ID
 from llmb.runs.record import RunRecord
 
-_TAIL = 16384  # bytes of a log's end
+_TAIL = 16384  # bytes at the end of a log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A run's own word: the job that runs it, when it started, its exit code and its end; times in epoch seconds."""
+class RunFiles:
+    """What a run's script has written: the job that runs it, start, exit code and end; times in epoch seconds."""
 
     job_id: str | None = None
     started: float | None = None
@@ -20,12 +20,12 @@ class Told:
     ended: float | None = None
 
 
-def read(run: RunRecord) -> Told:
+def read(run: RunRecord) -> RunFiles:
     """What the script of the run's present attempt has written so far."""
     first = lines(run.place / SCHEDULER_ID)
     last = lines(run.place / ENDED)
     facts = dict(line.split(" ", 1) for line in [*first[1:], *last[1:]] if " " in line)
-    return Told(
+    return RunFiles(
         job_id=first[0] if first and first[0] else None,
         started=_number(facts.get("started")),
         exit_code=int(last[0]) if last and last[0].isdecimal() else None,
@@ -34,7 +34,7 @@ def read(run: RunRecord) -> Told:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a small file, none where it is not written yet."""
+    """The lines of a small file; empty where it does not exist yet."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -42,7 +42,7 @@ def lines(path: Path) -> list[str]:
 
 
 def tail(path: Path) -> str:
-    """The end of a log, empty where there is none."""
+    """The end of a log; empty where there is none."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)

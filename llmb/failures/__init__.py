@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why runs fail: the root cause in their logs by the table in failures.yaml, and what to do about it."""
+"""Why runs fail: finds the root cause in their logs with the table in failures.yaml, and knows what to do next."""
 
 from llmb.failures.find import CANCELLED_KIND, Cause, Group, find_cause, group_failures, root_cause
 from llmb.failures.table import PYTHON, Signature, Table, kind_of_end, table

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds in the logs of a run why it failed: the earliest root cause, whichever rank told of it."""
+"""Finds the root cause of a failure in the logs of a run, and groups the failures of many runs."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,10 +18,10 @@ _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a run failed: its class, and the line of the log that says so, fit to be shown.
+    """Why a run failed: the class of failure and the line of the log that shows it, safe to print.
 
-    ``rank``: who said it, where the line has a rank before it; ``log``: the name of the file where several were read;
-    ``advice``: the fix of this very failure, where it is known.
+    ``rank``: from the line's prefix. ``log``: the name of the file, where several were read. ``advice``: a fix for this
+    failure alone, where one is known.
     """
 
     kind: str
@@ -47,28 +47,28 @@ def rank_of(line: bytes) -> int | None:
 
 
 _TRACEBACK = needle("Traceback (most recent call last)")
-_NCCL = b"nccl"  # how its own errors begin
-_TRACE = b" NCCL INFO "  # in no line that tells of a cause; traces make logs of many GB
-_UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # nor within the frame that rich draws
+_NCCL = b"nccl"  # its own errors begin so
+_TRACE = b" NCCL INFO "  # in no line that shows a cause; traces make logs of many GB
+_UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # not a line of the frame that rich draws
 _FILLED = rb"[ \t]*([^\s][^\r\n]*)"
-_LENGTHS = (8192, AHEAD)  # bytes: of most tracebacks the first are enough
-_MOST_TRACEBACKS = 20_000  # that are read to their ends: a few of each rank of the largest jobs
-_SAME_ERROR = 2048  # bytes: an exception's own text goes on for some lines, and may say more
+_LENGTHS = (8192, AHEAD)  # bytes: the first is enough for most tracebacks
+_MOST_TRACEBACKS = 20_000  # read to their ends: a few for each rank of the largest jobs
+_SAME_ERROR = 2048  # bytes: the text of an exception may have more lines
 _LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[^\r\n]*[\r\n]+([^\r\n]+)")
 
 
 class _Found(NamedTuple):
-    """A cause, where it stands, and how it compares: specific ones first, then Python errors, then what follows."""
+    """A cause and its offset. ``order``: 0 for a specific cause, 1 for a Python error, 2 for a consequence."""
 
-    place: int
+    offset: int
     cause: Cause
     order: int
 
 
-class _Told(NamedTuple):
-    """An error as a log has it: the line to judge and where it stands, and what stands before it."""
+class _Error(NamedTuple):
+    """An error in a log: its line and offset, and the prefix of the line."""
 
-    place: int
+    offset: int
     line: bytes
     prefix: bytes
 
@@ -77,20 +77,20 @@ class _Told(NamedTuple):
 
 
 def find_cause(path: Path) -> Cause | None:
-    """The root cause in a log, None when it has none that is known or cannot be read.
+    """The root cause in a log; None when none is found, or the log cannot be read.
 
-    Where training began anew in it, what comes before is of an attempt that is over.
+    Where training started again in the same log, the earlier part belongs to another attempt and is ignored.
     """
     found = _find(path)
     return found.cause if found else None
 
 
 def root_cause(paths: Iterable[Path], end: JobState | None = None) -> Cause | None:
-    """The root cause in all logs of one run, such as one of each rank; None without one that is known.
+    """The root cause in all logs of one run, such as one for each rank; None where none is found.
 
-    What one rank alone tells of comes before what it brought about in the others; of equal ones, the first in the order
-    of ``paths``. Where several logs tell of a cause, it names its own. None, too, where the job's ``end`` brought about
-    all that they tell of: a node that failed, and the connections to it.
+    A cause in one rank's log comes before its consequences in the others; of equal ones, the first in the order of
+    ``paths``. Where several logs show a cause, it names its log. None also where the job's ``end`` explains everything
+    in the logs: a node that failed, and the lost connections to it.
     """
     found = [(path, cause) for path in dict.fromkeys(paths) if (cause := _find(path)) is not None]
     if end is not None and end.state in table().hard_ends:
@@ -107,7 +107,7 @@ def _find(path: Path) -> _Found | None:
         with open_log(path) as stream:
             return _earliest(stream, start)
     except (OSError, LlmbError):
-        return None  # the scheduler's word stands alone then
+        return None  # then only the scheduler's state is known
 
 
 def _earliest(stream: BinaryIO, start: int) -> _Found | None:
@@ -120,9 +120,9 @@ def _earliest(stream: BinaryIO, start: int) -> _Found | None:
 
 @dataclass(slots=True)
 class _Search:
-    """What a log has told up to some place: its first Python error, how many there were, and texts of the table.
+    """What was found up to some offset: the first Python error, the number of errors, and texts of the table.
 
-    ``weak``: the first line that counts only where nothing else does.
+    ``weak``: the first line that is a cause only if there is no other.
     """
 
     python: _Found | None = None
@@ -132,47 +132,47 @@ class _Search:
     passed: set[bytes] = field(default_factory=set)
 
     def settled_by(self, hit: Hit) -> _Found | None:
-        """The cause, where ``hit`` leaves no other; else None, and what it tells is kept."""
+        """The cause, where ``hit`` decides it; else None, and the hit is remembered."""
         if hit.text == _TRACEBACK.text:
             self.tracebacks += 1
             if self.tracebacks > _MOST_TRACEBACKS:
                 return None
-        told = _error_told(hit)
-        if told is None:
+        error = _error_at(hit)
+        if error is None:
             self.passed.add(hit.text)
             return None
-        row = table().row(told.line)
-        if any_in(table().noise, told.line) or (row is not None and self._is_behind(row)):
+        row = table().row(error.line)
+        if any_in(table().noise, error.line) or (row is not None and self._is_behind(row)):
             return None
         if row is None:
-            self._add_python(told, raised=hit.text == _TRACEBACK.text)
+            self._add_python(error, raised=hit.text == _TRACEBACK.text)
             return None
         if row.weak:
-            self.weak = self.weak or _Found(told.place, told.cause(row.kind), 1)
+            self.weak = self.weak or _Found(error.offset, error.cause(row.kind), 1)
             return None
-        if self.python is not None and row.follows and not self._goes_on(self.python, told, hit):
+        if self.python is not None and row.follows and not self._is_part_of(self.python, error, hit):
             return self.python
-        return _Found(told.place, told.cause(row.kind), 2 if row.follows else 0)
+        return _Found(error.offset, error.cause(row.kind), 2 if row.follows else 0)
 
     def _is_behind(self, row: Signature) -> bool:
         return any(text.encode() in self.passed for text in row.not_behind)
 
-    def _add_python(self, told: _Told, *, raised: bool) -> None:
+    def _add_python(self, error: _Error, *, raised: bool) -> None:
         no_cause = table().consequences + (() if raised else table().warnings)
-        if not any_in(no_cause, told.line):
+        if not any_in(no_cause, error.line):
             self.errors += 1
-            self.python = self.python or _Found(told.place, told.cause(PYTHON), 1)
+            self.python = self.python or _Found(error.offset, error.cause(PYTHON), 1)
 
-    def _goes_on(self, error: _Found, told: _Told, hit: Hit) -> bool:
-        """Whether the line is one of the ``error``'s own: what NCCL says stands behind the exception that it raises."""
-        rank, length = told.cause(PYTHON).rank, told.place - error.place
-        if not hit.text.startswith(_NCCL) or rank != error.cause.rank:
+    def _is_part_of(self, before: _Found, error: _Error, hit: Hit) -> bool:
+        """Whether ``error`` is a line of the error ``before``: NCCL prints its message after the exception."""
+        rank, length = error.cause(PYTHON).rank, error.offset - before.offset
+        if not hit.text.startswith(_NCCL) or rank != before.cause.rank:
             return False
         return length <= _SAME_ERROR if rank is None and self.errors == 1 else rank is not None and length <= AHEAD
 
 
 def _candidates(stream: BinaryIO, start: int) -> Iterator[Hit]:
-    """The places from ``start`` on, ascending, where something of the table stands."""
+    """The hits of the table's texts from the offset ``start`` on, in order."""
     wanted = [_TRACEBACK, *needles()]
     for block in read_blocks(stream, start):
         if not _is_trace(block):
@@ -180,43 +180,44 @@ def _candidates(stream: BinaryIO, start: int) -> Iterator[Hit]:
 
 
 def _is_trace(block: Block) -> bool:
-    """Whether every line is one of NCCL's trace: looking for that takes a tenth of the time."""
+    """Whether every line is one of NCCL's trace: this check takes a tenth of the time of a search."""
     data, begin = block.data, block.data.rfind(b"\n", 0, block.low) + 1
     end = data.find(b"\n", block.high, block.filled) + 1
     return end > 0 and data.count(b"\n", begin, end) == data.count(_TRACE, begin, end)
 
 
-def _error_told(hit: Hit) -> _Told | None:
-    """The error at ``hit``: of a traceback its last line, None where that is cut off or the place proves nothing."""
+def _error_at(hit: Hit) -> _Error | None:
+    """The error at ``hit``, of a traceback the last line; None where that is cut off or the hit proves nothing."""
     line = hit.line()
     if hit.text == _TRACEBACK.text:
         return _last_of_traceback(hit, line)
     whole = strip_escapes(line.before + line.after)
     known = table().row(whole) or any_in(table().python, whole)
-    if not known:  # a row with `beside` is found by a word that proves nothing alone
+    if not known:  # a row with `beside` is found by a word that alone proves nothing
         return None
     last = _LAST_ERROR.match(hit.block.behind(hit.at, _SAME_ERROR)) if hit.text.startswith(_NCCL) else None
     if last is not None and table().row(strip_escapes(last[1])) is not None:
-        return _Told(hit.offset + last.start(1), strip_escapes(last[1]), b"")
-    return _Told(hit.offset, whole, b"")
+        return _Error(hit.offset + last.start(1), strip_escapes(last[1]), b"")
+    return _Error(hit.offset, whole, b"")
 
 
-def _last_of_traceback(hit: Hit, line: Line) -> _Told | None:
+def _last_of_traceback(hit: Hit, line: Line) -> _Error | None:
     start = hit.at + len(line.after)
     for size in _LENGTHS:
         rest = hit.block.behind(start, size).lstrip(b"\r\n")
-        prefix = line.before if rest.startswith(line.before) else b""  # which rank it is, or text glued before
+        # The rank, or text that another rank printed on the same line.
+        prefix = line.before if rest.startswith(line.before) else b""
         match = re.search(rb"^" + re.escape(prefix) + _UNINDENTED, rest, re.MULTILINE)
         if match is not None and match.end() + _SAME_ERROR < len(rest):
             break
     if match is None:
         return None
     text = _with_next_line(strip_escapes(match[1]), rest[match.end() : match.end() + _SAME_ERROR], prefix)
-    return _Told(hit.offset + match.start(), text, strip_escapes(prefix))
+    return _Error(hit.offset + match.start(), text, strip_escapes(prefix))
 
 
 def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
-    """The error with its text where that begins on a line of its own: Python puts no colon behind an empty one."""
+    """The error with its text, where that starts on the next line: Python prints no colon after an empty one."""
     if not error.rstrip().endswith(b":"):
         return error
     match = re.search(rb"^" + re.escape(prefix) + _FILLED, rest, re.MULTILINE)
@@ -225,13 +226,13 @@ def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
     return error if known or rank_of(line) is not None else error.rstrip() + b" " + line
 
 
-CANCELLED_KIND = "cancelled"  # as failures.yaml has it
-_VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)  # what differs between two tellings of the same error
+CANCELLED_KIND = "cancelled"  # as in failures.yaml
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)  # what differs between two messages of the same error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Runs that failed for the same reason: their names, and the cause as the first of them has it."""
+    """Runs that failed for the same reason: their names, and the cause of the first of them."""
 
     cause: Cause
     runs: tuple[str, ...]
@@ -242,9 +243,9 @@ class Group:
 
 
 def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[Group]:
-    """The runs with their causes, those of one class together, the largest group first, what was cancelled last.
+    """The runs and their causes, grouped by class: the largest group first, cancelled runs last.
 
-    Python errors go by their text, and what has a fix of its own by that.
+    Python errors are grouped by their text, and causes with ``advice`` by that.
     """
     groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
     for run, cause in failures:

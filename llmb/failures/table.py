@@ -15,10 +15,10 @@ PYTHON = "Python"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One row of the table: any of ``text``, any of ``beside`` where given, and none of ``without``, in one line.
+    """One row of the table: a line with any of ``text``, any of ``beside`` where given, and none of ``without``.
 
-    ``follows``: another rank's failure brings it about as well; ``not_behind``: no cause where a line with any of these
-    stands before it; ``weak``: a cause only where nothing else in the log is one.
+    ``follows``: another rank's failure causes it as well. ``not_behind``: no cause after a line with any of these.
+    ``weak``: a cause only if the log has no other.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Signature:
     not_behind: tuple[str, ...] = ()
 
     def fits(self, line: bytes) -> bool:
-        """Whether the line is one of these."""
+        """Whether the row describes the line."""
         return (
             any_in(self.text, line)
             and (not self.beside or any_in(self.beside, line))
@@ -40,9 +40,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The content of failures.yaml: ``fixes`` says for each class what to do next.
+    """The content of failures.yaml; ``fixes``: what to do next, for each class.
 
-    ``hard_ends``: states that come before what ``follows`` and Python errors say in the log.
+    ``hard_ends``: states that explain a failure better than Python errors and rows with ``follows`` in the log.
     """
 
     causes: tuple[Signature, ...]
@@ -56,7 +56,7 @@ class Table:
     fixes: dict[str, str]
 
     def row(self, line: bytes) -> Signature | None:
-        """The first row that the line fits; of a line that comes again and again it is known."""
+        """The first row that describes the line; remembered, as the same lines recur."""
         return _row(line) if self is table() else self._row(line)
 
     def _row(self, line: bytes) -> Signature | None:
@@ -76,20 +76,20 @@ def table() -> Table:
 
 @lru_cache(maxsize=1)
 def needles() -> Sequence[Needle]:
-    """What to look for in a log, apart from tracebacks."""
+    """The texts to search for in a log, in addition to tracebacks."""
     rows = table().causes
     texts = [text for row in rows for text in (*row.text, *row.not_behind)]
     return [needle(text) for text in dict.fromkeys((*texts, *table().python))]
 
 
 def kind_of_end(state: JobState) -> str | None:
-    """The class that the scheduler's state, its reason or the exit code says; None where they say too little."""
-    told = table().row(state.reason.encode("utf-8", "replace"))
-    return table().states.get(state.state) or (told and told.kind) or table().exit_codes.get(str(state.exit_code))
+    """The class of failure from the scheduler's state, its reason or the exit code; None where they do not show it."""
+    row = table().row(state.reason.encode("utf-8", "replace"))
+    return table().states.get(state.state) or (row and row.kind) or table().exit_codes.get(str(state.exit_code))
 
 
 def any_in(words: tuple[str, ...], line: bytes) -> bool:
-    """Whether one of ``words`` stands in ``line``."""
+    """Whether ``line`` contains one of ``words``."""
     return any(word in line for word in _encoded(words))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retries failed runs: a new attempt of the same run, in a folder of its own."""
+"""Retries failed runs: a new attempt of the same run, each with its own folder."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

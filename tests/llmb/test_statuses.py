@@ -76,7 +76,7 @@ def test_one_word_for_each_state_in_every_format(run: Command, every: dict[str, 
     page = run("report", "-o", str(tmp_path / "r.md"))
     assert page.returncode == 3, page.stderr
     text = (tmp_path / "r.md").read_text()
-    assert "2 succeeded, 2 failed, 1 cancelled, 2 not known, 1 not ended, 1 waiting" in text
+    assert "2 succeeded, 2 failed, 1 cancelled, 2 unknown, 1 not ended, 1 waiting" in text
 
 
 def test_exports_of_earlier_releases_called_these_failed(tmp_path: Path) -> None:

@@ -10,9 +10,6 @@ has a plugin that knows its options and starts no container: an image's Python i
 
 import json
 import os
-import re
-import shutil
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,24 +103,23 @@ exec {python} {on_cpu} "$@" --narrow
 
 
 @pytest.fixture
-def containers(kit: SlurmKit, tmp_path: Path, nemo_python: Path, torch_install: Path) -> Path:
+def containers(
+    kit: SlurmKit,
+    tmp_path: Path,
+    nemo_python: Path,
+    torch_install: Path,
+    pyxis_mock: Callable[..., None],
+    smallest_image: bytes,
+) -> Path:
     """An install directory for pyxis with two images, each only a superblock, and their Python in ``path``."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no pyxis mock here: apt-get install --no-install-recommends gcc libc6-dev")
-    plugin = tmp_path / "pyxis_mock.so"
-    version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
-    number = f"-DVERSION=0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
-    source = HERE.parent / "slurm/pyxis_mock.c"
-    subprocess.run([compiler, "-shared", "-fPIC", number, "-o", plugin, source], check=True)
-    (kit.folder / "etc/plugstack.conf").write_text(f"required {plugin}\n")
+    pyxis_mock(kit)
     installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))["workloads"]
     torch_python = Path(next(iter(installed["config"].values()))["venv_path"], "bin/python")
     folder = tmp_path / "install"
     for name in ("images", "path"):
         (folder / name).mkdir(parents=True)
     for image in ("nvidia+nemo+25.04.01.sqsh", "torch+1.sqsh"):
-        (folder / "images" / image).write_bytes(b"hsqs" + bytes(36) + struct.pack("<Q", 96) + bytes(48))
+        (folder / "images" / image).write_bytes(smallest_image)
     python = folder / "path/python3"
     python.write_text(IMAGE_PYTHON.format(torch=torch_python, python=nemo_python, on_cpu=HERE / "on_cpu.py"))
     python.chmod(0o755)

@@ -2,11 +2,8 @@
 """Tests of scripts with a container under the real srun, with a plugin that knows the options of pyxis."""
 
 import json
-import re
-import shutil
-import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,25 +26,20 @@ def known_options() -> str | None:
 
 
 @pytest.fixture
-def pyxis_site(kit: Any, site_at: Callable[..., Site], tmp_path: Path, known_options: str | None) -> Iterator[Site]:
+def pyxis_site(
+    kit: Any,
+    site_at: Callable[..., Site],
+    pyxis_mock: Callable[..., None],
+    smallest_image: bytes,
+    known_options: str | None,
+) -> Site:
     """An install directory for the cluster, whose srun has the options. The image is only a superblock."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no pyxis mock here: apt-get install --no-install-recommends gcc libc6-dev")
-    plugin = tmp_path / "pyxis_mock.so"
-    version = [int(part) for part in re.findall(r"\d+", kit.run("sbatch", "--version"))[:3]]
-    number = f"0x{version[0]:02x}{version[1]:02x}{version[2]:02x}"
-    source = Path(__file__).with_name("pyxis_mock.c")
-    words = [f"-DVERSION={number}", *([f"-DKNOWN={known_options}"] if known_options else [])]
-    subprocess.run([compiler, "-shared", "-fPIC", *words, "-o", plugin, source], check=True)
-    plugstack = kit.folder / "etc/plugstack.conf"
-    plugstack.write_text(f"required {plugin}\n")
+    pyxis_mock(kit, known_options)
     site = site_at(kit, "in st'all", slurm={"container": "pyxis", "mpi": "pmi2", "gpu": {"gres": 8}})
     image = site.install / "images/nvidia+nemo+25.04.01.sqsh"
     image.parent.mkdir()
-    image.write_bytes(b"hsqs" + bytes(36) + struct.pack("<Q", 96) + bytes(48))  # the smallest valid image
-    yield site
-    plugstack.write_text("")
+    image.write_bytes(smallest_image)
+    return site
 
 
 def test_each_rank_starts_in_its_image(pyxis_site: Site) -> None:

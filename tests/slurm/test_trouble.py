@@ -11,7 +11,7 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
-from llmb.clusters.slurm.partitions import Registering
+from llmb.clusters.slurm.partitions import NodeWait
 from llmb.errors import LlmbError, PreflightError, describe
 from llmb.runs import state as job_state
 from llmb.runs import store
@@ -128,7 +128,7 @@ def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
         printed.append(text)
         unheard_nodes()
 
-    cluster = replace(bare_site.cluster(), patience=Registering(announce=announce, left=PATIENCE))
+    cluster = replace(bare_site.cluster(), patience=NodeWait(announce=announce, left=PATIENCE))
     assert cluster.preflight([bare_site.launch("", nodes=2)]) == []
     (note,) = printed
     wording("single", note)
@@ -138,7 +138,7 @@ def test_nodes_that_do_not_register_are_named(
     bare_site: Site, unheard_nodes: Callable[[], None], wording: Wording
 ) -> None:
     """A job that is refused for another reason does not wait for them."""
-    cluster = replace(bare_site.cluster(), patience=Registering(left=0.5))
+    cluster = replace(bare_site.cluster(), patience=NodeWait(left=0.5))
     (fault,) = cluster.preflight([bare_site.launch("")])
     wording("single", describe(PreflightError([fault])))
     cluster.patience.announce = pytest.fail

@@ -50,7 +50,7 @@ class Library:
         return 0
 
 
-def said(library: Library) -> dict[str, Any]:
+def printed(library: Library) -> dict[str, Any]:
     line = node_line("gpu-001.cluster.example", lambda name: library)
     assert line is not None
     before, _, data = line.partition(": ")
@@ -59,9 +59,9 @@ def said(library: Library) -> dict[str, Any]:
     return facts
 
 
-def test_the_lowest_gpu_of_a_node_is_told() -> None:
+def test_the_lowest_gpu_of_a_node_is_reported() -> None:
     library = Library([("NVIDIA H100 80GB HBM3", 1980, 700_000)] * 7 + [("NVIDIA H100 80GB HBM3", 1755, 650_000)])
-    assert said(library) == {
+    assert printed(library) == {
         "driver": "570.86.15",
         "gpu": "NVIDIA H100 80GB HBM3",
         "gpus": 8,
@@ -72,7 +72,7 @@ def test_the_lowest_gpu_of_a_node_is_told() -> None:
 
 
 def test_gpus_that_are_not_alike_are_all_named() -> None:
-    assert said(Library([("A", 1, 1000), ("B", 2, 2000), ("A", 3, 3000)]))["gpu"] == "A, B"
+    assert printed(Library([("A", 1, 1000), ("B", 2, 2000), ("A", 3, 3000)]))["gpu"] == "A, B"
 
 
 @pytest.mark.parametrize("how", ["lacks", "refuses"])
@@ -88,11 +88,11 @@ def test_gpus_that_are_not_alike_are_all_named() -> None:
         ("nvmlShutdown", set()),
     ],
 )
-def test_what_cannot_be_asked_is_left_out(how: str, function: str, missing: set[str]) -> None:
-    whole = set(said(Library([("A", 1, 1000)])))
+def test_what_cannot_be_asked_is_omitted(how: str, function: str, missing: set[str]) -> None:
+    whole = set(printed(Library([("A", 1, 1000)])))
     library = Library([("A", 1, 1000)])
     setattr(library, how, (function,))
-    assert set(said(library)) == whole - missing
+    assert set(printed(library)) == whole - missing
 
 
 def test_without_a_driver_there_is_no_line() -> None:

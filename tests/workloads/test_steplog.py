@@ -78,11 +78,11 @@ def test_tflops_are_those_of_one_rank() -> None:
     assert tflops_per_gpu(3.85e14, 256, 2.693, 64) == pytest.approx(571.8, abs=0.1)
 
 
-def test_the_end_is_told() -> None:
+def test_the_end_is_reported() -> None:
     assert end_line(50) == "`Trainer.fit` stopped: `max_steps=50` reached."
 
 
-def test_a_checkpoint_is_told_and_named() -> None:
+def test_a_checkpoint_is_reported_and_named() -> None:
     line = checkpoint_line(iteration=50, started=1744408121.1514, seconds=4.3891)
     assert line.startswith("[NeMo I 2025-04-1")
     assert line.endswith(

@@ -155,6 +155,6 @@ def test_ranks_that_do_not_divide_the_batch_are_refused(
     assert "recipe.global_batch: 6 is no multiple of micro_batch 2 times 2 ranks" in capsys.readouterr().err
 
 
-def test_without_a_recipe_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_recipe_the_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "torch_pretrain RECIPE.json" in capsys.readouterr().err

@@ -31,40 +31,43 @@ def test_a_whole_number_serves_as_a_float(raw_recipe: MakeRecipe) -> None:
 def test_a_missing_key_is_refused(raw_recipe: MakeRecipe, key: str) -> None:
     raw = raw_recipe()
     del raw[key]
-    with pytest.raises(RefusedError, match=rf"^recipe: has no key '{key}'; add it"):
+    with pytest.raises(RefusedError, match=rf"^recipe: .*'{key}'"):
         parse_recipe(raw)
 
 
 def test_an_unknown_key_gets_the_nearest_word(raw_recipe: MakeRecipe) -> None:
-    with pytest.raises(RefusedError, match=r"^recipe: has an unknown key 'micro_bacth'; did you mean 'micro_batch'\?$"):
+    with pytest.raises(RefusedError, match=r"'micro_bacth'.*'micro_batch'"):
         parse_recipe(raw_recipe() | {"micro_bacth": 1})
 
 
 def test_a_key_like_no_other_gets_the_list(raw_recipe: MakeRecipe) -> None:
     raw = raw_recipe()
     raw["parallelism"]["zebra"] = 1
-    with pytest.raises(RefusedError, match=r"^recipe.parallelism: .*'zebra'; known keys: cp, pp, tp, vp$"):
+    with pytest.raises(RefusedError, match=r"^recipe.parallelism: .*'zebra'.*cp, pp, tp, vp$"):
         parse_recipe(raw)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("key", "value", "place"),
     [
-        ("program", "nemo_pretrain", "recipe.program: is 'nemo_pretrain'; choose one of torch_pretrain"),
-        ("dtype", "fp8", "recipe.dtype: is 'fp8'; choose one of bf16, fp32"),
-        ("micro_batch", 2.0, "recipe.micro_batch: is 2.0; write a whole number"),
-        ("max_steps", True, "recipe.max_steps: is True; write a whole number"),
-        ("learning_rate", "fast", "recipe.learning_rate: is 'fast'; write a number"),
-        ("learning_rate", float("nan"), "recipe.learning_rate: is nan; write a finite number"),
-        ("model", [], "recipe.model: holds []; write an object in braces"),
-        ("checkpoint", {"save": 1, "dir": "c"}, "recipe.checkpoint.save: is 1; write true or false"),
-        ("profile", {"start_step": 0, "stop_step": 1, "dir": 7}, "recipe.profile.dir: is 7; write a text"),
+        ("program", "nemo_pretrain", "recipe.program"),
+        ("dtype", "fp8", "recipe.dtype"),
+        ("micro_batch", 2.0, "recipe.micro_batch"),
+        ("max_steps", True, "recipe.max_steps"),
+        ("learning_rate", "fast", "recipe.learning_rate"),
+        ("learning_rate", float("nan"), "recipe.learning_rate"),
+        ("model", [], "recipe.model"),
+        ("checkpoint", {"save": 1, "dir": "c"}, "recipe.checkpoint.save"),
+        ("profile", {"start_step": 0, "stop_step": 1, "dir": 7}, "recipe.profile.dir"),
     ],
 )
-def test_a_value_of_another_kind_is_refused(raw_recipe: MakeRecipe, key: str, value: object, message: str) -> None:
+def test_a_value_of_another_kind_is_refused(
+    raw_recipe: MakeRecipe, key: str, value: object, place: str, wording: Callable[..., None]
+) -> None:
     with pytest.raises(RefusedError) as refusal:
         parse_recipe(raw_recipe(**{key: value}))
-    assert str(refusal.value) == message
+    assert refusal.value.place == place
+    wording("torch_pretrain", str(refusal.value))
 
 
 def test_an_error_shows_only_the_beginning_of_a_long_value() -> None:
@@ -74,15 +77,16 @@ def test_an_error_shows_only_the_beginning_of_a_long_value() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"none.json: cannot be read \(No such file or directory\); check the path$"):
+    with pytest.raises(RefusedError, match=r"none.json: .*No such file or directory"):
         read_recipe(tmp_path / "none.json")
 
 
 def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "recipe.json"
     file.write_text("{", encoding="utf-8")
-    with pytest.raises(RefusedError, match="is not JSON"):
+    with pytest.raises(RefusedError) as refusal:
         read_recipe(file)
+    assert refusal.value.place == str(file)
 
 
 def test_a_file_is_read(raw_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def run(
     return folder, out.splitlines()
 
 
-def test_the_save_is_told_before_the_end(run: tuple[Path, list[str]]) -> None:
+def test_the_save_is_reported_before_the_end(run: tuple[Path, list[str]]) -> None:
     assert CHECKPOINT_LINE.fullmatch(run[1][-2])
     assert run[1][-1].endswith("reached.")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a JSON value into a frozen dataclass by its annotations, and names the place of any fault."""
+"""Reads a JSON value into a frozen dataclass by its annotations, and names the place of any fault."""
 
 import dataclasses
 import difflib
@@ -11,10 +11,11 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 
 class RefusedError(Exception):
-    """The program will not start like this; its text is one line: place, cause, fix."""
+    """The program cannot start; the message is one line: place, cause, fix."""
 
     def __init__(self, place: str, cause: str, fix: str) -> None:
         super().__init__(f"{place}: {cause}; {fix}")
+        self.place = place
 
 
 T = TypeVar("T")
@@ -25,24 +26,24 @@ WORDS: dict[type, str] = {int: "a whole number", float: "a number", str: "a text
 def read_object(kind: type[T], raw: object, place: str) -> T:
     """Build the dataclass `kind` from a JSON object that has exactly its keys."""
     if not isinstance(raw, dict):
-        raise RefusedError(place, f"holds {shown(raw)}", "write an object in braces")
+        raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
     hints = get_type_hints(kind)
     _check_keys(set(raw), set(hints), place)
     return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints})
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; raises RefusedError when it cannot be read or is not JSON."""
+    """The content of a JSON file; raises RefusedError when it cannot be read or is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RefusedError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
     except ValueError as error:
-        raise RefusedError(str(path), f"is not JSON ({error})", "mend the file") from error
+        raise RefusedError(str(path), f"is not JSON ({error})", "correct the file") from error
 
 
 def shown(raw: object) -> str:
-    """A value as an error prints it, short enough for one line."""
+    """A value for an error message, short enough for one line."""
     text = repr(raw)
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -53,13 +54,13 @@ def _check_keys(given: set[str], known: set[str], place: str) -> None:
         fix = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
         raise RefusedError(place, f"has an unknown key '{key}'", fix)
     for key in sorted(known - given):
-        # Everything is frozen in the recipe, so a key that is left out has no default: it says null.
-        raise RefusedError(place, f"has no key '{key}'", "add it (null where nothing is meant)")
+        # The recipe has every value, so a key has no default: it is null where there is none.
+        raise RefusedError(place, f"has no key '{key}'", "add it (null for none)")
 
 
 def _read_value(kind: Any, raw: object, place: str) -> Any:
     origin = get_origin(kind)
-    if origin in (types.UnionType, Union):  # the second is what Literal | None is
+    if origin in (types.UnionType, Union):  # Literal | None is a Union
         return _read_union(get_args(kind), raw, place)
     if origin is Literal:
         return _read_choice(get_args(kind), raw, place)
@@ -78,7 +79,7 @@ def _read_union(kinds: tuple[Any, ...], raw: object, place: str) -> Any:
 
 
 def _read_one_of(kinds: list[Any], raw: object, place: str) -> Any:
-    """One of several objects, told apart by the word that each has under `kind`."""
+    """One of several objects; their key `kind` tells which."""
     tags: dict[str, Any] = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
     tag = raw.get("kind") if isinstance(raw, dict) else next(iter(tags))
     return read_object(tags[_read_choice(tuple(tags), tag, f"{place}.kind")], raw, place)
@@ -100,7 +101,7 @@ def _read_choice(choices: tuple[Any, ...], raw: object, place: str) -> Any:
 def _read_plain(kind: type, raw: object, place: str) -> object:
     if kind is float and type(raw) is int:
         return float(raw)
-    # `type` and not `isinstance`: true is an int to Python, and a fault here.
+    # `type` and not `isinstance`: for Python true is an int.
     if type(raw) is not kind:
         raise RefusedError(place, f"is {shown(raw)}", f"write {WORDS[kind]}")
     if isinstance(raw, float) and not math.isfinite(raw):

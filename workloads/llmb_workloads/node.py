@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what the GPUs of this node are, as NVIDIA's management library (NVML) has it: who compares step times asks."""
+"""Describes this machine: its GPUs from NVIDIA's management library (NVML), the CPU's bf16 flags, memory."""
 
 import ctypes
 import json
@@ -16,10 +16,10 @@ _TEXT = 96  # bytes: the longest name, NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 
 def node_line(host: str | None = None, open_library: Callable[[str], Any] = ctypes.CDLL) -> str | None:
-    """The line ``llmb node <host>: {...}`` for a log; None where there is no driver that tells.
+    """The line ``llmb node <host>: {...}`` for the log; None without a driver.
 
-    ``max_sm_clock_mhz`` and ``power_limit_w`` are those of the lowest GPU, for which the others wait. What cannot be
-    asked is left out: no run fails for it.
+    ``max_sm_clock_mhz`` and ``power_limit_w`` are those of the lowest GPU, for which the others wait. Facts that NVML
+    does not have are omitted: no run fails because of them.
     """
     try:
         library = open_library(LIBRARY)
@@ -28,11 +28,11 @@ def node_line(host: str | None = None, open_library: Callable[[str], Any] = ctyp
     except (OSError, AttributeError):
         return None
     try:
-        said = {name: value for name, value in _facts(library).items() if value}
+        facts = {name: value for name, value in _facts(library).items() if value}
     finally:
         _asked(library, "nvmlShutdown")
     name = (host or socket.gethostname()).split(".")[0]
-    return f"llmb node {name}: {json.dumps(said, sort_keys=True)}" if said else None
+    return f"llmb node {name}: {json.dumps(facts, sort_keys=True)}" if facts else None
 
 
 def _facts(library: Any) -> dict[str, Any]:
@@ -63,24 +63,24 @@ def _number(library: Any, function: str, *arguments: Any) -> int | None:
 
 def _text(library: Any, function: str, *arguments: Any) -> str | None:
     text = ctypes.create_string_buffer(_TEXT)
-    told = _asked(library, function, *arguments, text, ctypes.c_uint(_TEXT))
-    return text.value.decode("utf-8", "replace") if told else None
+    is_answered = _asked(library, function, *arguments, text, ctypes.c_uint(_TEXT))
+    return text.value.decode("utf-8", "replace") if is_answered else None
 
 
 def _asked(library: Any, function: str, *arguments: Any) -> bool:
-    """Whether the library has this function, and it answered."""
+    """Call a function of the library; whether the library has it and it succeeded."""
     try:
         return bool(getattr(library, function)(*arguments) == 0)
     except AttributeError:
         return False
 
 
-# The CPU flags that mean bf16 arithmetic in hardware, on x86 and on Arm.
+# The CPU flags of bf16 arithmetic in hardware, on x86 and on Arm.
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether Linux's list of CPU flags names bf16 instructions; a system without that list has none."""
+    """Whether Linux's list of CPU flags has bf16 instructions; False on a system without that list."""
     if not cpuinfo.exists():
         return False
     lines = cpuinfo.read_text(encoding="utf-8").splitlines()
@@ -90,11 +90,11 @@ def cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 def resident_memory() -> tuple[int, int]:
     """Peak and present resident memory of this process in bytes."""
-    # Linux counts in KiB, macOS in bytes.
+    # In KiB on Linux, in bytes on macOS.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return peak, peak
     present = int(statm.read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
-    # Linux updates its peak now and then, so that it may lag behind the present.
+    # Linux updates the peak only now and then, so it may be less than the present memory.
     return max(peak, present), present

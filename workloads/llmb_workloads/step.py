@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step: every micro batch, the gradients' all-reduce, the optimizer."""
+"""One training step: every micro batch, the gradients' all-reduce, the optimizer; its trace; the checkpoint."""
 
 import contextlib
 import time
@@ -18,7 +18,7 @@ from llmb_workloads.steplog import checkpoint_name
 from llmb_workloads.torch_recipe import Profile
 from llmb_workloads.world import Place
 
-# The customary values for pretraining language models.
+# Common values for pretraining language models.
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
 CLIP_NORM = 1.0
@@ -37,7 +37,7 @@ class Trainer:
         )
 
     def step(self, batches: list[torch.Tensor]) -> torch.Tensor:
-        """Learn from the micro batches of this rank, each (samples, seq + 1); their mean loss, in nats."""
+        """Train on the micro batches of this rank, each (samples, seq + 1); their mean loss in nats."""
         total = torch.zeros((), device=self.device.torch_device)
         for number, tokens in enumerate(batches, start=1):
             # Only the last micro batch exchanges gradients with the other ranks.
@@ -60,7 +60,7 @@ class Trainer:
 
 
 class Tracer:
-    """Told of every step before it begins; starts and stops the profiler where the recipe says."""
+    """A torch.profiler trace of the steps that the recipe names, one file for each rank."""
 
     def __init__(self, wanted: Profile | None, place: Place, device: Device) -> None:
         self._wanted = wanted
@@ -68,11 +68,11 @@ class Tracer:
         self._activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.is_gpu else [])
         self._profiler: Any = None
         if wanted is not None:
-            # Now, so that a folder that cannot be made ends the run before it costs time.
+            # Now, so that a run with an invalid folder fails at once.
             Path(wanted.dir).mkdir(parents=True, exist_ok=True)
 
     def before(self, step: int) -> None:
-        """Start or stop tracing if this is the step; max_steps itself stands for the end."""
+        """Call before each step, and at the end with max_steps: starts or stops the trace."""
         if self._wanted is not None and step == self._wanted.start_step:
             self._profiler = profile(activities=self._activities)
             self._profiler.start()
@@ -83,7 +83,10 @@ class Tracer:
 
 
 def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_samples: int) -> tuple[float, float]:
-    """Write `folder`/default--.../weights/*.distcp; returns when it started (epoch) and the seconds it took."""
+    """Save model and optimizer as `folder`/default--.../weights/*.distcp, each rank its share.
+
+    Returns the start in epoch seconds and the seconds that it took.
+    """
     started, clock = time.time(), time.perf_counter()
     model, optimizer = get_state_dict(trainer.model, trainer.optimizer)
     weights = folder / checkpoint_name(loss, consumed_samples) / "weights"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of the log: two of our own first, then NeMo 2's, as its readers expect them."""
+"""The lines of the log: first two of llmb, then lines in the format of NeMo 2."""
 
 import time
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ EMULATED = "torch_pretrain: this device has no bf16 instructions, so bf16 is emu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """What rank 0 logs of one step: bytes, seconds, TFLOPS; `tflops` is None where FLOPs are unknown."""
+    """The figures of one step that rank 0 logs: bytes, seconds, TFLOPS; `tflops` is None where FLOPs are unknown."""
 
     step: int
     max_steps: int
@@ -26,26 +26,26 @@ class StepRecord:
 
 
 def opening_line(recipe: Recipe, place: Place, device: str, parameters: int) -> str:
-    """What is trained, on what."""
+    """The first line: model, dtype, ranks and device."""
     model = f"{recipe.model.architecture} of {parameters / 1e6:.2f} M parameters"
     return f"torch_pretrain: {model} in {recipe.dtype}, ranks: {place.world}, {device}"
 
 
 def format_value(value: float) -> str:
-    """A number as NeMo prints it: whole ones in full, others with 4 significant digits."""
+    """A number as NeMo prints it: integers in full, others with 4 significant digits."""
     if float(value).is_integer():
         return str(int(value))
-    # '.4' and not '.4g': it turns scientific from 1000 on.
+    # Unlike '.4g', '.4' uses scientific notation from 1000 on, as NeMo does.
     return format(value, ".4")
 
 
 def tflops_per_gpu(model_flops: float, global_batch: int, seconds: float, world: int) -> float:
-    """Model TFLOPS of one rank: FLOPs of a sample times the samples of a step, by time and rank."""
+    """Model TFLOPS of one rank: FLOPs of a sample times samples of a step, divided by seconds and ranks."""
     return model_flops * global_batch / seconds / world / 1e12
 
 
 def step_line(record: StepRecord) -> str:
-    """The line of one step; like NeMo's, the first one has no consumed_samples."""
+    """The line of one step; as in NeMo, the first one has no consumed_samples."""
     values: dict[str, float | None] = {
         "lr": record.learning_rate,
         "global_batch_size": record.global_batch,
@@ -68,7 +68,7 @@ def end_line(max_steps: int) -> str:
 
 
 def checkpoint_name(loss: float, consumed_samples: int) -> str:
-    """The folder of a checkpoint, named as NeMo does it."""
+    """The name of a checkpoint's folder, as NeMo names it."""
     return f"default--reduced_train_loss={loss:.4f}-epoch=0-consumed_samples={consumed_samples}"
 
 

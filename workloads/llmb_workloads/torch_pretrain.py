@@ -19,6 +19,10 @@ from llmb_workloads.world import place_from
 NEEDED = {"torch": (2, 4), "transformers": (5, 6)}
 
 
+# Hides notices of faster kernels, of connections and of the profiler, unless these are set.
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}
+
+
 def check_versions(version_of: Callable[[str], str] = importlib.metadata.version) -> None:
     """Raise RefusedError when a library is missing or too old."""
     for name, needed in NEEDED.items():
@@ -31,12 +35,8 @@ def check_versions(version_of: Callable[[str], str] = importlib.metadata.version
             raise RefusedError(f"{name} {found}", "is too old", f"install {name} {least} or newer")
 
 
-# Notices of faster kernels, of who meets whom, of the profiler's start; who wants them sets these.
-QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "6"}
-
-
 def main(arguments: list[str]) -> int:
-    """Run the recipe that the one argument names; 2 when it is refused."""
+    """Run the recipe that the argument names; the exit code is 2 when it is refused."""
     if len(arguments) != 1:
         print("usage: python -m llmb_workloads.torch_pretrain RECIPE.json", file=sys.stderr)
         return 2
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     _prepare_environment()
-    # Here and not above: torch takes seconds, and a refusal should not.
+    # Imported here: torch takes seconds, a refusal should not.
     from llmb_workloads.train import train
 
     try:
@@ -61,10 +61,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(code: int, *alive: object) -> NoReturn:
-    """End the process while what it has trained is ``alive``, here or in the failure's frames.
+    """End the process while the trained objects are ``alive``, as an argument or in the frames of the failure.
 
-    The destructor of torch's gloo group joins a thread of its own while holding the interpreter's lock, for which that
-    thread may be waiting: now and then a rank that had finished never ended (seen with torch 2.13).
+    The destructor of torch's gloo group joins a thread while holding the interpreter's lock, for which that thread may
+    be waiting: sometimes a rank that had finished never ended (seen with torch 2.13).
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe of a training run as a value: all that the program needs, and nothing is looked up."""
+"""The recipe of a torch run: everything that the program needs. Reads and checks it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from llmb_workloads.fields import RefusedError, read_json, read_object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba:
-    """The Mamba-2 layers of a nemotronh: counts, and the scan's chunk in tokens."""
+    """The Mamba-2 layers of a nemotronh: sizes, and the scan's chunk in tokens."""
 
     heads: int
     head_dim: int
@@ -23,7 +23,7 @@ class Mamba:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """A model's shape; `head_dim` null means hidden / heads, `pattern` and `mamba` are nemotronh's."""
+    """A model's shape; `head_dim` null means hidden / heads; only nemotronh has `pattern` and `mamba`."""
 
     architecture: Literal["llama", "nemotron", "nemotronh"]
     layers: int
@@ -50,7 +50,7 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Whether to save after the last step, and the folder that receives the checkpoint's own folder."""
+    """Whether to save after the last step, and the folder for the checkpoint's folder."""
 
     save: bool
     dir: str
@@ -58,7 +58,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Trace the steps from `start_step` up to, not including, `stop_step` (0-based) into `dir`."""
+    """Trace the steps from `start_step` to before `stop_step` (0-based) into `dir`."""
 
     start_step: int
     stop_step: int
@@ -87,7 +87,7 @@ LAYER_LETTERS = {"M": "Mamba-2", "-": "MLP", "*": "attention"}
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Raise RefusedError at the first value that no run could have."""
+    """Raise RefusedError for the first invalid value."""
     for problem in _problems(recipe):
         raise problem
 
@@ -116,7 +116,7 @@ def _model(model: ModelShape) -> Iterator[RefusedError]:
     if model.heads % model.kv_groups:
         cause = f"{model.kv_groups} does not divide {model.heads} heads"
         yield RefusedError("recipe.model.kv_groups", cause, "choose a divisor of heads")
-    # transformers' Llama asks for this even where head_dim is given.
+    # transformers' Llama requires this even where head_dim is given.
     if model.hidden % model.heads and (model.head_dim is None or model.architecture == "llama"):
         cause = f"{model.heads} does not divide hidden {model.hidden}"
         yield RefusedError("recipe.model.heads", cause, "choose a divisor of hidden")
@@ -125,11 +125,11 @@ def _model(model: ModelShape) -> Iterator[RefusedError]:
 
 
 def _rotary(model: ModelShape) -> Iterator[RefusedError]:
-    # Rotary embeddings turn pairs: of the whole head in llama, of half of it in nemotron.
+    # Rotary embeddings rotate pairs: of the whole head in llama, of half of it in nemotron.
     unit = {"llama": 2, "nemotron": 4, "nemotronh": 1}[model.architecture]
     head_dim = model.head_dim or model.hidden // model.heads
     if head_dim % unit:
-        cause = f"{head_dim} is no multiple of {unit}, as {model.architecture}'s rotary embedding needs"
+        cause = f"{head_dim} is not a multiple of {unit}, as the rotary embedding of {model.architecture} requires"
         yield RefusedError("recipe.model.head_dim", cause, "choose other heads or head_dim")
 
 
@@ -137,13 +137,13 @@ def _dense(model: ModelShape) -> Iterator[RefusedError]:
     for name in ("pattern", "mamba"):
         if getattr(model, name) is not None:
             cause = f"is given for a {model.architecture}"
-            yield RefusedError(f"recipe.model.{name}", cause, "write null: it is nemotronh's alone")
+            yield RefusedError(f"recipe.model.{name}", cause, "write null: only nemotronh has it")
 
 
 def _hybrid(model: ModelShape) -> Iterator[RefusedError]:
     if model.pattern is None or model.mamba is None:
         missing = "pattern" if model.pattern is None else "mamba"
-        yield RefusedError(f"recipe.model.{missing}", "is null", "a nemotronh needs it")
+        yield RefusedError(f"recipe.model.{missing}", "is null", "nemotronh requires it")
         return
     if set(model.pattern) - set(LAYER_LETTERS):
         letters = ", ".join(f"{letter} ({word})" for letter, word in LAYER_LETTERS.items())
@@ -178,17 +178,17 @@ def _numbers(recipe: Recipe) -> Iterator[RefusedError]:
 
 def _profile(profile: Profile, max_steps: int) -> Iterator[RefusedError]:
     if not 0 <= profile.start_step < profile.stop_step <= max_steps:
-        cause = f"steps {profile.start_step} to {profile.stop_step} do not lie within {max_steps} steps"
+        cause = f"steps {profile.start_step} to {profile.stop_step} are not within {max_steps} steps"
         yield RefusedError("recipe.profile", cause, "choose 0 <= start_step < stop_step <= max_steps")
 
 
 def parse_recipe(raw: object) -> Recipe:
-    """Check a decoded recipe; raises RefusedError at the first fault."""
+    """Read and check a decoded recipe; raises RefusedError for the first fault."""
     recipe = read_object(Recipe, raw, "recipe")
     check_recipe(recipe)
     return recipe
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
+    """Read and check a recipe file; raises RefusedError when it cannot be read or is invalid."""
     return parse_recipe(read_json(path))

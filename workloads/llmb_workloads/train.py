@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data-parallel training run: rank 0 logs each step as NeMo does."""
+"""A data-parallel training run; rank 0 logs each step in NeMo's format."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from llmb_workloads.world import Place
 
 
 def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
-    """Train for max_steps; any failure leaves as its exception. Returns what was trained."""
+    """Train for max_steps; returns the trainer. Any failure is raised as its exception."""
     device = choose_device(place.local_rank)
     join_group(place, device)
     torch.manual_seed(recipe.seed)
@@ -33,20 +33,20 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
     if device.is_gpu and place.local_rank == 0 and (line := node_line()) is not None:
         print(line, flush=True)
     if recipe.dtype == "bf16" and not device.has_bf16:
-        # Said and not mended: another precision would be another benchmark.
+        # A warning and no change: another precision would be another benchmark.
         _log(place, EMULATED)
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
     loss = _run_steps(recipe, place, plan, trainer)
     if recipe.checkpoint is not None and recipe.checkpoint.save:
         _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
-    # Last of all, as in NeMo: who reads it may take the run for done.
+    # Last, as in NeMo: readers of the log take the run for finished.
     _log(place, end_line(recipe.max_steps))
     leave_group()
     return trainer
 
 
 def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) -> float:
-    """Every step; returns the last step's loss."""
+    """Run every step; returns the last step's loss."""
     successors = successor_map(recipe.model.vocab, recipe.seed)
     tracer = Tracer(recipe.profile, place, trainer.device)
     loss = float("nan")
@@ -69,7 +69,7 @@ def _save(recipe: Recipe, folder: Path, place: Place, trainer: Trainer, loss: fl
 
 
 def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch.Tensor:
-    # One more than the model sees: each token's target is the next one.
+    # One token more than the model's input: each token's target is the next one.
     length = recipe.model.seq_length + 1
     samples = [sample_tokens(successors, length=length, seed=recipe.seed, number=number) for number in numbers]
     return torch.tensor(samples)

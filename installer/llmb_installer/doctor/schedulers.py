@@ -72,7 +72,7 @@ def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
     shown = ", ".join(f"{per_node} {name} per node" for name, per_node in sorted(kinds))
     if kinds and own is not None and own.leaves_gpus_open:
         text = f"{shown}, but the configuration requests none: jobs would see no GPU"
-        fix = "run llmb-install --yes to set slurm.gpu.gres, or set it yourself: slurm: {gpu: {gres: 8}}; null is none"
+        fix = "set slurm.gpu.gres, such as 8, or null for none; llmb-install --yes in the install directory sets it too"
         return Finding(check=check, state="warning", found=text, fix=fix)
     if kinds:
         return Finding(check=check, state="ok", found=shown)

@@ -68,7 +68,7 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 def fix_for(output: str) -> str:
     """The fix for the output of a failed program."""
-    return next((fix for text, fix in _FIXES if text in output), "fix the cause")
+    return next((fix for text, fix in _FIXES if text in output), "correct what it reports")
 
 
 def end_of(output: str) -> str:

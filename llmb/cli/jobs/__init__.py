@@ -12,6 +12,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
+from llmb.runs.state import COMPLETED, NOT_SUBMITTED, UNKNOWN, JobState
 from llmb.system import console
 from llmb.text.times import iso
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from llmb.runs.record import RunRecord
-    from llmb.runs.state import JobState
     from llmb.runs.store import Unreadable
 
 _NAMED = 8  # runs that fit on a line
@@ -34,7 +35,6 @@ _NO_RUN = "no run yet; submit some: llmb-run submit-all jobs.txt"
 @click.pass_context
 def group(click_context: click.Context, fmt: str | None) -> None:
     """List, follow, cancel and retry runs (default: list)."""
-    from llmb.errors import UsageError
 
     command = click_context.invoked_subcommand
     if command is None:
@@ -82,7 +82,6 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
 
 
 def _unreadable_row(one: Unreadable) -> dict[str, Any]:
-    from llmb.runs.state import UNKNOWN
 
     return {
         **dict.fromkeys(("id", "scheduler_id", "attempt")),
@@ -165,7 +164,6 @@ def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | 
 
 def _attempt(run: RunRecord, number: int) -> RunRecord:
     """The run as it was in an earlier attempt. Raises UsageError."""
-    from llmb.errors import UsageError
 
     if number > run.attempt:
         hint = f"its last is {run.attempt}"
@@ -197,8 +195,6 @@ def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
 
 def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
     from llmb.cli.progress import follow
-    from llmb.errors import RUN_FAILED
-    from llmb.runs.state import COMPLETED
 
     _, states = follow(context, runs, retries)
     gone = [run.id for run in runs if not run.directory.is_dir()]
@@ -217,7 +213,6 @@ def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
 @pass_context
 def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
     """Cancel RUNS that are waiting or running."""
-    from llmb.errors import LlmbError, UsageError
     from llmb.submission.cancel import cancel
 
     if bool(runs) == all_:
@@ -256,7 +251,6 @@ def retry(
 ) -> int:
     """Retry failed RUNS as new attempts of the same runs."""
     from llmb.cli.jobs import attempts
-    from llmb.errors import UsageError
 
     if bool(runs) == failed:
         hint = "llmb-run results shows which runs failed"
@@ -278,9 +272,7 @@ def reconcile(context: Context) -> int:
     Finds its jobs on the cluster and submits the others, each exactly once.
     """
     from llmb.cli.submit.announce import resubmit
-    from llmb.errors import LlmbError
     from llmb.runs import record
-    from llmb.runs.state import NOT_SUBMITTED, UNKNOWN
     from llmb.submission.follow import poll
 
     runs = [run for run in context.runs() if run.scheduler_id is None]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one path of every submitting command: plan, report faults, then show the jobs or submit and follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 COUNT = click.IntRange(min=1)
 _STEP = click.IntRange(min=0)
-_KEYS = ", ".join([*PARAMS, *CHOICES])
+_KEYS = " ".join([*PARAMS, *CHOICES])
 
 
 def option(*names: str, **how: Any) -> Callable[[Any], Any]:

@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of a dry run: each job with all its numbers and the script that would be sent, and the totals."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_json_list, print_runs
 from llmb.errors import LlmbError
-from llmb.frameworks.nemo.torch_pretrain import PROFILE_FOLDER as TORCH_FOLDER
-from llmb.frameworks.nemo.torch_pretrain import PROGRAM as TORCH_PROGRAM
-from llmb.frameworks.nemo.wrappers import NSIGHT
-from llmb.frameworks.nemo.wrappers import PROFILE_FOLDER as NSIGHT_FOLDER
+from llmb.frameworks.nemo import torch_pretrain, wrappers
+from llmb.planning.estimate import Alike, alike, describe, estimate
 from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store
 from llmb.runs.job import Job
+from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED
 from llmb.submission.prepare import Prepared, launch_of, preview
@@ -26,10 +23,6 @@ from llmb.system.secrets import is_secret_name
 from llmb.text.tables import Column, escape, shorten
 from llmb.text.times import clock
 from llmb.workload.switches import given_switches
-
-if TYPE_CHECKING:
-    from llmb.planning.estimate import Alike
-    from llmb.runs.launch import Launch
 
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
 # Columns that a narrow table omits: they follow from others, or are the workload's.
@@ -196,8 +189,6 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """Print the totals, and the workloads that are not installed."""
-    from llmb.planning.estimate import describe, estimate
-
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
     found = estimate(jobs, _past(context, jobs), lambda key: context.figures([key]))
@@ -219,17 +210,16 @@ def _profile_of(item: Prepared) -> str | None:
     if not item.job.profile or launch is None:
         return None
     steps = f"steps {switches.profile_start}-{switches.profile_stop}"
-    if any(wrapper.name == NSIGHT for wrapper in launch.wrappers):
-        return f"profiled by Nsight Systems: {steps}, ranks {switches.profile_ranks}, into <name>/{NSIGHT_FOLDER}/"
-    if launch.program.module == TORCH_PROGRAM:
-        return f"profiled by torch: {steps}, every rank, into <name>/{TORCH_FOLDER}/"
+    if any(wrapper.name == wrappers.NSIGHT for wrapper in launch.wrappers):
+        ranks, folder = switches.profile_ranks, wrappers.PROFILE_FOLDER
+        return f"profiled by Nsight Systems: {steps}, ranks {ranks}, into <name>/{folder}/"
+    if launch.program.module == torch_pretrain.PROGRAM:
+        return f"profiled by torch: {steps}, every rank, into <name>/{torch_pretrain.PROFILE_FOLDER}/"
     return None
 
 
 def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
     """The mean seconds of the completed runs of these experiments on this install."""
-    from llmb.planning.estimate import alike
-
     took: dict[Alike, list[float]] = {}
     for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
         for run in store.runs_of(context.config, workload, name):

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a local run, in its own folder: scheduler.json, and the mark cancel.json that asks for its end.
+"""The journal of a local run in its folder, scheduler.json; the request to cancel it, cancel.json; its state.
 
-Whoever creates scheduler.json decides: a runner, which thereby starts the run, or a cancel, which thereby prevents it.
-After that the runner alone writes it, and when the runner is gone, whoever finds that out.
+The process that creates scheduler.json decides: a runner starts the run, a cancel prevents it. Afterwards only the
+runner writes it; when the runner is gone, the process that notices that.
 """
 
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
-from llmb.runs.state import LOST, JobState, Moment
+from llmb.runs.record import RunRecord
+from llmb.runs.state import CANCELLED, FAILED, LOST, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState, Moment
 from llmb.system import console, files
 from llmb.system.process import ProcessId
 from llmb.text import typed
@@ -23,8 +27,8 @@ CANCEL = "cancel.json"
 class End:
     """How a run ended, and when in epoch seconds.
 
-    ``exit_code`` is that of the first rank that failed, as a shell gives it; ``exit_codes`` are those of all ranks in
-    order, negative for a signal, None for a rank without one.
+    ``exit_code``: of the first rank that failed, as a shell gives it. ``exit_codes``: of all ranks in order, negative
+    for a signal, None for a rank without one.
     """
 
     state: str
@@ -47,37 +51,36 @@ class Journal:
 
 
 def end_now(state: str, reason: str = "", *, exit_code: int | None = None) -> End:
-    """An end at this moment."""
+    """An end with the present time."""
     return End(state=state, reason=reason, exit_code=exit_code, ended=time.time())
 
 
 def read(directory: Path) -> Journal | None:
-    """The journal of the run in ``directory``, None for one that has not started. Raises LlmbError."""
+    """The journal of the run in ``directory``; None for a run that has not started. Raises LlmbError."""
     path = directory / SCHEDULER
     data = files.read_json(path)
     return None if data is None else typed.read_own(Journal, path, data)
 
 
 def create(directory: Path, journal: Journal) -> bool:
-    """Write the first journal of a run; False when it has one. Raises LlmbError, also when the folder is gone."""
+    """Create the journal of a run; False when it has one. Raises LlmbError, also when the folder is gone."""
     _check_there(directory)
     return files.create_text(directory / SCHEDULER, files.to_json(typed.to_data(journal)))
 
 
 def update(directory: Path, journal: Journal) -> None:
-    """Write a journal over the one before, whose keys of a newer release are kept. Raises LlmbError, also when the
-    folder is gone."""
+    """Overwrite a journal, but for keys of a newer release. Raises LlmbError, also when the folder is gone."""
     _check_there(directory)
     path = directory / SCHEDULER
     try:
         before = files.read_json(path)
-    except LlmbError:  # damaged, and written anew
+    except LlmbError:  # damaged: it is replaced
         before = None
     files.write_json(path, typed.keeping(journal, before))
 
 
 def conclude(directory: Path, run_id: str, end: End) -> End:
-    """Write ``end`` unless the run has one already; the end that stands. Raises LlmbError."""
+    """Write ``end`` unless the run has one already; the run's end. Raises LlmbError."""
     journal = _read_or_begin(directory, run_id)
     if journal is None:
         if create(directory, Journal(id=run_id, end=end)):
@@ -89,7 +92,7 @@ def conclude(directory: Path, run_id: str, end: End) -> End:
 
 
 def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
-    """As ``read``; a damaged journal is begun anew, for whoever knows how the run has ended."""
+    """What ``read`` gives; a new journal in place of a damaged one: the caller knows how the run ended."""
     try:
         return read(directory)
     except LlmbError as error:
@@ -98,33 +101,105 @@ def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
 
 
 def ask_to_cancel(directory: Path, who: str) -> None:
-    """Leave the mark that ends a run. Who asked first stays. Raises LlmbError."""
+    """Request the cancellation of a run. The first request stays. Raises LlmbError."""
     _check_there(directory)
     files.create_text(directory / CANCEL, files.to_json({"by": who, "at": time.time()}))
 
 
 def cancelled_by(directory: Path) -> str | None:
-    """Who has asked for the end of this run, None when nobody has."""
+    """``by NAME`` of the user who requested the cancellation; None without a request."""
     try:
         data = files.read_json(directory / CANCEL)
-    except LlmbError:  # the mark is there, and that is what counts
+    except LlmbError:  # damaged, but it is a request
         data = {}
     who = data.get("by") if isinstance(data, dict) else None
     return None if data is None else f"by {who if isinstance(who, str) else 'an unknown user'}"
 
 
 def state_of_end(journal: Journal, end: End) -> JobState:
-    """``end`` in the words of every cluster."""
+    """``end`` as a state of any cluster."""
     return JobState(
         state=end.state,
         reason=end.reason,
         exit_code=end.exit_code,
         started=journal.started,
         ended=end.ended,
-        certain=end.state == LOST,  # by the machine's restart
+        certain=end.state == LOST,  # the machine was restarted
     )
 
 
 def _check_there(directory: Path) -> None:
-    if not directory.is_dir():  # to write there would make it again
-        raise LlmbError(f"the run folder {directory} is gone")
+    if not directory.is_dir():  # writing would create it again
+        raise LlmbError(f"the run folder {directory} no longer exists", code="run-folder-missing", value=str(directory))
+
+
+NEVER_QUEUED = JobState(state=LOST, reason="llmb-run was interrupted before it queued the run")
+
+
+def state_of(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
+    """The state of ``run``. Read ``ahead`` from the queue just before: a run leaves the queue when it starts.
+
+    NEVER_QUEUED is true only if the queue was read after the run's submitter had ended.
+    """
+    try:
+        seen = read(run.place)
+        return _state_before_start(run, ahead) if seen is None else _state_of_started(run.place, seen)
+    except LlmbError as error:
+        return JobState(state=UNKNOWN, reason=error.message)
+
+
+def _state_of_started(directory: Path, seen: Journal) -> JobState:
+    if seen.end is not None:
+        return state_of_end(seen, seen.end)
+    if seen.runner is not None and not seen.runner.is_here:
+        return JobState(state=UNKNOWN, reason=f"it runs on {seen.runner.host}; ask there", started=seen.started)
+    if is_abandoned(seen):
+        return state_of_end(seen, settle(directory, seen))
+    return JobState(state=RUNNING, started=seen.started)
+
+
+def _state_before_start(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
+    if (before := ahead.get(run.stamp.id)) is not None:
+        return _waiting(before)
+    if not run.submitter.is_here:
+        return JobState(state=UNKNOWN, reason=f"it was submitted on {run.submitter.host}; ask there")
+    if run.directory.exists() and run.directory.stat().st_uid != os.getuid():
+        return JobState(state=UNKNOWN, reason="it waits in another user's queue")
+    if run.submitter.is_alive():
+        return JobState(state=PENDING, reason="it is being submitted")
+    return NEVER_QUEUED
+
+
+def _waiting(before: int) -> JobState:
+    if before == 0:
+        return JobState(state=PENDING, reason=NEXT, code=NEXT_CODE)
+    return JobState(state=PENDING, reason=f"queued behind {before} job{'s' if before > 1 else ''}")
+
+
+def is_abandoned(seen: Journal) -> bool:
+    """Whether the run has no end and no process is left to write one. Ask only on the host where it ran."""
+    return seen.end is None and not (seen.runner is not None and seen.runner.is_alive())
+
+
+def settle(directory: Path, seen: Journal) -> End:
+    """Kill what an abandoned run left running; write and return its end.
+
+    Where the end cannot be written (another user's run, a full disk), it is only returned.
+    """
+    again = read(directory)  # the runner may have written the end just before it exited
+    if again is not None and again.end is not None:
+        return again.end
+    end = _end_of_abandoned(directory, seen)
+    try:
+        return conclude(directory, seen.id, end)
+    except LlmbError:
+        return end
+
+
+def _end_of_abandoned(directory: Path, seen: Journal) -> End:
+    if seen.runner is not None and not seen.runner.is_of_this_boot:
+        return end_now(LOST, "this machine was restarted while it ran")
+    sweep(seen.id)
+    if cancelled := cancelled_by(directory):
+        return end_now(CANCELLED, cancelled)
+    return end_now(FAILED, "its runner was killed")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of one user on one machine: a folder of entries that begin with their place, outside every install.
+"""The queue of one user on one machine: a folder of entries, outside every install, and the supervisor's start.
 
-An entry holds values of the submitting environment, secrets among them, so it is for its user alone and is removed as
-soon as its job has started.
+The name of an entry begins with its position. An entry contains values of the submitting environment, secrets among
+them, so only its user can read it, and it is removed as soon as its job has started.
 """
 
 import contextlib
@@ -17,15 +17,23 @@ from llmb.system import files, locks, shell
 from llmb.system.process import host_name
 from llmb.text import typed, yamlfile
 
-# What a program needs to run at all, and to find its libraries.
+# What a program needs to run and to find its libraries.
 BASE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
+LOCK = "supervisor"
+LOG = "supervisor.log"
+_LOG_LIMIT = 256 * 1024  # bytes
+_START_TIMEOUT = 10.0  # seconds
+
+
 _ENTRIES, _BROKEN, _RUNNING = "queue", "broken", "running.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One waiting run: its folder, the command that starts its runner, and what that command gets of its submitter: the
-    environment, and the umask (None: the supervisor's, in an entry of an older release)."""
+    """One waiting run: its folder, the command that starts its runner, and the submitter's environment and umask.
+
+    ``umask``: None is the supervisor's, as in entries of older releases.
+    """
 
     schema_version: int = 1
     id: str
@@ -37,14 +45,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """The run that the supervisor has taken out of the queue; it may be over."""
+    """The run that the supervisor took out of the queue; it may have ended."""
 
     id: str
     directory: Path
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where this user's queue on this machine is: LLMB_STATE_DIR, else by the rules for state folders."""
+    """The folder of this user's queue on this machine: LLMB_STATE_DIR, else the XDG state folder."""
     if given := environ.get("LLMB_STATE_DIR"):
         return files.expand(given).absolute()
     root = files.at_home(environ.get("XDG_STATE_HOME") or "~/.local/state")
@@ -62,22 +70,22 @@ def make_folder(folder: Path) -> None:
         (folder / _ENTRIES).mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        hint = "LLMB_STATE_DIR names another place"
-        raise LlmbError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
+        message, hint = f"{folder} cannot be written: {error.strerror}", "set LLMB_STATE_DIR to another folder"
+        raise LlmbError(message, hint=hint, code="folder-not-writable", value=str(folder)) from error
 
 
 def add(folder: Path, entry: Entry) -> None:
-    """Put an entry at the end of the queue; one that waits already keeps its place. Raises LlmbError."""
+    """Append an entry to the queue; one that waits already keeps its position. Raises LlmbError."""
     waiting = entries(folder)
     if entry.id in {run_id(path) for path in waiting}:
         return
-    last = _place(waiting[-1]) if waiting else 0
-    place = max(time.time_ns(), last + 1)  # also after the clock was set back
-    files.write_json(folder / _ENTRIES / f"{place:020d}-{entry.id}.json", typed.to_data(entry), mode=0o600)
+    last = _position(waiting[-1]) if waiting else 0
+    position = max(time.time_ns(), last + 1)  # also after the clock was set back
+    files.write_json(folder / _ENTRIES / f"{position:020d}-{entry.id}.json", typed.to_data(entry), mode=0o600)
 
 
 def entries(folder: Path) -> list[Path]:
-    """The entries in their order."""
+    """The entries, the next one first."""
     return sorted((folder / _ENTRIES).glob("*.json"))
 
 
@@ -87,30 +95,31 @@ def run_id(path: Path) -> str:
 
 
 def read(path: Path) -> Entry | None:
-    """An entry, None when it is no longer there. Raises LlmbError for what is none, telling nothing of its content."""
+    """An entry; None when it was removed. Raises LlmbError for an invalid one, whose content the message omits."""
     try:
         data = files.read_json(path)
         return None if data is None else typed.read(Entry, yamlfile.Document(name=str(path), data=data))
     except LlmbError:
-        raise LlmbError(f"{path} is not an entry of this version's queue") from None
+        message = f"{path} is not a valid entry of the queue"
+        raise LlmbError(message, code="entry-invalid", value=str(path)) from None
 
 
 def remove(folder: Path, wanted: str) -> None:
-    """Take the run of this id out of the queue, if it is there."""
+    """Remove the run of this id from the queue, if it is there."""
     for path in entries(folder):
         if run_id(path) == wanted:
             path.unlink(missing_ok=True)
 
 
 def set_aside(path: Path) -> Path:
-    """Move an entry that cannot be read out of the queue; where it lies now."""
+    """Move an entry that cannot be read out of the queue; its new path."""
     broken = path.parent.parent / _BROKEN
     broken.mkdir(exist_ok=True)
     return path.replace(broken / path.name)
 
 
-def tidy(folder: Path) -> None:
-    """Remove what submissions that were killed left half written an hour ago: it may hold secrets."""
+def clean_up(folder: Path) -> None:
+    """Remove half-written entries of submissions that were killed over an hour ago: they may contain secrets."""
     for part in (folder / _ENTRIES).glob(".*.part"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > 3600:
@@ -118,7 +127,7 @@ def tidy(folder: Path) -> None:
 
 
 def set_running(folder: Path, running: Running | None) -> None:
-    """Keep which run is under way, None when none is. Raises LlmbError."""
+    """Record which run is active, None when none is. Raises LlmbError."""
     if running is None:
         with contextlib.suppress(FileNotFoundError):
             (folder / _RUNNING).unlink()
@@ -127,7 +136,7 @@ def set_running(folder: Path, running: Running | None) -> None:
 
 
 def running(folder: Path) -> Running | None:
-    """Which run is under way, None also when the file cannot be read: the run's own folder knows all of it."""
+    """The active run; None also when the file cannot be read: the run's own folder has everything."""
     path = folder / _RUNNING
     try:
         data = files.read_json(path)
@@ -137,36 +146,30 @@ def running(folder: Path) -> Running | None:
 
 
 def has_work(folder: Path) -> bool:
-    """Whether anything waits, or was under way when a supervisor ended."""
+    """Whether a run waits, or was active when a supervisor ended."""
     return (folder / _RUNNING).exists() or bool(entries(folder))
 
 
 def ahead(folder: Path) -> dict[str, int]:
-    """How many jobs come before each waiting one, by its id."""
-    under_way = running(folder)
+    """The number of jobs before each waiting one, by its id."""
+    active = running(folder)
     waiting = [run_id(path) for path in entries(folder)]
-    first = 1 if under_way is not None and under_way.id not in waiting else 0
-    return {wanted: place for place, wanted in enumerate(waiting, first)}
+    first = 1 if active is not None and active.id not in waiting else 0
+    return {wanted: number for number, wanted in enumerate(waiting, first)}
 
 
-def _place(path: Path) -> int:
+def _position(path: Path) -> int:
     digits = path.stem.partition("-")[0]
     return int(digits) if digits.isdigit() else 0
 
 
-LOCK = "supervisor"
-LOG = "supervisor.log"
-_LOG_LIMIT = 256 * 1024  # bytes
-_START_TIMEOUT = 10.0  # seconds
-
-
 def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) -> None:
-    """Start a supervisor for the queue in ``folder`` unless one holds its lock; it leaves after ``idle`` seconds.
+    """Start a supervisor for the queue in ``folder`` unless one holds its lock; it ends after ``idle`` idle seconds.
 
     Raises LlmbError when it does not start, DiskFullError on a full disk.
 
-    To be called after the entry was written: a supervisor looks at the queue once more after it has given up the lock,
-    so that either it sees the entry, or this sees the lock free.
+    Call it after the entry was written: a supervisor looks at the queue once more after releasing the lock, so either
+    it sees the entry, or this function finds the lock free.
     """
     if locks.holder(folder, LOCK) is not None:
         return
@@ -175,10 +178,11 @@ def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) 
     files.rotate(log, limit=_LOG_LIMIT)
     argv = [sys.executable, "-P", "-m", "llmb.clusters.local.supervisor", str(folder), str(idle)]
     process = shell.spawn(argv, env=base_environment(environ), cwd=Path("/"), log=log, session=True)
-    # Without waiting, each of many submissions in a row would start one.
+    # Without waiting, each of many consecutive submissions would start one.
     deadline = time.monotonic() + _START_TIMEOUT
     while process.poll() is None and locks.holder(folder, LOCK) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     if process.returncode:
-        raise LlmbError("the supervisor of this machine's jobs does not start", hint=f"{log} says why")
+        message = "the supervisor of this machine's jobs does not start"
+        raise LlmbError(message, hint=f"{log} says why", code="supervisor-failed", value=str(log))
     shell.let_go(process)

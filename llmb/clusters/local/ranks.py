@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of a run as processes: starts them, waits for them, ends them with all their children."""
+"""The ranks of a run as processes: starts them, waits for them, kills them with all their children."""
 
 import contextlib
 import os
@@ -19,13 +19,13 @@ from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb.system.process import ProcessId, kill_marked
 
-MARK = "LLMB_RUN_ID"  # in the environment of every process of a run, wherever it moves to
+MARK = "LLMB_RUN_ID"  # in the environment of every process of a run
 _START = Path(__file__).with_name("start_rank.py")
 _PORTS = range(20000, 30000)  # as on Slurm; below the system's own
 _TRIES = 50
 _SWEEP = 5.0  # seconds
 _TOGETHER = 0.2  # seconds
-# What a rank does to itself when another has gone, or is told to do.
+# Signals of a rank that aborts because another has gone, or that llmb ended.
 _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
 
 
@@ -38,12 +38,12 @@ class Exit:
 
     @property
     def was_killed(self) -> bool:
-        """Whether something from outside, or a fault, ended it without its doing."""
+        """Whether a crash, or a signal from outside, ended it."""
         return self.code < 0 and -self.code not in _NOT_A_CAUSE
 
     @property
     def shell_code(self) -> int:
-        """The exit code as a shell gives it: 128 and the signal's number for one that was killed."""
+        """The exit code as a shell gives it: 128 plus the signal's number for a rank that was killed."""
         return self.code if self.code >= 0 else 128 - self.code
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Ranks:
         self._processes: list[shell.Popen[bytes]] = []
 
     def start(self, base: Mapping[str, str]) -> list[ProcessId]:
-        """Start all ranks with the environment ``base`` below the script's. For the main thread: they end with it."""
+        """Start all ranks; the script's environment overrides ``base``. Call this in the main thread."""
         script, port = self._script, free_port()
         environments = (rank_environment(script, rank, port) for rank in range(script.ranks))
         return [self._start(rank, {**base, **script.environment, **own}) for rank, own in enumerate(environments)]
@@ -73,7 +73,7 @@ class Ranks:
         process = shell.spawn(argv, env=environment, cwd=Path(script.work), log=Path(script.log), session=True)
         self._processes.append(process)
         identity = ProcessId.of(process.pid)
-        # A thread for each, so that which rank failed first is known: the others often fail because of it.
+        # A thread for each rank tells which failed first: the others often fail because of it.
         threading.Thread(target=self._wait, args=(rank, process), daemon=True).start()
         return identity
 
@@ -82,11 +82,11 @@ class Ranks:
 
     @property
     def are_running(self) -> bool:
-        """Whether any rank has not ended yet, as far as ``next_exit`` has told."""
+        """Whether any rank has not ended yet, as far as ``next_exit`` has returned them."""
         return None in self.codes
 
     def next_exit(self, timeout: float) -> Exit | None:
-        """The next rank's end, waiting up to ``timeout`` seconds for it; None when there was none."""
+        """The next rank that ends within ``timeout`` seconds; None when there is none."""
         try:
             ended = self._ended.get(timeout=timeout)
         except Empty:
@@ -95,18 +95,18 @@ class Ranks:
         return ended
 
     def cause(self, first: Exit) -> Exit:
-        """The failure behind ``first``: on a busy machine, ranks that fail because one was killed may be told first."""
+        """The failure that caused ``first``: ranks that fail because one was killed may come first."""
         deadline = time.monotonic() + _TOGETHER
         cause = first
         while not cause.was_killed and self.are_running:
-            ended = self.next_exit(max(0.0, deadline - time.monotonic()))  # at once what has been told already
+            ended = self.next_exit(max(0.0, deadline - time.monotonic()))  # 0: what has ended already
             if ended is None:
                 break
             cause = ended if ended.was_killed else cause
         return cause if cause.was_killed else self._killed() or cause
 
     def _killed(self) -> Exit | None:
-        """A rank that has been killed and of which nothing was told yet: its thread may not have had its turn."""
+        """A rank that was killed and that ``next_exit`` has not returned yet: its thread may not have run."""
         for rank, process in enumerate(self._processes):
             ended = Exit(rank=rank, code=_code(process.pid))
             if self.codes[rank] is None and ended.was_killed:
@@ -120,7 +120,7 @@ class Ranks:
             self.next_exit(left)
 
     def end(self, grace: float) -> None:
-        """End what still runs: SIGTERM, ``grace`` seconds, SIGKILL; then whatever they have left behind."""
+        """End what still runs: SIGTERM, ``grace`` seconds, SIGKILL; then every process that they started."""
         self._signal(signal.SIGTERM)
         self.wait(grace)
         self._signal(signal.SIGKILL)
@@ -135,7 +135,7 @@ class Ranks:
 
 
 def _code(pid: int) -> int:
-    """The code of a child that has ended and was not waited for, as of ``Exit``; 0 for any other."""
+    """The code, as in ``Exit``, of a child that has ended and was not waited for; 0 for any other."""
     if not hasattr(os, "waitid"):  # not on every system
         return 0
     try:
@@ -148,7 +148,7 @@ def _code(pid: int) -> int:
 
 
 def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
-    """What a rank knows of its place: torchrun's names, and the names that wrappers know on every cluster."""
+    """The variables that identify a rank: torchrun's names, and the names that wrappers use on every cluster."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(script.ranks),
@@ -164,19 +164,19 @@ def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A TCP port of this machine that nobody listens on.
+    """A TCP port of this machine that no process listens on.
 
-    The ranks listen seconds later, so it is none of those that the system gives to whoever connects meanwhile.
+    The ranks listen seconds later, so it is outside the range that the system gives to new connections.
     """
-    for port in (*random.sample(_PORTS, _TRIES), 0):  # 0: any that is free
+    for port in (*random.sample(_PORTS, _TRIES), 0):  # 0: any free one
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])
-    raise LlmbError("no TCP port is free on this machine", hint="ss -tan shows who has them")
+    raise LlmbError("no TCP port is free on this machine", hint="ss -tan lists the ports in use", code="no-port")
 
 
 def sweep(run_id: str) -> None:
-    """Kill every process of this user that carries the mark of the run."""
+    """Kill every process of this user that belongs to the run, by the mark in its environment."""
     kill_marked(MARK, run_id)
 
 

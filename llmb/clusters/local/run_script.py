@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script of a local run: not a shell's, but the very value that the runner executes, as text."""
+"""The script of a local run: not a shell script, but the value that the runner executes, as JSON."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.clusters import bashscript
 from llmb.errors import LlmbError
-from llmb.runs.launch import Launch, Program, StagedFile, Stamp
+from llmb.runs.launch import Launch, StagedFile, Stamp
 from llmb.system import files
 from llmb.text import typed, yamlfile
-
-NO_VENV = "<venv>"  # what a preview says where no environment is installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a script depends on beside its launch: ``cpus`` here, and the folder of the staged ``programs``."""
+    """What a script depends on in addition to its launch: this machine's ``cpus``, the folder of the ``programs``."""
 
     cpus: int
     programs: str
@@ -22,11 +21,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """All that the runner does: write ``files`` into ``work``, then start ``ranks`` times ``argv``.
+    """What the runner does: write ``files`` into ``work``, then start ``argv`` as many times as there are ``ranks``.
 
-    ``environment`` comes over the few variables that every job has and those of ``secrets``, which are names here and
-    whose values the script never holds. ``time_limit`` and ``grace`` in seconds: how long ranks may go on by themselves
-    after one has failed, and again after they were told to end.
+    ``environment`` overrides the few variables that every job has. ``secrets`` are names; the script never contains
+    their values. ``time_limit`` in seconds. ``grace``: seconds that ranks may run on after one has failed, and again
+    after SIGTERM.
     """
 
     schema_version: int = 1
@@ -68,38 +67,29 @@ def make(launch: Launch, stamp: Stamp, machine: Machine, *, grace: float) -> Scr
 
 
 def to_text(script: Script) -> str:
-    """The text that ``read`` reads."""
+    """The text of a script, which ``read`` reads."""
     return files.to_json(typed.to_data(script))
 
 
 def read(path: Path) -> Script:
-    """The script in a file. Raises LlmbError when it is not there or cannot be understood."""
+    """The script in a file. Raises LlmbError when the file is missing or invalid."""
     data = files.read_json(path)
     if data is None:
-        raise LlmbError(f"the script {path} is not there", hint="submit the job again")
+        message = f"the script {path} does not exist"
+        raise LlmbError(message, hint="submit the job again", code="script-missing", value=str(path))
     return typed.read(Script, yamlfile.Document(name=str(path), data=data))
-
-
-def python(launch: Launch) -> str:
-    """The Python of the ranks."""
-    return f"{launch.venv or NO_VENV}/bin/python"
 
 
 def _argv(launch: Launch) -> tuple[str, ...]:
     wrappers = [word for wrapper in launch.wrappers for word in wrapper.argv]
-    return (*wrappers, python(launch), *_program(launch.program), *launch.args)
-
-
-def _program(program: Program) -> tuple[str, ...]:
-    return ("-m", program.module) if program.module is not None else (str(program.script),)
+    python = f"{launch.venv or bashscript.NO_VENV}/bin/python"
+    return (*wrappers, python, *bashscript.program_words(launch.program), *launch.args)
 
 
 def _environment(launch: Launch, machine: Machine) -> dict[str, str]:
-    own = launch.environment
-    path = [machine.programs, *([own["PYTHONPATH"]] if own.get("PYTHONPATH") else [])]
     return {
         "OMP_NUM_THREADS": str(max(1, machine.cpus // launch.ranks_per_node)),
-        "PYTHONUNBUFFERED": "1",  # so that what a rank printed is in the log also when it was killed
-        **own,
-        "PYTHONPATH": ":".join(path),
+        "PYTHONUNBUFFERED": "1",  # so that the log has all output of a rank that was killed
+        **launch.environment,
+        "PYTHONPATH": bashscript.python_path(launch, machine.programs),
     }

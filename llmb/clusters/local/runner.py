@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m llmb.clusters.local.runner RUN_DIR: runs one job from its script, as a batch script does elsewhere."""
+"""python -m llmb.clusters.local.runner RUN_DIR: runs one job from its script."""
 
 import contextlib
 import os
@@ -23,20 +23,20 @@ from llmb.system.process import ProcessId
 from llmb.text.times import clock
 
 POLL = 0.2  # seconds
-FULL_POLL = 2.0  # seconds between two attempts to write onto a full disk
+FULL_POLL = 2.0  # seconds between attempts to write to a full disk
 
-_told: list[str] = []  # the signals that have asked this runner to end
+_signals: list[str] = []  # received signals that end this runner
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job in the folder that the one argument names, unless it has been started or cancelled already."""
+    """Run the job in the folder that the argument names, unless it was started or cancelled before."""
     try:
         run = record.load(Path(arguments[0]))
         begun = Journal(id=run.stamp.id, runner=ProcessId.current(), started=time.time())
         if not journal.create(run.place, begun):
-            _say(f"{run.id} has been started or cancelled already")
+            _say(f"{run.id} was started or cancelled before")
             return 0
-        signal.signal(signal.SIGTERM, _hear)
+        signal.signal(signal.SIGTERM, _note_signal)
         end = _conclude(run, _end_of(run, begun))
     except LlmbError as error:
         _say(describe(error))
@@ -46,12 +46,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _conclude(run: RunRecord, end: End) -> End:
-    """Write the end, once there is room for it. Raises LlmbError."""
+    """Write the end, waiting while the disk is full. Raises LlmbError."""
     while True:
         try:
             return journal.conclude(run.place, run.stamp.id, end)
         except files.DiskFullError as error:
-            _say(f"waiting for room: {error.message}")
+            _say(f"waiting for space: {error.message}")
             time.sleep(FULL_POLL)
 
 
@@ -73,7 +73,7 @@ def _run(script: Script, directory: Path, begun: Journal) -> End:
     ranks = Ranks(script)
     try:
         started = replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ)))
-        with contextlib.suppress(files.DiskFullError):  # the ranks run all the same
+        with contextlib.suppress(files.DiskFullError):  # the ranks run anyway
             journal.update(directory, started)
         end = _watch(script, directory, ranks)
     finally:
@@ -82,30 +82,30 @@ def _run(script: Script, directory: Path, begun: Journal) -> End:
 
 
 def _watch(script: Script, directory: Path, ranks: Ranks) -> End:
-    """Wait until the ranks have ended or must be ended."""
+    """Wait until the ranks have ended, or until they must end."""
     deadline = time.monotonic() + script.time_limit
     while ranks.are_running:
         ended = ranks.next_exit(POLL)
         if ended is not None and ended.code != 0:
             cause = ranks.cause(ended)
-            _say(f"{cause}; the others have {script.grace:g} s")
+            _say(f"{cause}; the others have {script.grace:g} s to end")
             ranks.wait(script.grace)
             return end_now(FAILED, str(cause), exit_code=cause.shell_code)
         if cancelled := journal.cancelled_by(directory):
             return end_now(CANCELLED, cancelled)
-        if _told:
-            return end_now(FAILED, f"its runner was told to end by {_told[0]}")
+        if _signals:
+            return end_now(FAILED, f"its runner was terminated by {_signals[0]}")
         if time.monotonic() > deadline:
             return end_now(TIMEOUT, f"ran longer than its limit of {clock(script.time_limit)}")
     return end_now(COMPLETED, exit_code=0)
 
 
-def _hear(number: int, frame: FrameType | None) -> None:
-    _told.append(signal.Signals(number).name)
+def _note_signal(number: int, frame: FrameType | None) -> None:
+    _signals.append(signal.Signals(number).name)
 
 
 def _log_to(path: Path) -> None:
-    """Let all that this process prints from now on go to ``path``, a crash's traceback too."""
+    """Redirect all output of this process to ``path``, also the traceback of a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(descriptor, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Becomes a rank's program, after asking the kernel to end it with its runner; run as a file, imports nothing of ours.
+"""Becomes a rank's program after asking the kernel to kill it when its runner dies. Run as a file, imports only Python.
 
 A runner that is killed cannot end its ranks, and another benchmark may be next on this machine.
 """
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     runner, *argv = arguments
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != int(runner):  # it was killed before the kernel knew
+    if os.getppid() != int(runner):  # the runner died before the request
         return 1
     try:
         os.execvp(argv[0], argv)

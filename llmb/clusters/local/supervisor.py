@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m llmb.clusters.local.supervisor FOLDER IDLE: runs the jobs of a user's queue, one after another.
 
-It belongs to no command and no terminal. All that it needs is imported here, at its start: the environment of Python
-that it came from may be removed while it serves the queue.
+It belongs to no command and no terminal. It imports everything at its start, because its Python environment may be
+removed while it serves the queue.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
-from llmb.clusters.local import journal, queue, states
+from llmb.clusters.local import journal, queue
 from llmb.clusters.local.journal import end_now
 from llmb.clusters.local.queue import LOCK, LOG, Entry, Running
 from llmb.errors import LlmbError
@@ -21,20 +21,20 @@ from llmb.runs.state import CANCELLED, FAILED
 from llmb.system import files, locks, shell
 
 POLL = 0.1  # seconds
-FULL_POLL = 2.0  # seconds between two looks at a full disk
+FULL_POLL = 2.0  # seconds between checks of a full disk
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the queue in the folder of the first argument until it was empty for as many seconds as the second says."""
+    """Serve the queue in the folder of the first argument, until it is empty for the seconds of the second argument."""
     folder, idle = Path(arguments[0]), float(arguments[1])
     os.chdir("/")
-    signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler, as programs would inherit an ignored signal
+    signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler: programs would inherit an ignored signal
     while True:
         try:
             with locks.hold(folder, LOCK):
                 _say(f"supervisor {os.getpid()} serves {folder}")
                 _serve(folder, idle)
-                _say(f"supervisor {os.getpid()} leaves")
+                _say(f"supervisor {os.getpid()} ends")
         except locks.LockHeldError:
             return 0
         # A submission may have seen the lock held just before it was released.
@@ -43,9 +43,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(folder: Path, idle: float) -> None:
-    queue.tidy(folder)
+    queue.clean_up(folder)
     if (before := queue.running(folder)) is not None:
-        _say(f"{before.id} was under way when the supervisor before ended")
+        _say(f"{before.id} was active when the previous supervisor ended")
         _guarded(folder, before.id, before.directory, None)
     last = time.monotonic()
     while True:
@@ -53,7 +53,7 @@ def _serve(folder: Path, idle: float) -> None:
         if waiting:
             try:
                 _take(folder, waiting[0])
-            except files.DiskFullError as error:  # the run keeps its place, and begins when there is room
+            except files.DiskFullError as error:  # the run keeps its position, and starts when there is space
                 _say(f"the queue waits: {error.message}")
                 time.sleep(FULL_POLL)
             last = time.monotonic()
@@ -67,19 +67,19 @@ def _take(folder: Path, path: Path) -> None:
     try:
         entry = queue.read(path)
     except LlmbError as error:
-        _say(f"{error.message}; it is set aside as {queue.set_aside(path)}")
+        _say(f"{error.message}; moved to {queue.set_aside(path)}")
         return
     if entry is not None:
-        for place in (folder, entry.directory):
-            files.check_space(place)
+        for written in (folder, entry.directory):
+            files.check_space(written)
         _guarded(folder, entry.id, entry.directory, entry)
         queue.remove(folder, entry.id)
 
 
 def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
-    """Run one job or wait for it; nothing that goes wrong with it may stop the queue but a full disk.
+    """Run one job or wait for it. No failure of a job stops the queue.
 
-    Raises DiskFullError where that has kept it from beginning.
+    Raises DiskFullError where a full disk prevented its start.
     """
     try:
         queue.set_running(folder, Running(id=run_id, directory=directory))
@@ -91,7 +91,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) ->
         raise
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
-    except Exception:  # a bug, told in the log: the jobs behind shall run all the same
+    except Exception:  # a bug, reported in the log: the other jobs run anyway
         _give_up(run_id, directory, f"the supervisor failed; {folder / LOG} says how\n{traceback.format_exc()}")
     finally:
         queue.set_running(folder, None)
@@ -107,7 +107,7 @@ def _give_up(run_id: str, directory: Path, reason: str) -> None:
 
 
 def _start(folder: Path, entry: Entry) -> shell.Popen[bytes] | None:
-    """Start the runner and wait until the run is its own; then the entry, with what it holds, goes."""
+    """Start the runner, wait until it has created the run's journal, then remove the entry with its secrets."""
     runner = None
     if journal.read(entry.directory) is None:
         if cancelled := journal.cancelled_by(entry.directory):
@@ -132,18 +132,18 @@ def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
         files.check_space(entry.directory)
-        raise LlmbError(f"its runner did not start; {folder / LOG} says why")
+        raise LlmbError(f"its runner did not start; {folder / LOG} says why", code="runner-failed")
     return runner
 
 
 def _wait(directory: Path) -> str:
-    """Wait until the run in ``directory`` is over, whoever started it; its end in words."""
+    """Wait until the run in ``directory`` has ended, whichever supervisor started it; its end as text."""
     seen = journal.read(directory)
     if seen is None:
         return "has not started"
-    while seen.end is None and not states.is_abandoned(seen):
+    while seen.end is None and not journal.is_abandoned(seen):
         time.sleep(POLL)
-    end = seen.end or states.settle(directory, seen)
+    end = seen.end or journal.settle(directory, seen)
     return f"{end.state} {end.reason}".rstrip()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Run:ai's API and the way to it say against a request, in words and with the fix."""
+"""The errors for failed requests to Run:ai's API, each with its fix."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
 _NETWORK = dict.fromkeys(("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}")
-_SAYING = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
+_REASONS = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
 _HINTS = {
-    401: "the access key has expired or was removed: make another in Run:ai, under Access keys or Applications",
-    403: "give the access key a role in the project that may submit workloads: Run:ai, under Access, Access rules",
-    429: "others ask much of it: try again later",
+    401: "the access key has expired or was removed: create another in Run:ai, under Access keys or Applications",
+    403: "give the access key a role in the project that may submit workloads: in Run:ai, under Access, Access rules",
+    429: "Run:ai has too many requests: try again later",
     503: "Run:ai is busy or being updated: try again later",
 }
 
 
 class NotThereError(LlmbError):
-    """The API has nothing of that name."""
+    """The API has no resource at this address."""
 
 
 class SignInError(LlmbError):
-    """The API gives the access key no token."""
+    """The API refuses the access key a token."""
 
 
 class RefusedError(LlmbError):
-    """The API understood the request and does not obey it."""
+    """The API refuses the request."""
 
 
 def unclear(fault: LlmbError) -> UnclearError:
@@ -41,38 +41,42 @@ def unclear(fault: LlmbError) -> UnclearError:
 
 
 def of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
-    """The error that an answer is, by its status and what the API says in it."""
-    status, said = answer.status_code, _said(answer)
+    """The error for an answer, by its status and the API's reason."""
+    status, reason = answer.status_code, _reason(answer)
     path = answer.request.url.path
-    if status == 404 and not _data(answer):  # a gateway's, or a web server's
+    if status == 404 and not _data(answer):  # from a gateway or a web server
         return not_understood(base_url, f"nothing is at {path} (HTTP 404)")
     if status == 404:
-        return NotThereError(f"Run:ai has nothing at {path}: {said}", hint=URL)
+        return NotThereError(f"Run:ai has nothing at {path}: {reason}", hint=URL, code="not-found", value=path)
     if issues := _issues(answer):
         hint = (
-            "the project's policy: set these fields in runai.spec of cluster_config.yaml, null for one that it fixes; "
-            "or ask for another policy"
+            "the project's policy requires other values: set these fields in runai.spec of cluster_config.yaml, null "
+            "for a field that the policy sets; or ask for another policy"
         )
-        return RefusedError(f"Run:ai refused it: {'; '.join(issues)}", hint=hint)
+        message = f"Run:ai refused it: {'; '.join(issues)}"
+        return RefusedError(message, hint=hint, code="policy", value=tuple(issues))
     if 400 <= status < 500 and status not in _HINTS:
-        return RefusedError(
-            f"Run:ai refused it: {said} (HTTP {status})", hint="check the runai section of the configuration"
-        )
-    what = "does not allow it" if status in (401, 403) else "has trouble of its own"
-    return LlmbError(f"Run:ai {what}: {said} (HTTP {status})", hint=_HINTS.get(status, "try again later"))
+        message, hint = f"Run:ai refused it: {reason} (HTTP {status})", "check the runai section of cluster_config.yaml"
+        return RefusedError(message, hint=hint, code="runai-refused", value=status)
+    what, code = ("does not allow it", "runai-denied") if status in (401, 403) else ("has a problem", "runai-failed")
+    message, hint = f"Run:ai {what}: {reason} (HTTP {status})", _HINTS.get(status, "try again later")
+    return LlmbError(message, hint=hint, code=code, value=status)
 
 
 def of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:
-    """The error that no token was given to the access key ``key``."""
+    """The error for an access key ``key`` that got no token."""
     status = answer.status_code
     if status < 300:
         return not_understood(base_url, "no access token at /token")
     if status == 404:
-        return LlmbError(f"{base_url}/token is not there (HTTP 404)", hint=URL)
+        return LlmbError(
+            f"{base_url}/token does not exist (HTTP 404)", hint=URL, code="not-runai", key="runai.base_url"
+        )
     if status == 429 or status >= 500:
         return of_answer(base_url, answer)
-    message = f"Run:ai does not sign in '{key}' with this secret: {_said(answer)} (HTTP {status})"
-    return SignInError(message, hint="check APP_SECRET, and runai.app_id in cluster_config.yaml or APP_ID")
+    message = f"Run:ai does not sign in '{key}' with this secret: {_reason(answer)} (HTTP {status})"
+    hint = "check APP_SECRET, and runai.app_id in cluster_config.yaml or APP_ID"
+    return SignInError(message, hint=hint, code="sign-in-refused", key=key, value=status)
 
 
 def of_transport(base_url: str, error: httpx.TransportError) -> LlmbError:
@@ -83,13 +87,14 @@ def of_transport(base_url: str, error: httpx.TransportError) -> LlmbError:
 
 
 def not_understood(base_url: str, what: str) -> LlmbError:
-    """The error that something else than the API answers."""
-    return LlmbError(f"{base_url} does not answer as Run:ai's API: {what}", hint=URL)
+    """The error for an answer that is not the API's."""
+    message = f"{base_url} does not answer as Run:ai's API: {what}"
+    return LlmbError(message, hint=URL, code="not-runai", key="runai.base_url")
 
 
-def _said(answer: httpx.Response) -> str:
+def _reason(answer: httpx.Response) -> str:
     data = _data(answer)
-    parts = [str(data[key]) for key in _SAYING if data.get(key)]
+    parts = [str(data[key]) for key in _REASONS if data.get(key)]
     return ": ".join(dict.fromkeys(parts)) or answer.reason_phrase or "no reason given"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that Run:ai's API documents for a new workload (fields.yaml), and what of a body does not fit them."""
+"""Checks the body of a new workload against the fields that Run:ai's API documents (fields.yaml)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _NAMES = {"string": "text", "integer": "a whole number", "number": "a number", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldFault:
-    """One thing wrong with a body: ``path`` names the field from the body's top (``spec.ports[0].container``)."""
+    """A fault of one field: ``path`` names it from the top of the body (``spec.ports[0].container``)."""
 
     path: str
     message: str
@@ -35,19 +35,19 @@ class FieldFault:
 
 
 def faults_of(kind: str, body: object) -> list[FieldFault]:
-    """What the API would refuse in the body of a new workload of this kind, as its address names it: trainings."""
+    """What the API would refuse in the body of a new workload; ``kind`` as in its address: ``trainings``."""
     return list(_faults(REQUESTS[kind], body, ""))
 
 
 @lru_cache(maxsize=1)
 def types() -> dict[str, Any]:
-    """Every type of fields.yaml by name: its fields, or the words that it allows."""
+    """Every type of fields.yaml by name: its fields, or its allowed values."""
     found: dict[str, Any] = yamlfile.load(Path(__file__).with_name("fields.yaml")).data
     return found
 
 
 def _faults(kind: str, value: object, path: str) -> Iterator[FieldFault]:
-    """The faults of ``value``, which should be of the type ``kind``. Null stands for a field that is not set."""
+    """The faults of ``value``, which must have the type ``kind``. Null is a field that is not set."""
     if kind.startswith("["):
         yield from _list_faults(kind[1:-1], value, path)
     elif (scalar := _SCALAR.fullmatch(kind)) is not None:
@@ -85,7 +85,7 @@ def _object_faults(fields: Mapping[str, str], value: object, path: str) -> Itera
 
 
 def _scalar_fault(kind: re.Match[str], value: object) -> str | None:
-    """What is wrong with a text, a number or a truth value."""
+    """The fault of a text, a number or a boolean; None where it is valid."""
     name, least, most, pattern = kind.groups()
     if not isinstance(value, _TYPES[name]) or (isinstance(value, bool) and name != "boolean"):
         return f"must be {_NAMES[name]}"

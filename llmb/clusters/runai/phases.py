@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a run, by the phase of its workload and by what its own script has written. Pure but for its files."""
+"""The state of a run, from the phase of its workload and from the files that its script has written."""
 
 import re
 from collections.abc import Mapping
@@ -9,36 +9,12 @@ from typing import Any
 
 from llmb.clusters import rundir
 from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
-from llmb.clusters.rundir import Told
+from llmb.clusters.rundir import RunFiles
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
 from llmb.text.times import clock
 
-_AGAIN = "then llmb-run jobs cancel RUN, and llmb-run jobs retry RUN"
-# Waiting for GPUs in use (Unschedulable, FailedScheduling) needs no word.
-_MEANINGS = (
-    (
-        r"FailedMount|FailedAttachVolume|claim \S+ not found",
-        f"its volume cannot be mounted: check runai.pvc.claim in cluster_config.yaml, {_AGAIN}",
-    ),
-    (
-        r"ErrImagePull|ImagePullBackOff|InvalidImageName",
-        f"its image cannot be pulled: check its name, and the project's credential for its registry, {_AGAIN}",
-    ),
-    (
-        r"secret \S+ not found|CreateContainerConfigError",
-        f"a secret is not there: make it in the project, or check runai.secrets in cluster_config.yaml, {_AGAIN}",
-    ),
-    (r"OverLimit|OverQuota", "the project's quota of GPUs is used up: it starts as others end, or ask for more"),
-)
-
-
-def meaning(reason: str) -> str:
-    """What to know of a workload that waits for ``reason``; empty where there is nothing to do but to wait."""
-    return next((text for pattern, text in _MEANINGS if re.search(pattern, reason)), "")
-
-
-# Any other phase is no end: Degraded may recover, and of one that we do not know we know nothing.
+# Any other phase is no end: Degraded may recover, and unknown phases mean nothing.
 PHASES: Mapping[str, str] = {
     "Creating": PENDING,
     "Pending": PENDING,
@@ -54,66 +30,90 @@ PHASES: Mapping[str, str] = {
     "Failed": FAILED,
     "Stopped": CANCELLED,
 }
-_SAID = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})  # phases that a reason must name
+_NAMED = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})  # phases that the reason names
 _EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)
-OVERDUE = 600.0  # seconds after a run's own end in which Run:ai must have told of it
+OVERDUE = 600.0  # seconds after the end in a run's files in which Run:ai must have reported it
+
+
+_AGAIN = "then llmb-run jobs cancel RUN, and llmb-run jobs retry RUN"
+# What to do about a reason. Waiting for GPUs in use (Unschedulable, FailedScheduling) needs no advice.
+_MEANINGS = (
+    (
+        r"FailedMount|FailedAttachVolume|claim \S+ not found",
+        f"its volume cannot be mounted: check runai.pvc.claim in cluster_config.yaml, {_AGAIN}",
+    ),
+    (
+        r"ErrImagePull|ImagePullBackOff|InvalidImageName",
+        f"its image cannot be pulled: check its name, and the project's credential for its registry, {_AGAIN}",
+    ),
+    (
+        r"secret \S+ not found|CreateContainerConfigError",
+        f"a secret is missing: create it in the project, or check runai.secrets in cluster_config.yaml, {_AGAIN}",
+    ),
+    (r"OverLimit|OverQuota", "the project's quota of GPUs is used up: it starts as others end, or ask for more"),
+)
+
+
+def advice_for(reason: str) -> str:
+    """What to do about a workload that waits for ``reason``; empty where waiting is all there is to do."""
+    return next((text for pattern, text in _MEANINGS if re.search(pattern, reason)), "")
 
 
 def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
-    """The state of a run whose workload Run:ai knows as ``data``."""
-    told = rundir.read(run)
+    """The state of a run whose workload is ``data`` in Run:ai."""
+    files = rundir.read(run)
     phase = str(data.get("phase") or "Unknown")
     state = PHASES.get(phase, phase.upper())
     if state in (COMPLETED, FAILED):
-        return _complete(run, told, data, state)
+        return _complete(run, files, data, state)
     if state == CANCELLED:
-        return JobState(state=CANCELLED, reason="stopped in Run:ai", started=told.started, ended=_seconds(data) or now)
-    if told.ended is not None and now - told.ended > OVERDUE:
+        return JobState(state=CANCELLED, reason="stopped in Run:ai", started=files.started, ended=_seconds(data) or now)
+    if files.ended is not None and now - files.ended > OVERDUE:
         end = of_files(run)
         if end is not None:
             return replace(end, reason=_joined(end.reason, f"by its own files; Run:ai still says {phase}"))
-    started = told.started if state not in (PENDING, "CONFIGURING") else None
+    started = files.started if state not in (PENDING, "CONFIGURING") else None
     return JobState(state=state, reason=_reason(run, data, phase), started=started)
 
 
 def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
-    """The state of a run whose workload was deleted: as its own files say, else as Run:ai saw it last."""
+    """The state of a run whose workload was deleted, from its own files, else from its last phase."""
     if (end := of_files(run)) is not None:
         return replace(end, reason=_joined(end.reason, "by its own files; its workload was deleted"))
     state = PHASES.get(str(data.get("phase")), CANCELLED)
-    told = rundir.read(run)
     if state not in (COMPLETED, FAILED):
         state = CANCELLED
-    return JobState(state=state, reason="its workload was deleted", started=told.started, ended=_seconds(data) or now)
+    started, ended = rundir.read(run).started, _seconds(data) or now
+    return JobState(state=state, reason="its workload was deleted", started=started, ended=ended)
 
 
 def of_files(run: RunRecord) -> JobState | None:
     """How the run ended, by its own files alone; None where they do not say."""
-    told = rundir.read(run)
+    files = rundir.read(run)
     if (run.place / RESTARTED).exists():
-        return _preempted(told)
-    if told.exit_code is None:
+        return _preempted(files)
+    if files.exit_code is None:
         return None
-    state = COMPLETED if told.exit_code == 0 else FAILED
-    return _timed(run, JobState(state=state, exit_code=told.exit_code, started=told.started, ended=told.ended))
+    state = COMPLETED if files.exit_code == 0 else FAILED
+    return _timed(run, JobState(state=state, exit_code=files.exit_code, started=files.started, ended=files.ended))
 
 
-def _complete(run: RunRecord, told: Told, data: Mapping[str, Any], state: str) -> JobState:
-    """An end with what the script knows better: the exit code, the limit, that pods were started twice."""
+def _complete(run: RunRecord, files: RunFiles, data: Mapping[str, Any], state: str) -> JobState:
+    """An end with what only the script knows: the exit code, the time limit, that pods were started twice."""
     if state == FAILED and (run.place / RESTARTED).exists():
-        return _preempted(told)
-    ended = told.ended or _seconds(data)
-    code = told.exit_code if told.exit_code is not None or state == COMPLETED else _failed(run)
-    if code:  # a workload may be called completed whose script has failed
+        return _preempted(files)
+    ended = files.ended or _seconds(data)
+    code = files.exit_code if files.exit_code is not None or state == COMPLETED else _failed(run)
+    if code:  # Run:ai may call a workload completed whose script has failed
         state = FAILED
     reason = _message(data) if state == FAILED and not code else ""
     if reason and _EVICTED.search(reason):
         state = "PREEMPTED"
-    return _timed(run, JobState(state=state, reason=reason, exit_code=code, started=told.started, ended=ended))
+    return _timed(run, JobState(state=state, reason=reason, exit_code=code, started=files.started, ended=ended))
 
 
 def _failed(run: RunRecord) -> int | None:
-    """The exit code of a pod that has failed, while the first has yet to say how all ended."""
+    """The exit code of a pod that has failed, before the first pod has written how all ended."""
     codes = [line for path in run.place.glob(f"{FAILED_POD}*") for line in rundir.lines(path)[:1] if line.isdecimal()]
     return int(codes[0]) if codes else None
 
@@ -124,22 +124,22 @@ def _timed(run: RunRecord, state: JobState) -> JobState:
     return replace(state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}")
 
 
-def _preempted(told: Told) -> JobState:
+def _preempted(files: RunFiles) -> JobState:
     reason = "Run:ai has evicted its pods and started them again; a run starts once"
-    return JobState(state="PREEMPTED", reason=reason, started=told.started, ended=told.ended)
+    return JobState(state="PREEMPTED", reason=reason, started=files.started, ended=files.ended)
 
 
 def _reason(run: RunRecord, data: Mapping[str, Any], phase: str) -> str:
-    """Why it waits, or what is unusual: the phase where its state does not tell it, the message, the pods."""
+    """Why the run waits, or what is unusual: a phase that its state does not show, the message, the number of pods."""
     pods = data.get("requestedPods")
     count = pods.get("number") if isinstance(pods, dict) else None
     wrong = isinstance(count, int) and count != run.launch.nodes and count > 0
     odd = f"Run:ai asks for {count} pods, and this run has {run.launch.nodes}" if wrong else ""
-    return _joined(phase if phase in _SAID else "", odd, _message(data))
+    return _joined(phase if phase in _NAMED else "", odd, _message(data))
 
 
 def _message(data: Mapping[str, Any]) -> str:
-    """Why it waits, else what Run:ai says of the phase, its reason's name first where the text does not have it."""
+    """Why it waits, else Run:ai's message on the phase, preceded by its reason where the message does not name it."""
     if waits := waiting_for(data):
         return waits
     text, name = (str(data.get(key) or "").strip() for key in ("phaseMessage", "phaseReason"))
@@ -147,13 +147,13 @@ def _message(data: Mapping[str, Any]) -> str:
 
 
 def waiting_for(data: Mapping[str, Any]) -> str:
-    """What ``pendingSchedulingMessages`` say, pool by pool; empty where there are none, as in lists of workloads."""
+    """The ``pendingSchedulingMessages``, by node pool; empty where there are none, as in lists of workloads."""
     listed = data.get("pendingSchedulingMessages") if data.get("phase") == "Pending" else None
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     texts = dict[str, list[str]]()
     for one in found:
-        name, said = str(one.get("phaseReason") or ""), str(one.get("userMessage") or one.get("reason") or "")
-        texts.setdefault(": ".join(part for part in (name, said) if part), []).append(str(one.get("nodePool") or ""))
+        name, text = str(one.get("phaseReason") or ""), str(one.get("userMessage") or one.get("reason") or "")
+        texts.setdefault(": ".join(part for part in (name, text) if part), []).append(str(one.get("nodePool") or ""))
     pools = {text: ", ".join(filter(None, names)) for text, names in texts.items()}
     return _joined(*(f"{text} (node pool {names})" if names else text for text, names in pools.items()))
 
@@ -163,7 +163,7 @@ def _joined(*parts: str) -> str:
 
 
 def _seconds(data: Mapping[str, Any]) -> float | None:
-    """When it ended, in seconds since the epoch, as far as the API says."""
+    """When it ended, in seconds since the epoch; None where the API does not say."""
     for key in ("completedAt", "deletedAt", "phaseUpdatedAt"):
         try:
             return datetime.fromisoformat(str(data.get(key)).replace("Z", "+00:00")).timestamp()

@@ -16,7 +16,7 @@ FAILED_POD = ".failed."  # the beginning of such a file; a pod's number is its e
 TIMED_OUT = 124  # the exit code of a run that was ended at its limit
 _GRACE = 60  # seconds
 
-# Each pod of a run starts once: Run:ai starts pods again that it has evicted, and what they did is then half there.
+# Each pod of a run starts once: Run:ai restarts evicted pods, and then half of their work exists.
 _FIRST_ACT = """\
 llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
 if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
@@ -35,7 +35,7 @@ if (( llmb_node == 0 )); then
         mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
 fi
 """
-# The operator counts pods: with another number the ranks would not find each other.
+# With another number of pods the ranks would not find each other. The operator sets WORLD_SIZE.
 _COUNT = """\
 if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
     llmb_say "error: Run:ai has started ${{WORLD_SIZE-no}} pods, and this run has {nodes}"
@@ -44,18 +44,18 @@ if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
     llmb_code=1
 {end}fi
 """
-# Evaluated in each rank: the names that wrappers know on every cluster; the others are torchrun's own.
+# Evaluated in each rank: the names that wrappers use on every cluster; torchrun sets the others.
 _RANK = """\
 export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
 """
-# As the first process of a container, bash would not hear that it shall end. What is shown here, Run:ai shows.
+# As the first process of a container, bash ignores SIGTERM without a trap. Run:ai shows this output as the pod's log.
 _WAIT = """\
 llmb_main=$!
 trap 'kill "$llmb_main" 2> /dev/null' TERM INT
 tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
 """
-# A pod whose ranks wait for those of another that has failed would hold its GPUs for long. The other one's file is
-# there, on a shared volume, a while before its code is in it.
+# A pod whose ranks wait for those of a failed pod would keep its GPUs for long. On a shared volume, the failed pod's
+# file exists a while before the exit code is in it.
 _WATCH = """\
 (
     while sleep 2; do
@@ -69,7 +69,7 @@ _WATCH = """\
 ) &
 llmb_watch=$!
 """
-# torchrun ends with 1 whatever the code of the rank that failed first: its report has that.
+# torchrun always ends with 1: its report has the exit code of the rank that failed first.
 _LAST_ACT = """\
 while :; do
     wait "$llmb_main"
@@ -98,28 +98,28 @@ fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a script depends on beside its launch; ``programs``: the folder of the staged programs."""
+    """What a script depends on in addition to its launch; ``programs``: the folder of the staged programs."""
 
     config: ClusterConfig
     programs: str
 
 
 def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
-    """The script of ``launch``, whose file is named ``script``. Raises UsageError for what bash cannot take."""
+    """The script of ``launch``, in a file called ``script``. Raises UsageError for what bash cannot take."""
     pvc = request.section(setting.config).pvc
     content = request.body(launch, stamp, script, setting.config)
     if launch.image is None:
         content["spec"]["image"] = NO_IMAGE
     launch, several = launch_in_pod(pvc, launch), launch.nodes > 1
     variables = bashscript.environment(launch, stamp.id, in_pod(pvc, setting.programs))
-    if launch.venv is None:  # the image's own is extended
+    if launch.venv is None:  # the image's own PYTHONPATH stays
         variables["PYTHONPATH"] += "${PYTHONPATH:+:$PYTHONPATH}"
     count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in END.splitlines()))
     parts = [
         "#!/bin/bash",
         *request.to_lines(request.kind_of(launch), content),
         "",
-        # Quoted whatever they hold, so that a preview's placeholders stand where the values will.
+        # Always quoted, so that a preview looks like the script except for its placeholders.
         f"llmb_run={bash(in_pod(pvc, stamp.place), always=True)}",
         f"llmb_work={bash(in_pod(pvc, stamp.work(launch.name)), always=True)}",
         f"llmb_node={'${RANK:?the operator of PyTorch jobs sets it}' if several else 0}",
@@ -145,12 +145,12 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
 
 
 def python(launch: Launch) -> str:
-    """The Python of the ranks: the environment's on the volume, else the image's."""
+    """The Python that the ranks run: of the environment on the volume, else of the image."""
     return f"{launch.venv}/bin/python" if launch.venv is not None else "python3"
 
 
 def _files(launch: Launch) -> Iterator[str]:
-    """The files are the first pod's to write: the ranks of all others meet its own before they read any."""
+    """The lines with which the first pod writes the files: the other pods' ranks meet it before they read any."""
     if launch.files:
         yield "if (( llmb_node == 0 )); then"
         yield from (f"    {line}" for line in bashscript.write_files(launch))
@@ -158,7 +158,7 @@ def _files(launch: Launch) -> Iterator[str]:
 
 
 def _start(launch: Launch, several: bool) -> Iterator[str]:
-    """The words of the command that starts this pod's ranks, those of one line together."""
+    """The command that starts this pod's ranks, line by line."""
     yield f"timeout --kill-after={_GRACE} {launch.time_limit}"
     where = f'--nnodes={launch.nodes} --node_rank="$llmb_node"' if several else "--standalone --nnodes=1"
     yield f"{bash(python(launch))} -m torch.distributed.run {where} --nproc_per_node={launch.ranks_per_node}"

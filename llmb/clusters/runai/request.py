@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run asks of Run:ai: the body of the request that makes its workload, as plain data. Pure."""
+"""The request that creates a run's workload in Run:ai, as plain data, and paths as pods see them. Pure."""
 
 import json
 import re
@@ -16,53 +16,19 @@ from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.workload.gpus import CPU
 
-
-def is_on(pvc: RunaiPvc, path: str | Path) -> bool:
-    """Whether ``path``, as this machine names it, lies on the volume."""
-    return PurePosixPath(path).is_relative_to(PurePosixPath(pvc.here))
-
-
-def in_pod(pvc: RunaiPvc, path: str | Path) -> str:
-    """``path`` as pods see it; one that is not on the volume stays."""
-    if not is_on(pvc, path):
-        return str(path)
-    return str(PurePosixPath(pvc.path) / PurePosixPath(path).relative_to(PurePosixPath(pvc.here)))
-
-
-def launch_in_pod(pvc: RunaiPvc, launch: Launch) -> Launch:
-    """``launch`` with every mention of a folder of the volume as pods see it, within its files and arguments too."""
-    if str(pvc.here) == pvc.path:
-        return launch
-    # A whole path, and not the middle of a longer one.
-    here = re.compile(rf"(?<![\w./-]){re.escape(str(pvc.here).rstrip('/'))}(?![\w.-])")
-
-    def said(text: str) -> str:
-        return here.sub(lambda _: pvc.path.rstrip("/"), text)
-
-    return replace(
-        launch,
-        program=launch.program if launch.program.script is None else Program(script=said(launch.program.script)),
-        args=tuple(map(said, launch.args)),
-        venv=said(launch.venv) if launch.venv is not None else None,
-        environment={name: said(value) for name, value in launch.environment.items()},
-        wrappers=tuple(Wrapper(name=one.name, argv=tuple(map(said, one.argv))) for one in launch.wrappers),
-        files=tuple(StagedFile(name=one.name, text=said(one.text)) for one in launch.files),
-    )
-
-
 TRAINING, DISTRIBUTED = "trainings", "distributed"  # of one pod, and of several
-LONGEST_NAME = 50  # characters: the names of pods, which are hosts, are longer by -master-0 and may have 63
-_MARK = "#RUNAI "  # before each line of the body, which stands at the head of the run's script
+LONGEST_NAME = 50  # characters: names of pods have a suffix, -master-0, and as host names at most 63
+_MARK = "#RUNAI "  # before each line of the body, at the top of the run's script
 _DAY = 86400  # seconds
-# Fields that the API has for workloads of several pods alone.
+# Fields that the API has only for workloads of several pods.
 _OF_SEVERAL = frozenset({"cleanPodPolicy", "mpiLauncherCreationPolicy", "slotsPerWorker", "sshAuthMountPath"})
 
 
 def section(config: ClusterConfig) -> RunaiConfig:
-    """The configuration's part on Run:ai. Raises LlmbError where there is none."""
+    """The runai section of the configuration. Raises LlmbError where there is none."""
     if config.runai is None:
         hint = "runai: {base_url: https://HOST/api/v1, project: p, pvc: {name: w, path: /w, claim: c}}"
-        raise LlmbError("cluster_config.yaml says nothing under 'runai'", hint=hint)
+        raise LlmbError("cluster_config.yaml has no section 'runai'", hint=hint, code="section-missing", key="runai")
     return config.runai
 
 
@@ -72,7 +38,7 @@ def kind_of(launch: Launch) -> str:
 
 
 def workload_name(launch: Launch, stamp: Stamp) -> str:
-    """The workload's name, by whose end a run is found: Kubernetes allows small letters, digits and hyphens."""
+    """The workload's name; it ends with the run's id. Kubernetes allows small letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", launch.name.lower()).strip("-") or "run"
     plain = plain if plain[0].isalpha() else f"run-{plain}"
     space = LONGEST_NAME - 1 - max(len(stamp.id), len("abcd1234-10"))
@@ -80,10 +46,10 @@ def workload_name(launch: Launch, stamp: Stamp) -> str:
 
 
 def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> dict[str, Any]:
-    """All but the ids of project and cluster, which only the API knows, and the values of the shell's variables.
+    """The body without the ids of project and cluster, which only the API knows, and the values of shell variables.
 
-    ``script``: the name of the run's script in its place. What a default would decide is said: a benchmark that starts
-    again in silence measures something else, and a pod that is cleaned away cannot be asked.
+    ``script``: the name of the run's script in its folder. Defaults are set explicitly: a benchmark that restarts
+    unnoticed measures something else, and nobody can examine a pod that was removed.
     """
     runai = section(config)
     spec: dict[str, Any] = {
@@ -121,13 +87,13 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
 
 
 def _yours(launch: Launch, runai: RunaiConfig) -> dict[str, Any]:
-    """The fields of the configuration that the API has for this kind of workload."""
+    """The fields of runai.spec that the API has for this kind of workload."""
     is_one = kind_of(launch) == TRAINING
     return {name: value for name, value in runai.spec.items() if not (is_one and name in _OF_SEVERAL)}
 
 
 def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:
-    """``yours`` over ``ours``: mappings key by key, lists one behind the other; what you set to null is not sent."""
+    """``ours`` overridden by ``yours``: mappings are merged, lists joined; a field set to null is omitted."""
     found = dict(ours)
     for name, value in yours.items():
         own = found.get(name)
@@ -143,25 +109,26 @@ def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_lines(kind: str, content: dict[str, Any]) -> list[str]:
-    """The request as the first lines of a script, comments to bash."""
+    """The request as the first lines of a script, which are comments for bash."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     return [f"{_MARK}{line}" for line in (f"POST /workloads/{kind}", *text.splitlines())]
 
 
 def from_script(script: str) -> tuple[str, dict[str, Any]]:
-    """The kind of workload and the body that stand at the head of a run's script. Raises LlmbError."""
+    """The kind of workload and the body at the top of a run's script. Raises LlmbError."""
     lines = [line.removeprefix(_MARK) for line in script.splitlines() if line.startswith(_MARK)]
     try:
         content = json.loads("\n".join(lines[1:]))
     except ValueError:
         content = None
     if not lines or not isinstance(content, dict):
-        raise LlmbError("the run's script has no request to Run:ai at its head", hint="submit the job again")
+        message = "the run's script does not start with a request to Run:ai"
+        raise LlmbError(message, hint="submit the job again", code="request-missing")
     return lines[0].rpartition("/")[2], content
 
 
 def placeholder(name: str) -> str:
-    """What stands for the value of the submitting shell's variable ``name`` before a submission."""
+    """The placeholder for the value of the submitting shell's variable ``name``, until submission."""
     return f"<{name}>"
 
 
@@ -175,7 +142,7 @@ def _compute(launch: Launch, config: ClusterConfig) -> dict[str, Any]:
 
 
 def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
-    """Secrets by their name in Kubernetes, and those of the submitting shell; all others are in the script."""
+    """The secrets by their names in Kubernetes, and the submitting shell's variables; the script sets all others."""
     secrets = section(config).secrets
     named = dict.fromkeys([*launch.secrets, *(name for name in config.pass_environment if name in secrets)])
     found: list[dict[str, Any]] = [
@@ -188,6 +155,39 @@ def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
 
 
 def _node_pools(launch: Launch, config: ClusterConfig) -> list[str]:
-    """The pool of the launch's GPU type, else those of all jobs."""
+    """The node pools of the launch's GPU type, else those of all jobs."""
     own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
     return own.split(",") if own is not None else list(section(config).node_pools)
+
+
+def is_on(pvc: RunaiPvc, path: str | Path) -> bool:
+    """Whether ``path`` on this machine is on the volume."""
+    return PurePosixPath(path).is_relative_to(PurePosixPath(pvc.here))
+
+
+def in_pod(pvc: RunaiPvc, path: str | Path) -> str:
+    """``path`` as pods see it; a path outside the volume stays."""
+    if not is_on(pvc, path):
+        return str(path)
+    return str(PurePosixPath(pvc.path) / PurePosixPath(path).relative_to(PurePosixPath(pvc.here)))
+
+
+def launch_in_pod(pvc: RunaiPvc, launch: Launch) -> Launch:
+    """``launch`` with every path on the volume as pods see it, also within files and arguments."""
+    if str(pvc.here) == pvc.path:
+        return launch
+    # A whole path, not the middle of a longer one.
+    here = re.compile(rf"(?<![\w./-]){re.escape(str(pvc.here).rstrip('/'))}(?![\w.-])")
+
+    def translated(text: str) -> str:
+        return here.sub(lambda _: pvc.path.rstrip("/"), text)
+
+    return replace(
+        launch,
+        program=launch.program if launch.program.script is None else Program(script=translated(launch.program.script)),
+        args=tuple(map(translated, launch.args)),
+        venv=translated(launch.venv) if launch.venv is not None else None,
+        environment={name: translated(value) for name, value in launch.environment.items()},
+        wrappers=tuple(Wrapper(name=one.name, argv=tuple(map(translated, one.argv))) for one in launch.wrappers),
+        files=tuple(StagedFile(name=one.name, text=translated(one.text)) for one in launch.files),
+    )

@@ -34,13 +34,13 @@ _DENIED = frozenset({400, 401, 403})
 
 
 class BrokenGatewayError(UnclearError):
-    """A gateway has given up on a request (502): it is over, and whether it came to something is not known."""
+    """A gateway failed (502): the request has ended, and it is unknown whether it was carried out."""
 
 
 class Client:
-    """The API at ``base_url``. For several threads at a time. ``first_pause``: seconds before a second attempt.
+    """The API at ``base_url``, for several threads at a time. ``first_pause``: seconds before a second attempt.
 
-    ``is_hurried``: there is no second attempt, and little time for the first.
+    ``is_hurried``: one attempt only, with a short time limit.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Client:
         self._lock = threading.Lock()
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
-        """The data at ``path``. Raises LlmbError, NotThereError where there is nothing of that name."""
+        """The data at ``path``. Raises LlmbError, NotThereError where there is none."""
         return self._ask("GET", path, params=params)
 
     def pages(self, path: str, key: str, params: Mapping[str, str | int] | None = None) -> Iterator[dict[str, Any]]:
@@ -76,14 +76,14 @@ class Client:
                 return
 
     def change(self, method: str, path: str) -> None:
-        """Ask for a change that may well be asked for twice. Raises LlmbError."""
+        """Request a change that may be repeated. Raises LlmbError."""
         self._ask(method, path)
 
     def create(self, path: str, content: Mapping[str, Any]) -> Any:
-        """Make something new, once.
+        """Create something, once.
 
-        Raises UnclearError where the request may have arrived and no answer, or none that can be understood, has come,
-        BrokenGatewayError among them; LlmbError for a refusal.
+        Raises UnclearError where the request may have arrived and there is no valid answer, BrokenGatewayError among
+        them; LlmbError for a refusal.
         """
         return self._ask("POST", path, content=content, is_once=True)
 
@@ -101,30 +101,30 @@ class Client:
             answer = self._send(method, path, token=token, params=params, content=content, is_once=is_once)
             if answer.status_code != 401 or not left:
                 break
-            token = self._signed_in(instead_of=token)  # it was withdrawn, or our clock is off
+            token = self._signed_in(instead_of=token)  # it was revoked, or the clocks differ
         if answer.status_code < 400:
             return self._data(answer, is_once=is_once)
         fault = faults.of_answer(self.base_url, answer)
         raise faults.unclear(fault) if is_once and answer.status_code >= 500 else fault
 
     def _signed_in(self, instead_of: Token | None = None) -> Token:
-        """A token that is good for a while, another one than ``instead_of``. Raises LlmbError."""
+        """A valid token, another one than ``instead_of``. Raises LlmbError."""
         with self._lock:
             if self._token is None or self._token is instead_of or time.time() >= self._token.until:
                 self._token = self._sign_in()
             return self._token
 
     def _sign_in(self) -> Token:
-        """A new token, by the first way that this control plane has. Raises SignInError, LlmbError."""
+        """A new token, by the first way that this control plane supports. Raises SignInError, LlmbError."""
         refusal: httpx.Response | None = None
         for way in self._ways:
             answer = self._send("POST", "/token", content=way.content, version=way.version)
             if (token := _token_of(answer)) is not None:
                 self._ways = (way, *(other for other in self._ways if other is not way))
                 return token
-            if answer.status_code == 429 or answer.status_code >= 500:  # another way would fare no better
+            if answer.status_code == 429 or answer.status_code >= 500:  # another way would fail as well
                 raise faults.of_sign_in(self.base_url, self._credentials.id, answer)
-            if refusal is None or refusal.status_code not in _DENIED:  # an address that is not there explains nothing
+            if refusal is None or refusal.status_code not in _DENIED:  # a missing address explains nothing
                 refusal = answer
         assert refusal is not None
         raise faults.of_sign_in(self.base_url, self._credentials.id, refusal)
@@ -214,7 +214,7 @@ class Client:
 
 
 def _token_of(answer: httpx.Response) -> Token | None:
-    """The token in an answer; None where there is none, as in a web server's page for an unknown address."""
+    """The token in an answer; None where there is none, as in a web server's error page."""
     try:
         data = answer.json() if answer.status_code < 300 else None
     except ValueError:

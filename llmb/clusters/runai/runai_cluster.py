@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A project of Run:ai as its user sees it: makes workloads, asks for many at once, stops them."""
+"""A project of Run:ai as its user sees it: creates workloads, polls many at once, stops them."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from llmb.clusters.runai.rest import BrokenGatewayError, Client
 from llmb.clusters.runai.token import find_credentials
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, LlmbError
+from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs, store
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, UNKNOWN, WAITING, JobState
 
 PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, settle=10.0)
-YOUNG = 300.0  # seconds after its submission in which Run:ai may not know a workload yet
-_ASKED = 3  # runs of one poll that Run:ai is asked about one by one: why they wait or have failed
-_CREATIONS = 3  # attempts to make a workload where a gateway breaks and Run:ai does not know its name
+YOUNG = 300.0  # seconds after the submission in which Run:ai may not list a workload yet
+_ASKED = 3  # runs of one poll whose details are requested one by one: why they wait or have failed
+_CREATIONS = 3  # attempts to create a workload while a gateway fails and Run:ai does not have its name
 _WAITS = "pendingSchedulingMessages"
-_once = threading.Lock()  # the first of the runs under way signs in and stages the programs for the others
+_once = threading.Lock()  # the first of several concurrent runs signs in and stages the programs for the others
 
 
 def create(config: ClusterConfig) -> RunaiCluster:
-    """The configured project; nothing is asked and no secret read before there is need."""
+    """The configured project; the API is called and secrets are read only when needed."""
     return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiCluster:
-    """The cluster type ``runai``; ``digest`` is that of the installed programs, ``environ`` the submitting shell's.
+    """The cluster type ``runai``; ``digest``: of the installed programs; ``environ``: the submitting shell's.
 
-    ``apis`` keeps the API that was signed in to; ``first_pause``: seconds before a second attempt at it.
+    ``apis`` keeps the signed-in API; ``first_pause``: seconds before its second attempt.
     """
 
     config: ClusterConfig
@@ -68,30 +68,30 @@ class RunaiCluster:
             return self.apis[0]
 
     def identity(self) -> str:
-        """Which project of which Run:ai this is, as configured. Raises LlmbError without a runai section."""
+        """The configured project, cluster and address. Raises LlmbError without a runai section."""
         runai = request.section(self.config)
         cluster = f" on cluster {runai.cluster}" if runai.cluster is not None else ""
         return f"project {runai.project}{cluster} of {runai.base_url.rstrip('/')}"
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
-        """What stands in the way of these launches, all of it; empty when nothing does."""
+        """Every fault that prevents these launches; empty when there is none."""
         try:
             runai = request.section(self.config)
         except LlmbError as error:
-            return [Fault(message=error.message, hint=error.hint)]
+            return [as_fault(error)]
         faults = runai_checks.check(launches, self._setting, runai, self.digest)
         try:
             faults += runai_checks.faults_of_api(self.api)
         except LlmbError as error:
-            faults.append(Fault(message=error.message, hint=error.hint))
+            faults.append(as_fault(error))
         return list(dict.fromkeys(faults))
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
-        """The script of ``launch``, the request at its head. Pure. Raises UsageError for what bash cannot take."""
+        """The script of ``launch``, with the request at its top. Pure. Raises UsageError for what bash cannot take."""
         return pod_script.render(launch, stamp, self._setting, f"launch_{launch.name}")
 
     def submit(self, run: RunRecord) -> str:
-        """Make the run's workload; its id. Raises LlmbError for a refusal, UnclearError where no answer came."""
+        """Create the run's workload; its id. Raises LlmbError for a refusal, UnclearError where no answer came."""
         self._stage()
         kind, content = request.from_script(run.script.read_text(encoding="utf-8"))
         variables = content["spec"]["environmentVariables"]
@@ -105,7 +105,7 @@ class RunaiCluster:
             except BrokenGatewayError as error:
                 fault = broken = error
             except RefusedError as error:
-                fault = broken or error  # perhaps because it has taken the run at an earlier attempt
+                fault = broken or error  # perhaps because an earlier attempt created it
             if (known := self._known(run, fault)) is not None:
                 return known
             if fault is not broken:
@@ -113,16 +113,16 @@ class RunaiCluster:
         raise fault
 
     def _known(self, run: RunRecord, fault: LlmbError) -> str | None:
-        """The id of the run's workload, looked up by name. Raises ``fault`` where that is not answered either."""
+        """The id of the run's workload, looked up by name. Raises ``fault`` where that fails as well."""
         try:
             return self.find([run]).get(run.id)
         except LlmbError:
             raise fault from None
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
-        """The ids of those of these runs that Run:ai knows by their names, also deleted ones.
+        """The ids of those runs that Run:ai has under their names, also deleted ones. Raises LlmbError.
 
-        A run that was deleted for good, and has begun before, is known by its name alone. Raises LlmbError.
+        A run that had started and was deleted permanently is known by its name only.
         """
         if not runs:
             return {}
@@ -139,13 +139,13 @@ class RunaiCluster:
         return found
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
-        """The state of each run by its id, in as few requests as there are pages. Raises LlmbError."""
+        """The state of each run by its id, with one request for each page of workloads. Raises LlmbError."""
         api, now = self.api, time.time()
         by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
         known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
         found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
         found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
-        found = {key: _with_cure(state) for key, state in self._explained(found, by_workload).items()}
+        found = {key: _with_fix(state) for key, state in self._explained(found, by_workload).items()}
         missing = [run for run in runs if run.id not in found]
         deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
         for run in missing:
@@ -154,7 +154,7 @@ class RunaiCluster:
         return found
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
-        """Stop these runs, waiting or running; their workloads stay in Run:ai, stopped. Raises LlmbError."""
+        """Stop these runs, waiting or running; their workloads stay in Run:ai as stopped. Raises LlmbError."""
         ids = {run.id: run.scheduler_id for run in runs if run.scheduler_id is not None}
         ids |= self.find([run for run in runs if run.scheduler_id is None])
         for run in runs:
@@ -162,13 +162,13 @@ class RunaiCluster:
                 self.api.suspend(request.kind_of(run.launch), str(ids[run.id]))
 
     def _stage(self) -> None:
-        """Stage the programs, once: reading all of them for each job costs more than the job."""
+        """Stage the programs, once: reading all of them for each job takes longer than its submission."""
         with _once:
             if not Path(self._setting.programs).is_dir():
                 programs.stage(self.config.llmb_install)
 
     def _filled(self, variable: dict[str, object]) -> dict[str, object] | None:
-        """A variable of the request with the shell's value, None where the shell has none."""
+        """A variable of the request with the shell's value; None where the shell has none."""
         name = str(variable["name"])
         if variable.get("value") != request.placeholder(name):
             return variable
@@ -177,7 +177,7 @@ class RunaiCluster:
     def _waiting(
         self, runs: Mapping[str, RunRecord], known: Mapping[str, Mapping[str, object]], now: float
     ) -> dict[str, JobState]:
-        """The states of a few that wait, with the scheduler's reasons, which lists do not have."""
+        """The states of a few waiting runs, with the scheduler's reasons, which lists do not have."""
         found = dict[str, JobState]()
         listed = [key for key in runs if known[key].get("phase") == "Pending" and _WAITS not in known[key]]
         for key in listed[:_ASKED]:
@@ -190,29 +190,29 @@ class RunaiCluster:
         return found
 
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
-        """``found``, with what Kubernetes says of a few that begin or have failed without a word."""
-        dumb = [
+        """``found``, with Kubernetes' warnings about a few runs that start or have failed without a reason."""
+        unexplained = [
             (key, run)
             for key, run in by_workload.items()
-            if run.id in found and not found[run.id].reason and _wants_word(found[run.id])
+            if run.id in found and not found[run.id].reason and _needs_reason(found[run.id])
         ]
-        for key, run in dumb[:_ASKED]:
+        for key, run in unexplained[:_ASKED]:
             try:
                 events = self.api.events(key)
-            except LlmbError:  # the state stands without it
+            except LlmbError:  # the state is known without it
                 continue
             warned = next((one for one in events if one.get("type") == "Warning"), None)
             if warned is not None:
-                said = ": ".join(str(warned[part]) for part in ("reason", "message") if warned.get(part))
-                found[run.id] = replace(found[run.id], reason=said)
+                reason = ": ".join(str(warned[part]) for part in ("reason", "message") if warned.get(part))
+                found[run.id] = replace(found[run.id], reason=reason)
         return found
 
 
-def _with_cure(state: JobState) -> JobState:
-    return replace(state, fix=phases.meaning(state.reason)) if state.state in WAITING else state
+def _with_fix(state: JobState) -> JobState:
+    return replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
 
 
-def _wants_word(state: JobState) -> bool:
+def _needs_reason(state: JobState) -> bool:
     return state.state == "CONFIGURING" or (state.state == "FAILED" and state.exit_code is None)
 
 
@@ -226,7 +226,7 @@ def _since(runs: Sequence[RunRecord]) -> float:
 
 
 def _gone(run: RunRecord, now: float) -> JobState:
-    """The state of a run that Run:ai was asked for and did not know."""
+    """The state of a run that Run:ai does not have."""
     if (end := phases.of_files(run)) is not None:
         return replace(end, reason=end.reason or "by its own files; Run:ai no longer has its workload")
     seen = store.seen_state(run) or JobState(state=UNKNOWN)

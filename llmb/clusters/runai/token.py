@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who signs in at Run:ai's API, and until when a token holds."""
+"""Credentials for Run:ai's API, and access tokens with their expiry."""
 
 import base64
 import binascii
@@ -12,23 +12,23 @@ from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 from llmb.system import secrets
 
-# An access key, and what it was called before; both pairs of names stand for either.
+# An access key and, before 3.0, an application; either pair of names works for both.
 _NAMES = (("CLIENT_ID", "CLIENT_SECRET"), ("APP_ID", "APP_SECRET"))
 _LONGEST = 1e9  # seconds: no token lasts longer
-_EARLY = 60.0  # seconds before its end in which a token is not used any more
+_EARLY = 60.0  # seconds before its expiry in which a token is no longer used
 
 
 class NotSetError(LlmbError):
-    """The variable ``name``, without which nobody can sign in, is set nowhere."""
+    """The variable ``name``, which sign-in needs, is not set."""
 
     def __init__(self, name: str, hint: str) -> None:
-        super().__init__(f"{name} is not set", hint=hint)
+        super().__init__(f"{name} is not set", hint=hint, code="secret-missing", key=name)
         self.name = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """One way to ask for a token: the API's version, and its body, which goes as a form to version 2, else as JSON."""
+    """One way to request a token: the API's version and the body, a form for version 2, JSON for version 1."""
 
     version: int
     content: Mapping[str, str] = field(repr=False)
@@ -36,15 +36,13 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """An access key's id and its secret, which is never shown."""
+    """An access key's id and its secret, which is never printed."""
 
     id: str
     secret: str = field(repr=False)
 
     def requests(self) -> tuple[TokenRequest, ...]:
-        """The ways to ask for a token, newest first: OAuth 2 (from 2.24), an access key's, and an application's, which
-        releases before 3.0 knew.
-        """
+        """The ways to request a token, newest first: OAuth 2 (2.24), an access key, an application (before 3.0)."""
         ours, theirs = "client_credentials", "app_token"
         return (
             TokenRequest(version=2, content={"grant_type": ours, "client_id": self.id, "client_secret": self.secret}),
@@ -55,16 +53,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """An access token, good until ``until`` in seconds since the epoch."""
+    """An access token, valid until ``until`` in seconds since the epoch."""
 
     text: str = field(repr=False)
     until: float
 
 
 def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credentials:
-    """From the environment, else from the secrets file; the id also from the configuration.
+    """The credentials from the environment, else from the secrets file; the id also from the configuration.
 
-    Raises NotSetError for what is missing, LlmbError where the secrets file cannot be read.
+    Raises NotSetError for a missing one, LlmbError where the secrets file cannot be read.
     """
     found = secrets.find([name for pair in _NAMES for name in pair], environ)
     for id_name, secret_name in _NAMES:
@@ -72,18 +70,18 @@ def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credenti
         if key and secret_name in found:
             return Credentials(id=key, secret=found[secret_name])
     missing = next((name for _, name in _NAMES if name in found), None)
-    where = f"export it, or keep it in {secrets.SECRETS_FILE}"
+    where = f"export it, or put it into {secrets.SECRETS_FILE}"
     if missing is not None:
         id_name = missing.replace("_SECRET", "_ID")
-        raise NotSetError(id_name, hint=f"{where}; runai.app_id in cluster_config.yaml does as well")
-    raise NotSetError("APP_SECRET", hint=f"{where}: the secret of the access key that signs in at Run:ai")
+        raise NotSetError(id_name, hint=f"{where}, or set runai.app_id in cluster_config.yaml")
+    raise NotSetError("APP_SECRET", hint=f"{where}: it is the secret of the access key for Run:ai")
 
 
 def read_token(answer: Any, now: float) -> Token | None:
     """The token of an answer that came at ``now``; None where there is none.
 
-    It ends as the answer says, or as the token itself does (a JWT's ``exp``), whichever is first; a clock that is off
-    by more than it lasts is not believed.
+    It expires as the answer says, or as the token itself says (a JWT's ``exp``), whichever is first. An ``exp`` in the
+    past is ignored: the clocks differ.
     """
     text = (answer.get("accessToken") or answer.get("access_token")) if isinstance(answer, dict) else None
     if not isinstance(text, str) or not text or not (text.isascii() and text.isprintable()):
@@ -96,7 +94,7 @@ def read_token(answer: Any, now: float) -> Token | None:
 
 
 def _expiry(token: str) -> float | None:
-    """The JWT's ``exp``, None where the token is none."""
+    """The JWT's ``exp``; None where the token is no JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of Run:ai's API that are made: the project, and workloads to make, list, look at and stop."""
+"""The calls of Run:ai's API that llmb makes: find the project; create, list, read and stop workloads."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 
 _SKEW = 3600.0  # seconds that the server's clock may differ from ours
-_FEW = 3  # questions that are sooner asked one by one than as a list
+_FEW = 3  # workloads that are requested one by one and not as a list
 
 
 class ProjectError(LlmbError):
-    """The configured project is not there, or not on one cluster."""
+    """The configured project does not exist, or is on several clusters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,45 +47,47 @@ class Api:
 
     @property
     def project(self) -> Project:
-        """The configured project, looked up once. Raises LlmbError where there is none or it is not unique."""
+        """The configured project, looked up once. Raises ProjectError, LlmbError."""
         with self.memory.lock:
             if self.memory.project is None:
                 self.memory.project = self._find_project()
             return self.memory.project
 
     def create(self, kind: str, content: Mapping[str, Any]) -> str:
-        """Make a workload, once; its id. Raises UnclearError, RefusedError, LlmbError."""
+        """Create a workload, once; its id. Raises UnclearError, RefusedError, LlmbError."""
         project = self.project
         head = {"name": content["name"], "projectId": project.id, "clusterId": project.cluster}
         answer = self.client.create(f"/workloads/{kind}", {**head, **content})
         workload_id = answer.get("workloadId") if isinstance(answer, dict) else None
         if not isinstance(workload_id, str) or not workload_id:
-            raise UnclearError("Run:ai's answer names no workload", hint="llmb-run jobs reconcile finds it")
+            message = "Run:ai's answer names no workload"
+            raise UnclearError(message, hint="llmb-run jobs reconcile finds it", code="answer-invalid")
         return workload_id
 
     def one(self, workload_id: str) -> dict[str, Any] | None:
-        """A workload, None where there is none of that id any more. Raises LlmbError."""
+        """A workload; None where there is none of that id. Raises LlmbError."""
         try:
             data = self.client.get(f"/workloads/{workload_id}")
         except NotThereError:
             return None
         if not isinstance(data, dict) or data.get("id", workload_id) != workload_id:
-            raise LlmbError(f"Run:ai's answer is not workload {workload_id}", hint="ask again later")
+            message = f"Run:ai's answer is not workload {workload_id}"
+            raise LlmbError(message, hint="try again later", code="answer-invalid", value=workload_id)
         return data
 
     def by_ids(self, ids: Sequence[str], since: float) -> dict[str, dict[str, Any]]:
-        """The workloads of these ids, none of which was made before ``since``, in seconds since the epoch."""
+        """The workloads of these ids, all created after ``since`` in seconds since the epoch."""
         wanted, found = set(ids), dict[str, dict[str, Any]]()
         if len(wanted) > _FEW:
             listed = self._listed(_since(since))
             found = {one["id"]: one for one in listed if isinstance(one.get("id"), str) and one["id"] in wanted}
-        for workload_id in sorted(wanted - found.keys()):  # a list may be late
+        for workload_id in sorted(wanted - found.keys()):  # a list may be outdated
             if (one := self.one(workload_id)) is not None:
                 found[workload_id] = one
         return found
 
     def by_names(self, names: Sequence[str], since: float, *, deleted: bool = False) -> dict[str, dict[str, Any]]:
-        """The first workload of each of these names, also among those that were ``deleted``."""
+        """The first workload of each of these names, among existing or among ``deleted`` ones."""
         filters = [f"name=={name}" for name in names] if len(names) <= _FEW else [_since(since)]
         wanted, found = set(names), dict[str, dict[str, Any]]()
         for one in (one for text in filters for one in self._listed(text, deleted=deleted)):
@@ -95,20 +97,20 @@ class Api:
         return found
 
     def events(self, workload_id: str) -> list[dict[str, Any]]:
-        """What Kubernetes has told of a workload, as far as the API gives it in one page."""
+        """Kubernetes' latest events of a workload, one page of them."""
         data = self.client.get(f"/workloads/{workload_id}/events", {"limit": 100, "sortOrder": "desc"})
         found = data.get("events") if isinstance(data, dict) else None
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     def suspend(self, kind: str, workload_id: str) -> None:
-        """Stop a workload; its pods end, and its record stays. One that is gone is left alone. Raises LlmbError."""
+        """Stop a workload: its pods end, its record stays. Does nothing where it no longer exists. Raises LlmbError."""
         try:
             self.client.change("POST", f"/workloads/{kind}/{workload_id}/suspend")
         except NotThereError:
             return
 
     def _listed(self, own: str, *, deleted: bool = False) -> Iterator[dict[str, Any]]:
-        """The project's workloads that ``own`` filters, oldest first, so that new ones shift no page."""
+        """The project's workloads that the filter ``own`` selects, oldest first, so that new ones shift no page."""
         project, narrow = self.project.id, self.memory.narrows
         params: dict[str, str | int] = {"sortBy": "createdAt", "sortOrder": "asc"}
         params |= {"filterBy": f"{own},projectId=={project}" if narrow else own}
@@ -117,7 +119,7 @@ class Api:
             for one in self.client.pages("/workloads", "workloads", params):
                 if one.get("projectId") in (None, project) and _is_named(one):
                     yield one
-        except RefusedError:  # the documentation does not say which fields can be filtered by
+        except RefusedError:  # the documentation does not say which fields a filter may have
             if not narrow:
                 raise
             self.memory.narrows = False
@@ -135,8 +137,9 @@ class Api:
         if named and not found:
             raise faults.not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
         if not found:
-            hint = "runai.project in cluster_config.yaml names it; ask for access to it if it is there"
-            raise ProjectError(f"this access key sees no project '{name}' in Run:ai", hint=hint)
+            message = f"this access key sees no project '{name}' in Run:ai"
+            hint = "check runai.project in cluster_config.yaml; if the project exists, ask for access to it"
+            raise ProjectError(message, hint=hint, code="project-unknown", key="runai.project", value=name)
         if len(found) == 1 and wanted is None:
             return found[0]
         names = {str(one.get("uuid")): str(one.get("name")) for one in self._clusters()}
@@ -148,7 +151,8 @@ class Api:
             message = f"project '{name}' of Run:ai is on {where}, not on cluster '{wanted}'"
         else:
             message = f"project '{name}' of Run:ai is on several clusters: {where}"
-        raise ProjectError(message, hint="set runai.cluster in cluster_config.yaml to the one that is meant")
+        hint = "set runai.cluster in cluster_config.yaml to one of them"
+        raise ProjectError(message, hint=hint, code="project-ambiguous", key="runai.cluster", value=where)
 
     def _clusters(self) -> list[dict[str, Any]]:
         data = self.client.get("/clusters")
@@ -156,10 +160,10 @@ class Api:
 
 
 def _is_named(one: dict[str, Any]) -> bool:
-    """Whether an entry of a list says which workload it is: one that does not is none of ours, as far as we know."""
+    """Whether an entry of a list names its workload."""
     return isinstance(one.get("id"), str) and isinstance(one.get("name"), str)
 
 
 def _since(seconds: float) -> str:
-    """The filter for workloads made after ``seconds``, however the clocks differ."""
+    """The filter for workloads created after ``seconds``, allowing for different clocks."""
     return f"createdAt>={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(seconds - _SKEW))}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls Slurm's commands in an environment that is built and not inherited, each with a bounded time."""
+"""Runs Slurm's commands in an environment of our making, each within a time limit, and asks which options they have."""
 
 import os
 import pwd
@@ -8,45 +8,67 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from llmb.clusters.slurm.container import PYXIS_OPTIONS
-from llmb.clusters.slurm.sbatch_script import PYXIS
+from llmb.clusters.slurm.container import PYXIS, PYXIS_OPTIONS
 from llmb.config import ClusterConfig
 from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import LlmbError
 from llmb.system import shell
-from llmb.system.shell import Completed
 
-# All that sbatch is told of the place: nothing of an allocation that llmb-run may itself be in.
+# All that sbatch inherits: nothing of an allocation that llmb-run itself may be running in.
 BASE_VARIABLES = ("PATH", "HOME", "USER", "LANG", "SLURM_CONF")
 ASK_SECONDS = 20.0
-SUBMIT_SECONDS = 180.0  # a busy controller makes sbatch wait and try again by itself
-_ARGUMENT = 100_000  # characters; Linux takes 131072 for one word
+SUBMIT_SECONDS = 180.0  # sbatch itself retries while the controller is busy
+_HELP_SECONDS = 60.0  # help asks no controller: only a busy machine is slow, and a script without the answer may fail
+_MAX_ARGUMENT = 100_000  # characters; Linux takes 131072 in one argument
 _SILENT = re.compile(
     r"Unable to contact slurm controller|[Ss]ocket timed out|Connection (?:refused|timed out|reset)|Zero Bytes were"
     r"|Communication connection failure|Transport endpoint|Slurm temporarily unable|[Mm]unge (?:encode|decode) failed"
     r"|failed to open persistent connection|Problem talking to the database|No route to host|Backup controller"
     r"|Slurm backup controller in standby mode|slurmdbd connection|Unexpected message received"
 )
+# Answers of Slurm's commands that program flow depends on, each with the code of its error.
+MISSING, NO_CLUSTER, NO_ACCOUNTING, UNKNOWN_JOB = "slurm-missing", "slurm-no-cluster", "no-accounting", "job-unknown"
+_ANSWERS = {
+    "configuration source": NO_CLUSTER,
+    "accounting storage is disabled": NO_ACCOUNTING,
+    "invalid job id": UNKNOWN_JOB,
+}
+_HINTS = {NO_CLUSTER: "this machine is not part of a Slurm cluster: run on a login node; --dry-run needs no cluster"}
+_WAIT = "scontrol ping shows whether slurmctld is up; try again later"
 
 
 class SilentError(LlmbError):
     """Slurm did not answer: nothing is known, and asking again may help."""
 
 
+def silent(message: str) -> SilentError:
+    """The error that Slurm did not answer."""
+    return SilentError(message, hint=_WAIT, code="slurm-silent")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Slurm's commands as one user calls them from ``environ``; ``ask_seconds`` bounds each question."""
+    """Runs Slurm's commands as one user, with variables from ``environ``; ``ask_seconds`` limits each question."""
 
     environ: Mapping[str, str]
     passed: tuple[str, ...] = ()
     ask_seconds: float = ASK_SECONDS
 
     def ask(self, argv: Sequence[str]) -> str:
-        """What a command that only asks prints. Raises SilentError, LlmbError where it refuses the question."""
-        return _answer(self.run(argv, timeout=self.ask_seconds))
+        """The output of a command that only asks. Raises SilentError, LlmbError where it fails."""
+        done = self.run(argv, timeout=self.ask_seconds)
+        if done.code == 0:
+            return done.out
+        if is_silence(done.err):
+            raise silent(f"Slurm does not answer: {last_line(done.err)}")
+        answer = last_line(done.err) or f"exit code {done.code}"
+        code = next((code for text, code in _ANSWERS.items() if text in done.err.lower()), "slurm-failed")
+        raise LlmbError(f"{done.argv[0]}: {answer}", hint=_HINTS.get(code), code=code, key=done.argv[0], value=answer)
 
-    def run(self, argv: Sequence[str], *, timeout: float, variables: Mapping[str, str] | None = None) -> Completed:
-        """Run a command to its end. Raises SilentError after ``timeout`` seconds, LlmbError where there is none.
+    def run(
+        self, argv: Sequence[str], *, timeout: float, variables: Mapping[str, str] | None = None
+    ) -> shell.Completed:
+        """Run a command to its end. Raises SilentError after ``timeout`` seconds, LlmbError where it cannot start.
 
         ``variables``: what a submission adds to the environment.
         """
@@ -55,10 +77,10 @@ class Client:
             times = {"SLURM_TIME_FORMAT": "%s"} if variables is None else {}
             return shell.run(argv, env={**self.environment(), **times, **(variables or {})}, timeout=timeout)
         except shell.TimedOutError as error:
-            raise SilentError(error.message, hint=_WAIT) from error
+            raise silent(error.message) from error
         except LlmbError as error:
             hint = "run llmb-run on a login node of the cluster, with Slurm's commands on PATH"
-            raise LlmbError(error.message, hint=hint) from error
+            raise LlmbError(error.message, hint=hint, code=MISSING, key=argv[0]) from error
 
     def environment(self) -> dict[str, str]:
         """The base variables, and those that the configuration passes on."""
@@ -68,26 +90,13 @@ class Client:
         return {**known, **given}
 
 
-_NO_SLURM = "this machine is not part of a Slurm cluster: run on a login node; --dry-run needs none"
-_WAIT = "scontrol ping says whether slurmctld is up; ask again later"
-
-
-def _answer(done: Completed) -> str:
-    if done.code == 0:
-        return done.out
-    if is_silence(done.err):
-        raise SilentError(f"Slurm does not answer: {last_line(done.err)}", hint=_WAIT)
-    told = last_line(done.err) or f"exit code {done.code}"
-    raise LlmbError(f"{done.argv[0]}: {told}", hint=_NO_SLURM if "configuration source" in told else None)
-
-
 def is_silence(text: str) -> bool:
-    """Whether an error of Slurm's says that it was not heard, and not that it said no."""
+    """Whether an error output of Slurm's means that it got no answer, and not that the answer was no."""
     return _SILENT.search(text) is not None
 
 
 def last_line(text: str) -> str:
-    """The last line of an error that says something, without the program's name."""
+    """The last informative line of an error output, without the program's name."""
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("Try ")]
     return re.sub(r"^s[a-z]+: (?:(?:error|fatal): )?", "", lines[-1]) if lines else ""
 
@@ -97,7 +106,7 @@ def portions(words: Sequence[str]) -> Iterator[str]:
     held: list[str] = []
     length = 0
     for word in words:
-        if held and length + len(word) > _ARGUMENT:
+        if held and length + len(word) > _MAX_ARGUMENT:
             yield ",".join(held)
             held, length = [], 0
         held.append(word)
@@ -114,11 +123,8 @@ def _user() -> pwd.struct_passwd | None:
         return None
 
 
-_HELP_SECONDS = 60.0  # no controller is asked: only a busy machine is slow, and a script without the answer may fail
-
-
-def segment(client: Client, config: ClusterConfig) -> bool:
-    """Whether sbatch has ``--segment``; looked up only where a job could want it. True where there is no sbatch."""
+def has_segment(client: Client, config: ClusterConfig) -> bool:
+    """Whether sbatch has ``--segment``; asked only where a job could use it. True where there is no sbatch."""
     slurm = config.slurm
     given = slurm is not None and (slurm.segment or "segment" in {*slurm.gpu.given, *slurm.cpu.given})
     if not given and not any(config.gpu(name).gpus_per_node == 4 for name in (config.gpu_type, *config.gpu_types)):
@@ -128,7 +134,7 @@ def segment(client: Client, config: ClusterConfig) -> bool:
 
 
 def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
-    """Those of PYXIS_OPTIONS, and PMIX, that this srun does not have. None of them where it cannot be asked."""
+    """Those of PYXIS_OPTIONS, and PMIX, that this srun does not have. Empty where srun cannot be asked."""
     slurm = config.slurm or SlurmConfig()
     shown = help_of(client, "srun") if slurm.container == PYXIS else None
     if shown is None or "--container-image" not in shown:  # without any pyxis, nothing is known of its options
@@ -138,12 +144,12 @@ def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
     return frozenset(found if kinds is None or PMIX in kinds else {*found, PMIX})
 
 
-def no_mpi(client: Client, kind: str) -> str | None:
+def mpi_fault(client: Client, kind: str) -> str | None:
     """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked."""
     kinds = mpi_kinds(client)
     if kinds is not None and kind not in (*kinds, NO_MPI):
         return f"has no MPI plugin '{kind}'"
-    try:  # one that it lists may lack its library
+    try:  # a listed plugin may lack its library
         done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)
     except LlmbError:
         return None
@@ -152,18 +158,18 @@ def no_mpi(client: Client, kind: str) -> str | None:
 
 
 def mpi_kinds(client: Client) -> list[str] | None:
-    """What srun takes for ``--mpi``; None where it cannot be asked."""
+    """The values that srun takes for ``--mpi``; None where it cannot be asked."""
     shown = _plain(client, ["srun", "--mpi=list"])
     return None if shown is None else shown.replace(",", " ").split()
 
 
 def help_of(client: Client, program: str) -> str | None:
-    """The help of one of Slurm's commands; None where it cannot be had."""
+    """The help of one of Slurm's commands; None where it cannot be run."""
     return _plain(client, [program, "--help"])
 
 
 def _plain(client: Client, argv: Sequence[str]) -> str | None:
-    """What a command prints that asks no controller."""
+    """The output of a command that asks no controller."""
     try:
         done = client.run(argv, timeout=_HELP_SECONDS)
     except LlmbError:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How pyxis starts the ranks of a run in its image, and what each rank sets there before its program. Pure.
+"""Lines of a batch script that run its ranks in a container with pyxis, and that clean up the nodes. Pure.
 
-enroot unpacks the image on every node and makes its root read-only, unless it is told otherwise. /tmp is then a memory
-disk of the container's own, or the node's /tmp, as the site's enroot has it.
+enroot unpacks the image on every node and makes its root read-only unless an option says otherwise. /tmp is then a
+memory disk of the container, or the node's /tmp, depending on the site's enroot.
+
+pyxis removes the container of a step, ``pyxis_<job>.<step>`` (or ``pyxis_<job>_<job>.<step>`` where the site's
+container_scope is job), at the end of the step. Where slurmstepd was killed or the node went down, it stays: tens of
+gigabytes of the node's disk. Source: pyxis_slurmstepd.c.
 """
 
 import re
@@ -14,10 +18,96 @@ from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.runs.launch import Launch, Stamp
 
-SECONDS = 300  # until the removal is not waited for any more
+PYXIS = "pyxis"  # the value of slurm.container
+ENV, WRITABLE, READONLY = "container-env", "container-writable", "container-readonly"
+PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", WRITABLE, READONLY, ENV)
+WRITABLE_FROM = (25, 8)  # year and month of an image's release
+PYTHONPATH = "PYTHONPATH"
+NODE_FOLDER = "llmb-$SLURM_JOB_ID.$SLURM_NODEID"  # in the temporary folder of a node
 
-# What one task does on its node; its argument is the folder with the runs of all workloads. A job is one of llmb's
-# where a run there has its id, and has ended where Slurm says so: no answer is no end.
+# Each variable with its folder inside NODE_FOLDER. Compilers of many ranks write there at once, which is slow on a
+# shared disk. Source of the names: the tools' documentation.
+CACHES = {
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "XDG_CACHE_HOME": "cache",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "HF_HOME": "huggingface",
+    "NEMO_HOME": "nemo",
+    "MPLCONFIGDIR": "matplotlib",
+}
+# A variable that already names a writable folder stays. The run's folder is the last resort.
+_CACHES = """\
+for llmb_local in "${{TMPDIR:-/tmp}}" /tmp ''; do
+    llmb_local=${{llmb_local:-$PWD/.local}}/{folder}
+    mkdir -p -m 700 "$llmb_local" 2> /dev/null && [[ -O $llmb_local && -w $llmb_local ]] && break
+done
+(( LLMB_LOCAL_RANK )) || [[ $llmb_local != "$PWD"/.local/* ]] ||
+    echo "llmb: this node has no temporary folder that can be written: caches are in $llmb_local" >&2
+for llmb_pair in {pairs}; do
+    llmb_name=${{llmb_pair%%=*}}
+    [[ -n ${{!llmb_name-}} && -d ${{!llmb_name}} && -w ${{!llmb_name}} ]] && continue
+    mkdir -p "$llmb_local/${{llmb_pair#*=}}"
+    export "$llmb_name=$llmb_local/${{llmb_pair#*=}}"
+done
+"""
+
+
+def mounts(launch: Launch, stamp: Stamp, programs: str) -> list[str]:
+    """The mounts of the container, each ``source:target``; ranks write the run's folder."""
+    return [f"{stamp.directory}:{stamp.directory}", f"{programs}:{programs}:ro", *launch.mounts]
+
+
+def is_writable(launch: Launch, slurm: SlurmConfig) -> bool | None:
+    """Whether ranks may write into the image's folders: as the job, else the cluster sets it, else as the image needs.
+
+    None: the site's enroot decides.
+    """
+    configured = launch.container_writable if launch.container_writable is not None else slurm.container_writable
+    if configured is not None:
+        return configured
+    return True if launch.image is not None and _needs_writable(launch.image) else None
+
+
+def options(launch: Launch, slurm: SlurmConfig, names: Iterable[str], lacks: Collection[str]) -> Iterator[str]:
+    """srun's further container options, a string for each line, without those that this srun ``lacks``.
+
+    ``names``: the variables whose value the image must not replace.
+    """
+    writable = is_writable(launch, slurm)
+    flags = {"container-workdir": '="$llmb_work"', "no-container-mount-home": ""}
+    if writable is not None:
+        flags[WRITABLE if writable else READONLY] = ""
+    if known := [f"--{name}{value}" for name, value in flags.items() if name not in lacks]:
+        yield " ".join(known)
+    if ENV not in lacks:
+        # Each rank extends the image's PYTHONPATH: named here, the job's would replace it.
+        yield f"--{ENV}={','.join(name for name in dict.fromkeys(names) if name != PYTHONPATH)}"
+
+
+def in_rank(launch: Launch, programs: str, given: Collection[str]) -> str:
+    """Lines of bash for each rank that extend the image's PYTHONPATH and put caches into a writable folder.
+
+    ``given``: the variables that the job sets itself, which stay.
+    """
+    path = bash(bashscript.python_path(launch, programs))
+    pairs = " ".join(f"{name}={folder}" for name, folder in CACHES.items() if name not in given)
+    return f"export {PYTHONPATH}={path}${{{PYTHONPATH}:+:${PYTHONPATH}}}\n" + _CACHES.format(
+        folder=NODE_FOLDER, pairs=pairs
+    )
+
+
+def _needs_writable(image: str) -> bool:
+    """Whether ranks write into the image's own folders, as in NeMo's images from release 25.08 on."""
+    match = re.search(r"nemo[:+](\d\d)\.(\d\d)", image)
+    return match is not None and (int(match[1]), int(match[2])) >= WRITABLE_FROM
+
+
+CLEANUP_SECONDS = 300  # the longest that a cleanup may take
+
+# One task on each node runs this; its argument is the folder with the runs of all workloads. A job is one of llmb's
+# if a run there has its id, and has ended if Slurm says so: no answer is no end.
 _ON_NODE = """\
 llmb_gone() {
     [[ $1 != "$SLURM_JOB_ID" ]] || return 1
@@ -50,102 +140,17 @@ done
 
 
 def remove_old(launch: Launch, config: ClusterConfig) -> list[str]:
-    """Lines that remove, before the ranks start, what ended runs have left on the nodes of this one."""
+    """Lines that remove, before the ranks start, what killed runs left on the nodes of this one."""
     runs = bash(str(config.experiments("w").parents[1]))
     return [f"{_step(launch)}bash -c {bash(_ON_NODE)} _ {runs} < /dev/null || true", ""]
 
 
 def remove_own(launch: Launch) -> str:
-    """Lines that remove, after the ranks have ended, this run's own caches from its nodes."""
+    """Lines that remove this run's own caches from its nodes after the ranks have ended."""
     return _REMOVE_OWN.format(
         first=NODE_FOLDER.replace("$SLURM_NODEID", "0"), step=_step(launch).replace("\n    ", "\n        ")
     )
 
 
 def _step(launch: Launch) -> str:
-    return _STEP_LINE.format(seconds=SECONDS, nodes=launch.nodes)
-
-
-ENV, WRITABLE, READONLY = "container-env", "container-writable", "container-readonly"
-PYXIS_OPTIONS = ("container-workdir", "no-container-mount-home", WRITABLE, READONLY, ENV)
-WRITABLE_FROM = (25, 8)  # year and month of an image's release
-PYTHONPATH = "PYTHONPATH"
-NODE_FOLDER = "llmb-$SLURM_JOB_ID.$SLURM_NODEID"  # below the temporary folder of a node; leftovers.py removes it
-
-# Each variable with the folder below the node's own that it is pointed to. Compilers of many ranks write there at once,
-# which a shared disk takes badly. Source of the names: the tools' own documentation.
-CACHES = {
-    "HOME": "home",
-    "TMPDIR": "tmp",
-    "XDG_CACHE_HOME": "cache",
-    "TRITON_CACHE_DIR": "triton",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "HF_HOME": "huggingface",
-    "NEMO_HOME": "nemo",
-    "MPLCONFIGDIR": "matplotlib",
-}
-# What already names a folder that can be written stays as it is. The run's own folder is the last resort.
-_CACHES = """\
-for llmb_local in "${{TMPDIR:-/tmp}}" /tmp ''; do
-    llmb_local=${{llmb_local:-$PWD/.local}}/{folder}
-    mkdir -p -m 700 "$llmb_local" 2> /dev/null && [[ -O $llmb_local && -w $llmb_local ]] && break
-done
-(( LLMB_LOCAL_RANK )) || [[ $llmb_local != "$PWD"/.local/* ]] ||
-    echo "llmb: this node has no temporary folder that can be written: caches are in $llmb_local" >&2
-for llmb_pair in {pairs}; do
-    llmb_name=${{llmb_pair%%=*}}
-    [[ -n ${{!llmb_name-}} && -d ${{!llmb_name}} && -w ${{!llmb_name}} ]] && continue
-    mkdir -p "$llmb_local/${{llmb_pair#*=}}"
-    export "$llmb_name=$llmb_local/${{llmb_pair#*=}}"
-done
-"""
-
-
-def mounts(launch: Launch, stamp: Stamp, programs: str) -> list[str]:
-    """What a container sees of the cluster's file systems: ``source:target`` each; ranks write the run's folder."""
-    return [f"{stamp.directory}:{stamp.directory}", f"{programs}:{programs}:ro", *launch.mounts]
-
-
-def is_writable(launch: Launch, slurm: SlurmConfig) -> bool | None:
-    """Whether ranks may write into the image's own folders: the job, else the cluster says so, else the image.
-
-    None leaves it to the site's enroot.
-    """
-    said = launch.container_writable if launch.container_writable is not None else slurm.container_writable
-    if said is not None:
-        return said
-    return True if launch.image is not None and _needs_writable(launch.image) else None
-
-
-def options(launch: Launch, slurm: SlurmConfig, names: Iterable[str], lacks: Collection[str]) -> Iterator[str]:
-    """The words of srun beside image and mounts, those of one line together, without the options that it ``lacks``.
-
-    ``names``: the variables whose value the image must not replace.
-    """
-    writable = is_writable(launch, slurm)
-    flags = {"container-workdir": '="$llmb_work"', "no-container-mount-home": ""}
-    if writable is not None:
-        flags[WRITABLE if writable else READONLY] = ""
-    if known := [f"--{name}{value}" for name, value in flags.items() if name not in lacks]:
-        yield " ".join(known)
-    if ENV not in lacks:
-        # PYTHONPATH is extended in the rank: named here, it would replace the image's.
-        yield f"--{ENV}={','.join(name for name in dict.fromkeys(names) if name != PYTHONPATH)}"
-
-
-def in_rank(launch: Launch, programs: str, given: Collection[str]) -> str:
-    """Lines of bash for each rank: the image's PYTHONPATH is extended, and caches are where they can be written.
-
-    ``given``: the variables that the job sets itself, which stay as they are.
-    """
-    path = bash(bashscript.python_path(launch, programs))
-    pairs = " ".join(f"{name}={folder}" for name, folder in CACHES.items() if name not in given)
-    return f"export {PYTHONPATH}={path}${{{PYTHONPATH}:+:${PYTHONPATH}}}\n" + _CACHES.format(
-        folder=NODE_FOLDER, pairs=pairs
-    )
-
-
-def _needs_writable(image: str) -> bool:
-    """Whether ranks write into the image's own folders: NeMo's from release 25.08 on."""
-    match = re.search(r"nemo[:+](\d\d)\.(\d\d)", image)
-    return match is not None and (int(match[1]), int(match[2])) >= WRITABLE_FROM
+    return _STEP_LINE.format(seconds=CLEANUP_SECONDS, nodes=launch.nodes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm itself would say to runs: the largest job of each kind as a whole, and what is refused by itself."""
+"""Asks Slurm which runs it would refuse (sbatch --test-only), and knows what to do about each refusal."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,41 +9,46 @@ from llmb.clusters.slurm.commands import Client, SilentError, last_line
 from llmb.clusters.slurm.request import GPU_OPTIONS
 from llmb.errors import Fault
 
-# Of several that fit, the first counts.
+Options = dict[str, str | None]
+
+_NOT_TESTED = frozenset({"job-name", "chdir", "output", "open-mode", "export"})
+_SIZES = ("nodes", "ntasks-per-node", "time", "segment")
+# Slurm may refuse a job as a whole because of these: it is no use to ask about each of them alone.
+_OF_THE_WHOLE = frozenset({*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"})
+_SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+_NO_NODE = "Requested node configuration is not available"
+_OTHER_PARTITION = "'partition' in cluster_config.yaml or --slurm-arg partition=NAME; sinfo lists them"
+_SECTION = "cluster_config.yaml, slurm section"
+# The fix for a reason that Slurm gives. The first row that fits counts.
 _HINTS = (
     (r"policy", "a limit of your association or QOS: wait for jobs to end; sacctmgr show assoc user=$USER"),
-    (r"max jobs", "a limit of your association or QOS is reached: wait for jobs to end"),
+    (r"max jobs", "you have reached a limit of your association or QOS: wait for jobs to end"),
     (
         r"without (?:any )?GPU|GPU resources?\b|must request .*GPU",
         "GPU jobs ask for none: set 'gres' in cluster_config.yaml, slurm: {gpu: {gres: 8}}; "
-        "llmb-install --yes finds it out",
+        "llmb-install --yes detects it",
     ),
-    (
-        r"inactive or drain",
-        "the partition takes no jobs now: try again later, or name another, 'partition' in "
-        "cluster_config.yaml or --slurm-arg partition=NAME; sinfo lists them",
-    ),
+    (r"inactive or drain", f"the partition takes no jobs now: try again later, or name another, {_OTHER_PARTITION}"),
     (
         r"\baccount\b",
-        "set 'account' in cluster_config.yaml, slurm section, unless SBATCH_ACCOUNT or --slurm-arg named "
-        "it; sacctmgr show assoc user=$USER lists yours",
+        f"set 'account' in {_SECTION}, unless SBATCH_ACCOUNT or --slurm-arg named it; "
+        "sacctmgr show assoc user=$USER lists yours",
     ),
     (
         r"partition",
-        "set 'partition' in cluster_config.yaml, slurm section, unless SBATCH_PARTITION or --slurm-arg "
-        "named it; sinfo lists them",
+        f"set 'partition' in {_SECTION}, unless SBATCH_PARTITION or --slurm-arg named it; sinfo lists them",
     ),
-    (r"time limit", "take another partition or a shorter limit: --time-limit HH:MM:SS"),
-    (r"\bqos\b", "set 'qos' in the slurm section of cluster_config.yaml; sacctmgr show qos lists them"),
+    (r"time limit", "choose another partition or a shorter limit: --time-limit HH:MM:SS"),
+    (r"\bqos\b", f"set 'qos' in {_SECTION}; sacctmgr show qos lists them"),
     (r"license", "scontrol show licenses lists them; --slurm-arg licenses=null asks for none"),
     (r"reservation", "scontrol show reservation lists them"),
-    (r"feature", "'constraint' in the slurm section of cluster_config.yaml names what no node has: sinfo -o '%N %f'"),
+    (r"feature", f"no node has the 'constraint' of {_SECTION}: sinfo -o '%N %f' lists features"),
     (r"node configuration", "no node has what it asks for: check 'gres' and 'partition' against sinfo -o '%P %D %G'"),
-    (r"node count", "the partition has fewer nodes; take a smaller scale or another partition"),
+    (r"node count", "the partition has fewer nodes; choose a smaller scale or another partition"),
     (r"generic resource", "check 'gres' in cluster_config.yaml against sinfo -o '%P %G'; null for none"),
-    (r"node name", "'nodelist' and 'exclude' name nodes that there are: sinfo -N -o %N"),
-    (r"invalid number of nodes", "'nodelist' may name as many nodes as the job has; a larger scale, or fewer names"),
-    (r"time specification", "--time-limit HH:MM:SS in the place of --slurm-arg time"),
+    (r"node name", "name nodes that exist in 'nodelist' and 'exclude': sinfo -N -o %N"),
+    (r"invalid number of nodes", "'nodelist' may name as many nodes as the job has: a larger scale, or fewer names"),
+    (r"time specification", "--time-limit HH:MM:SS instead of --slurm-arg time"),
     (
         r"establish a configuration source|fetch_config",
         "this machine belongs to no Slurm cluster: run llmb-run on a login node, or set SLURM_CONF to its slurm.conf",
@@ -52,61 +57,52 @@ _HINTS = (
 )
 
 
-def hint_for(said: str) -> str | None:
-    """The fix for what sbatch ``said``; None where there is none to name."""
-    return next((hint for pattern, hint in _HINTS if re.search(pattern, said, re.IGNORECASE)), None)
-
-
-Options = dict[str, str | None]
-
-_NOT_TESTED = frozenset({"job-name", "chdir", "output", "open-mode", "export"})
-_SIZES = ("nodes", "ntasks-per-node", "time", "segment")
-# What a job as a whole may be refused for: no use in asking for each of these alone.
-_OF_THE_WHOLE = frozenset({*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"})
-_SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
-_NO_NODE = "Requested node configuration is not available"
+def hint_for(reason: str) -> str | None:
+    """The fix for the ``reason`` of a refusal by sbatch; None where llmb knows none."""
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, reason, re.IGNORECASE)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What Slurm would refuse: a job ``what``, and what it ``said``; ``partition`` as the job names it."""
+    """A job that Slurm would refuse: what kind of job, Slurm's ``reason``, and the ``partition`` that it names."""
 
     what: str
-    said: str
+    reason: str
     partition: str | None
 
     @property
     def is_of_nodes(self) -> bool:
-        """Whether no node fits: of nodes whose state Slurm does not know yet, it says so too."""
-        return _NO_NODE in self.said
+        """Whether no node fits. Slurm also says so about nodes whose state it does not know yet."""
+        return _NO_NODE in self.reason
 
     @property
     def fault(self) -> Fault:
         """The refusal as users read it."""
-        return Fault(message=f"Slurm would refuse a job {self.what}: {self.said}", hint=hint_for(self.said))
+        message = f"Slurm would refuse a job {self.what}: {self.reason}"
+        return Fault(message=message, hint=hint_for(self.reason), code="slurm-would-refuse", value=self.reason)
 
 
 def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]) -> Iterator[Refusal]:
     """What Slurm would refuse of ``jobs``: the options of each, and whether it fits its partition.
 
-    One that does not would be refused for that alone, so of it each option is asked for by itself. ``usable``: the
-    partitions that take jobs.
+    One that does not fit would be refused for that alone, so only its options are asked about, one by one. ``usable``:
+    the partitions that take jobs.
     """
     for options, is_fitting in _largest(jobs):
         asked = {name: value for name, value in options.items() if name not in _NOT_TESTED}
-        said = _said(client, asked) if is_fitting else ""
-        if said is None:
+        reason = _refused(client, asked) if is_fitting else ""
+        if reason is None:
             continue
         parts = list(_parts(client, asked, usable))
         yield from parts
-        if said and not parts:
+        if reason and not parts:
             nodes = f"{asked['nodes']} node{'s' if asked['nodes'] != '1' else ''}"
             words = [f"{name} {asked[name]}" for name in _SHOWN if asked.get(name) is not None]
-            yield Refusal(what=", ".join([f"of {nodes}", *words]), said=said, partition=asked.get("partition"))
+            yield Refusal(what=", ".join([f"of {nodes}", *words]), reason=reason, partition=asked.get("partition"))
 
 
 def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]:
-    """The job of most nodes of each kind, those that fit and those that do not by themselves."""
+    """The job with most nodes of each kind, separately those that fit and those that do not."""
     largest: dict[object, tuple[Options, bool]] = {}
     for options, is_fitting in jobs:
         kind = is_fitting, *((name, value) for name, value in options.items() if name not in {*_NOT_TESTED, *_SIZES})
@@ -116,27 +112,27 @@ def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]
 
 
 def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Refusal]:
-    """The options that are refused each by itself, in a partition that would take it."""
+    """The options that Slurm refuses by themselves, in a partition that would take them."""
     partition = asked.get("partition")
     base: Options = {"partition": partition} if partition in usable else {}
     if "account" in asked:
         base["account"] = asked["account"]
-        if said := _said(client, base):
-            yield Refusal(what=f"with account {base.pop('account')}", said=said, partition=partition)
-    if _said(client, base) is not None:
+        if reason := _refused(client, base):
+            yield Refusal(what=f"with account {base.pop('account')}", reason=reason, partition=partition)
+    if _refused(client, base) is not None:
         return
     for name in asked:
-        if name not in {*_OF_THE_WHOLE, "account"} and (said := _said(client, {**base, name: asked[name]})):
+        if name not in {*_OF_THE_WHOLE, "account"} and (reason := _refused(client, {**base, name: asked[name]})):
             what = f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}"
-            yield Refusal(what=what, said=said, partition=partition)
+            yield Refusal(what=what, reason=reason, partition=partition)
 
 
-def _said(client: Client, asked: Mapping[str, str | None]) -> str | None:
-    """Why Slurm would not take such a job; None where it would, or is too busy to say so."""
+def _refused(client: Client, asked: Mapping[str, str | None]) -> str | None:
+    """Why Slurm would not take such a job; None where it would, or does not answer."""
     argv = ["sbatch", "--test-only", *(f"--{name}" if v is None else f"--{name}={v}" for name, v in asked.items())]
     try:
         done = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)
-    except SilentError:  # sbatch will tell
+    except SilentError:  # the submission itself will show it
         return None
     if done.code == 0:
         return None

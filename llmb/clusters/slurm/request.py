@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run asks of Slurm: the options of sbatch, from the launch, the configuration and the command line."""
+"""The options of sbatch for a run, from the launch, the configuration and the command line. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -17,34 +17,17 @@ from llmb.text.times import clock
 from llmb.workload.gpus import CPU
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./,:;=+@%\[\]<>^*-]+")
-
-
-@lru_cache(maxsize=256)
-def directive(text: str) -> str:
-    """``text`` as the value of an option on an #SBATCH line. Raises UsageError for a line break."""
-    if _PLAIN.fullmatch(text):
-        return text
-    if CONTROL.search(text) or "\n" in text:
-        raise UsageError(f"{text!r} holds a line break or the like, and an option of Slurm cannot", hint="rename it")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def path_pattern(path: str) -> str:
-    """``path`` for options that expand ``%j`` and its like."""
-    return path.replace("%", "%%")
-
-
 RACK_NODES = 18  # nodes of 4 GPUs that one NVLink domain of 72 holds
 _RACK_GPUS = 4
 GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 
-Value = str | int | bool | None  # True: an option without a value; False, None: left away
+Value = str | int | bool | None  # True: an option without a value; False, None: omitted
 
 
 def sbatch_options(
     launch: Launch, stamp: Stamp, config: ClusterConfig, *, knows_segment: bool
 ) -> dict[str, str | None]:
-    """Each option's long name with its value, None for one without; the order is the script's. Pure."""
+    """Each option's long name with its value, None for an option without one, in the order of the script."""
     work = stamp.work(launch.name)
     options: dict[str, Value] = {
         "job-name": job_name(launch, stamp),
@@ -65,10 +48,10 @@ def sbatch_options(
 
 
 def with_args(options: Mapping[str, Value], launch: Launch, config: ClusterConfig) -> dict[str, str | None]:
-    """``options`` with those of ``args`` and the command line over them, as text; those that are unset are left out.
+    """``options``, overridden by ``slurm.args`` and then the command line, as text; unset options are omitted.
 
-    The time limit of ``args`` is in the launch already, unless a list or the command line said another. Where GPUs are
-    counted in another way than by ``gres``, the gres asks for none.
+    The time limit of ``slurm.args`` is in the launch already, unless a list or the command line set another. Where GPUs
+    are requested by another option than ``gres``, the gres requests none.
     """
     ours = {long_name(key): value for key, value in (config.slurm or SlurmConfig()).args.items()}
     ours.pop("time", None)
@@ -84,15 +67,15 @@ def with_args(options: Mapping[str, Value], launch: Launch, config: ClusterConfi
 
 
 def job_name(launch: Launch, stamp: Stamp) -> str:
-    """The name in the queue, by which a run is found whose submission was never answered.
+    """The job's name, by which llmb finds a run whose submission was never answered.
 
-    Slurm's commands take a comma for the end of a name, and quotes for their own.
+    Commas and quotes have a meaning for Slurm's commands, so the name has none.
     """
     return re.sub(r"""[,'"\\\s]""", "_", f"{launch.name}.{stamp.id}")
 
 
 def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
-    """Account, partition, GPUs and the rest of the configuration's options but for the segment."""
+    """Account, partition, GPUs and the configuration's other options, without the segment."""
     own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
     slurm, kind = config.slurm or SlurmConfig(), kind_of(launch, config)
     found = {name.replace("_", "-"): slurm.option(name, kind) for name in SLURM_OPTIONS if name != "segment"}
@@ -106,23 +89,23 @@ def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
 
 
 def option(name: str, launch: Launch, config: ClusterConfig) -> str | int | None:
-    """One of the configuration's options for this launch."""
+    """The configuration's value of one option for this launch."""
     return (config.slurm or SlurmConfig()).option(name, kind_of(launch, config))
 
 
 def kind_of(launch: Launch, config: ClusterConfig) -> Literal["gpu", "cpu"]:
-    """Whether the launch is a job for CPUs."""
+    """Whether the launch is a job for GPUs or for CPUs."""
     return "cpu" if config.rows_for(_gpu_type(launch, config)) == CPU else "gpu"
 
 
 def gpus_asked(options: Mapping[str, str | None]) -> tuple[str | None, int | None]:
-    """As ``gpu_request``, of all options."""
+    """What ``gpu_request`` gives for a job's options."""
     per_node = options.get("gpus-per-node")
     return gpu_request(_gres(per_node) if per_node is not None else options.get("gres"))
 
 
 def gpu_request(gres: object) -> tuple[str | None, int | None]:
-    """Type (None: any) and number of GPUs that a gres asks for on each node; no number where it asks for none."""
+    """Type (None: any) and number of GPUs that a gres requests on each node; no number where it requests none."""
     match = re.search(r"(?:^|,)gpu(?::([a-zA-Z][^:,]*))?(?::(\d+))?(?=,|$)", str(gres))
     return (match[1], int(match[2] or 1)) if match else (None, None)
 
@@ -132,7 +115,7 @@ def _gpu_type(launch: Launch, config: ClusterConfig) -> str:
 
 
 def _gres(gres: str | int) -> str:
-    """``8`` and ``h100:8`` count GPUs; what begins with ``gpu``, and a list of several kinds, stays as it is."""
+    """``8`` and ``h100:8`` are numbers of GPUs; a gres that starts with ``gpu``, or lists several kinds, stays."""
     text = str(gres)
     return text if text.partition(":")[0] == "gpu" or "," in text else f"gpu:{text}"
 
@@ -143,7 +126,7 @@ def _without_gpus(gres: Value) -> str | None:
 
 
 def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:
-    """The configured segment; else whole racks where nodes of 4 GPUs fill more than one."""
+    """The configured segment; else, for 4-GPU nodes in several racks, the largest one that divides the job."""
     slurm = config.slurm or SlurmConfig()
     given = (slurm.gpu if kind_of(launch, config) == "gpu" else slurm.cpu).given
     if "segment" in given or slurm.segment is not None:
@@ -151,3 +134,19 @@ def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:
     if launch.ranks_per_node != _RACK_GPUS or launch.nodes <= RACK_NODES:
         return None
     return next(size for size in range(RACK_NODES, 0, -1) if launch.nodes % size == 0)
+
+
+@lru_cache(maxsize=256)
+def directive(text: str) -> str:
+    """``text`` as the value of an option on an #SBATCH line. Raises UsageError for a line break."""
+    if _PLAIN.fullmatch(text):
+        return text
+    if CONTROL.search(text) or "\n" in text:
+        message = f"{text!r} contains a line break or another control character, and Slurm's options cannot"
+        raise UsageError(message, hint="rename it", code="control-character", value=text)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def path_pattern(path: str) -> str:
+    """``path`` for an option that expands ``%j`` and similar patterns."""
+    return path.replace("%", "%%")

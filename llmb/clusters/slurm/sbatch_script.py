@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch script of a run as text: what sbatch is asked for, and what the job does. Pure."""
+"""The batch script of a run as text: the options of sbatch, and what the job does. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,16 +13,17 @@ from llmb.config.images import image_path
 from llmb.config.slurm import PMIX, SlurmConfig
 from llmb.runs.launch import Launch, Stamp
 
-VBOOST_SECONDS = 60  # until a node without an answer is not waited for any more
-VBOOST_LINE = "llmb vboost: "  # how the line in the log begins; llmb.logs.conditions reads it
+VBOOST_SECONDS = 60  # the longest that a node may take
+VBOOST_LINE = "llmb vboost: "  # begins the line in the log that llmb.logs.conditions reads
 
-# What one task does on its node. sudo never asks: without a rule for nvidia-smi it says so and ends.
+# One task on each node runs this. sudo -n never asks: without a rule for nvidia-smi it prints an error and ends.
+# Source: PerfEnvPlugin of NeMo 2.3 does it by one srun before the training, with sudo, outside of any container.
 _BOOST_NODE = """\
 llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
     echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'\\n'}\""""
 
-# The step takes nothing from that of the training (--overlap), which starts whatever becomes of this one. Of several
-# reasons the first that a node gave, else srun's own last word.
+# The step shares its resources with the training (--overlap), which starts even if this step fails. The log gets the
+# first reason that a node printed, else the last line of srun.
 _BOOST_LINES = """\
 llmb_boost=$(timeout -k 5 {seconds} srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 \\
     bash -c {on_node} 2>&1 < /dev/null)
@@ -38,25 +39,12 @@ if (( llmb_set < {nodes} )); then
 else
     llmb_why=
 fi
-echo "{said}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
+echo "{begin}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
 """
 
 
-def vboost_lines(launch: Launch) -> list[str]:
-    """The lines, none for a launch that leaves vboost alone."""
-    if not launch.vboost:
-        return []
-    word = "node" if launch.nodes == 1 else "nodes"
-    text = _BOOST_LINES.format(
-        seconds=VBOOST_SECONDS, nodes=launch.nodes, on_node=bash(_BOOST_NODE), said=VBOOST_LINE, word=word
-    )
-    return [text]
-
-
-PYXIS = "pyxis"
-
-# The first act, so that the job is known even if its submission was never answered; and it makes sure that a run that
-# was submitted twice is run once.
+# Comes first, so that the job is known even if its submission was never answered, and a run that was submitted twice
+# runs once.
 _FIRST_ACT = """\
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
 printf '%s\\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \\
@@ -71,14 +59,14 @@ if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
 fi
 """
 
-# Evaluated in each rank: torchrun's names, and the names that wrappers know on every cluster.
+# Evaluated in each rank: torchrun's names, and the names that wrappers use on every cluster.
 _RANK = """\
 export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
 """
 _EXEC = 'exec "$@"'
-_OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # no image has them, and only the batch script can tell them
-# srun ends the other ranks when one fails, and then gives their code and not that one's: its first line has that.
+_OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # set by the batch script alone: no image has them
+# srun ends the other ranks when one fails, and then returns their exit code. Its first line has the failed rank's.
 _LAST_ACT = """\
 llmb_code=$?
 if (( llmb_code != 0 )); then
@@ -96,10 +84,10 @@ fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a script depends on beside its launch.
+    """What a script depends on in addition to its launch.
 
-    ``programs``: the folder of the staged programs; ``knows_segment``: whether this Slurm's sbatch has ``--segment``;
-    ``lacks``: those of container.PYXIS_OPTIONS and PMIX that its srun does not have, which are then left away.
+    ``programs``: the folder of the staged programs. ``knows_segment``: whether this sbatch has ``--segment``.
+    ``lacks``: those of container.PYXIS_OPTIONS and PMIX that this srun does not have, which the script omits.
     """
 
     config: ClusterConfig
@@ -109,17 +97,17 @@ class Setting:
 
     @property
     def slurm(self) -> SlurmConfig:
-        """The configuration's part on Slurm."""
+        """The slurm section of the configuration."""
         return self.config.slurm or SlurmConfig()
 
     @property
     def container(self) -> bool:
         """Whether ranks start inside an image."""
-        return self.slurm.container == PYXIS
+        return self.slurm.container == container.PYXIS
 
     @property
     def mpi(self) -> str | None:
-        """What srun is told of MPI, None for nothing."""
+        """srun's value of --mpi; None to omit the option."""
         return self.slurm.mpi_kind(has_pmix=PMIX not in self.lacks)
 
 
@@ -133,7 +121,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         "#!/bin/bash",
         *(_option(name, value) for name, value in options.items()),
         "",
-        # Quoted whatever they hold, so that a preview's placeholders stand where the values will.
+        # Always quoted, so that a preview looks like the script except for its placeholders.
         f"llmb_run={bash(stamp.place, always=True)}",
         f"llmb_work={bash(stamp.work(launch.name), always=True)}",
         f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
@@ -152,7 +140,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
-    """What the script exports: each variable with its value as a word of bash. Raises UsageError."""
+    """The variables that the script exports, with their values quoted for bash. Raises UsageError."""
     return {
         "MASTER_ADDR": '"$(hostname)"',
         "MASTER_PORT": "$(( 20000 + SLURM_JOB_ID % 10000 ))",
@@ -163,7 +151,7 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
 
 
 def python(launch: Launch, setting: Setting) -> str:
-    """The Python of the ranks."""
+    """The Python that the ranks run."""
     return "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
 
 
@@ -172,7 +160,7 @@ def _option(name: str, value: str | None) -> str:
 
 
 def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
-    """The words of the command that starts the ranks, those of one line together."""
+    """The command that starts the ranks, line by line."""
     total = launch.nodes * launch.ranks_per_node
     yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
     if setting.mpi is not None:
@@ -191,7 +179,7 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
 
 
 def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str:
-    """What bash does in each rank: its place, then the program."""
+    """What bash runs in each rank before and as its program."""
     if not setting.container:
         return _RANK + THREADS + _EXEC
     own = [f"export {name}={value}\n" for name, value in variables.items() if name not in _OF_THE_JOB]
@@ -203,3 +191,14 @@ def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str
         + THREADS
         + _EXEC
     )
+
+
+def vboost_lines(launch: Launch) -> list[str]:
+    """Lines that raise the GPUs' vboost on every node and log the result; none for a launch without vboost."""
+    if not launch.vboost:
+        return []
+    word = "node" if launch.nodes == 1 else "nodes"
+    text = _BOOST_LINES.format(
+        seconds=VBOOST_SECONDS, nodes=launch.nodes, on_node=bash(_BOOST_NODE), begin=VBOOST_LINE, word=word
+    )
+    return [text]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the way of runs on a Slurm cluster, all of it at once and with few calls to its controller."""
+"""Pre-submission checks on a Slurm cluster: every fault at once, with few calls to its controller."""
 
 import itertools
 import shlex
@@ -7,135 +7,59 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.checks import workload_of
-from llmb.clusters.slurm import commands, container, fits, partitions, sbatch_script
+from llmb.clusters.slurm import commands, container, partitions, sbatch_script
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import Partition, Registering
+from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.clusters.slurm.request import sbatch_options
-from llmb.clusters.slurm.sbatch_script import Setting
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size, superblock_fault
 from llmb.config.locate import place_in_config
-from llmb.errors import Fault, LlmbError
+from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 
-_ANYWAY = "--no-preflight submits it all the same"
-
-
-def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
-    """Whether the file of the image is there, as long as it was recorded, and a squashfs image."""
-    if launch.image is None:
-        yield Fault(message=f"{launch.name} has no image", hint="slurm.container: none runs it from an environment")
-        return
-    path = image_path(launch.image, config)
-    is_file = str(path) == launch.image
-    where = f"--install {shlex.quote(str(config.llmb_install))}"
-    if not path.exists():
-        if is_file:
-            hint = "name a file that is there: llmb-install image REFERENCE -o FILE builds one"
-        elif launch.image in launch.fixes:  # chosen for this job alone
-            hint = launch.fixes[launch.image]
-        else:
-            hint = f"llmb-install add {workload_of(launch, config)} {where} --yes"
-        yield Fault(message=f"the image {path} is not there", hint=hint)
-    elif (fault := _damage_of(path)) is not None:
-        again = f"llmb-install image {shlex.quote(launch.image)} {where}"
-        hint = "copy it again, or name another" if is_file else f"rm {shlex.quote(str(path))}; {again}"
-        yield Fault(message=f"the image {path} cannot be used: {fault}", hint=hint)
-
-
-def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
-    """Whether pyxis can read the mounts, and their sources are there: it looks at absolute ones alone."""
-    for mount in launch.mounts:
-        source = mount.partition(":")[0]
-        if "," in mount or mount.count(":") > 2:
-            message = f"{mount} cannot be mounted: pyxis takes commas and colons for its own"
-            yield Fault(message=message, hint="choose folders without them")
-        elif _is_missing(source):
-            message = f"{source} cannot be mounted: it is not there"
-            hint = f"mend --mount, or mounts: in the job list; where the nodes have it and this machine not, {_ANYWAY}"
-            yield Fault(message=message, hint=hint)
-
-
-def faults_of_own_mounts(folders: tuple[str, ...]) -> Iterator[Fault]:
-    """Whether the folders that every container of llmb mounts have names that pyxis can read."""
-    for folder in folders:
-        if "," in folder or ":" in folder:
-            message = f"{folder} cannot be mounted: pyxis takes commas and colons for its own"
-            yield Fault(message=message, hint="choose folders without them")
-
-
-def faults_of_writable(launch: Launch, config: ClusterConfig, lacks: frozenset[str]) -> Iterator[Fault]:
-    """Whether this pyxis can make the image writable, where the job or the cluster asks for it."""
-    asked = launch.container_writable or (launch.container_writable is None and _config_asks(config))
-    if asked and container.WRITABLE in lacks:
-        message = "container_writable is true, and this srun has no --container-writable"
-        yield Fault(message=message, hint="leave it out, or ask for a newer pyxis")
-
-
-def _config_asks(config: ClusterConfig) -> bool:
-    return config.slurm is not None and config.slurm.container_writable is True
-
-
-def _damage_of(path: Path) -> str | None:
-    try:
-        fault = superblock_fault(path)
-        size = path.stat().st_size
-    except LlmbError as error:
-        return error.message
-    recorded = recorded_size(path)
-    if fault is None and recorded is not None and size != recorded:
-        return f"it has {size:,} bytes, and {recorded:,} by the record beside it"
-    return fault
-
-
-def _is_missing(path: str) -> bool:
-    try:
-        Path(path).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # the node may read what this machine may not
-        return False
-    return False
+_ANYWAY = "--no-preflight submits without this check"
 
 
 def check(
-    launches: Sequence[Launch], setting: Setting, client: Client, digest: str, patience: Registering
+    launches: Sequence[Launch], setting: sbatch_script.Setting, client: Client, digest: str, patience: NodeWait
 ) -> list[Fault]:
-    """Every fault of these launches and of this place; nodes of unknown state are waited for with ``patience``."""
-    # Repeats of a job stand side by side and lack the same.
+    """Every fault of these launches and of this cluster; ``patience`` waits for nodes of unknown state."""
+    # Repeats of a job follow one another and have the same faults.
     faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting)]
     faults += checks.faults_of_secrets(launches, client.environ)
-    faults += checks.faults_of_place(setting.config, digest, launches)
+    faults += checks.faults_of_folders(setting.config, digest, launches)
     faults += _plugin_faults(setting, client)
     try:
         faults += _slurm_faults(launches, setting, client, patience)
     except LlmbError as error:
-        faults.append(Fault(message=error.message, hint=error.hint))
+        faults.append(as_fault(error))
     return list(dict.fromkeys(faults))
 
 
-def _own_faults(launch: Launch, setting: Setting) -> Iterator[Fault]:
-    """What a launch lacks, whatever the state of the cluster."""
+def _own_faults(launch: Launch, setting: sbatch_script.Setting) -> Iterator[Fault]:
+    """The faults of a launch that do not depend on the state of the cluster."""
     try:
         sbatch_script.render(launch, _stamp(launch, setting), setting)
     except LlmbError as error:
-        yield Fault(message=f"{launch.name}: {error.message}", hint=error.hint)
+        message = f"{launch.name}: {error.message}"
+        yield Fault(message=message, hint=error.hint, code=error.code, key=error.key, value=error.value)
     yield from checks.faults_of_launch(launch, setting.config)
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
     yield from faults_of_image(launch, setting.config)
     yield from faults_of_mounts(launch)
-    yield from faults_of_own_mounts((_stamp(launch, setting).directory, setting.programs))
+    yield from _own_mount_faults((_stamp(launch, setting).directory, setting.programs))
     yield from faults_of_writable(launch, setting.config, setting.lacks)
 
 
-def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client, patience: Registering) -> list[Fault]:
-    """What the cluster's present state and configuration stand against. Raises LlmbError where it does not answer.
+def _slurm_faults(
+    launches: Sequence[Launch], setting: sbatch_script.Setting, client: Client, patience: NodeWait
+) -> list[Fault]:
+    """What the cluster's present state and configuration do not allow. Raises LlmbError where it does not answer.
 
-    That no node fits is believed only where Slurm knows the state of all nodes of that partition.
+    Slurm's "no node fits" is believed only where Slurm knows the state of all nodes of that partition.
     """
     found: Mapping[str, Partition] = partitions.partitions(client)
     faults, refused = _judge(launches, setting, client, found)
@@ -146,16 +70,16 @@ def _slurm_faults(launches: Sequence[Launch], setting: Setting, client: Client, 
     unknown = partitions.unknown_nodes(found, names)
     doubted = [one for one in refused if unknown and one.is_of_nodes]
     faults += [one.fault for one in refused if one not in doubted]
-    return [*faults, partitions.fault(unknown)] if doubted else faults
+    return [*faults, partitions.unknown_fault(unknown)] if doubted else faults
 
 
 def _judge(
-    launches: Sequence[Launch], setting: Setting, client: Client, found: Mapping[str, Partition]
+    launches: Sequence[Launch], setting: sbatch_script.Setting, client: Client, found: Mapping[str, Partition]
 ) -> tuple[list[Fault], list[Refusal]]:
     """What does not fit the partitions ``found``, and what Slurm would refuse."""
     jobs, faults = [], []
     for launch, _ in itertools.groupby(launches):
-        own = list(fits.faults_of(launch, setting.config, found))
+        own = list(partitions.faults_of(launch, setting.config, found))
         faults += own
         stamp, knows = _stamp(launch, setting), setting.knows_segment
         jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
@@ -169,20 +93,109 @@ def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str
     return [name for name, partition in found.items() if partition.is_default]
 
 
-def _plugin_faults(setting: Setting, client: Client) -> Iterator[Fault]:
-    mpi = setting.mpi
+def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
     shown = commands.help_of(client, "srun") if setting.container else None
     if shown is not None and "--container-image" not in shown:
         yield Fault(
-            message="this Slurm has no pyxis: srun knows no --container-image",
-            hint="slurm.container: none in cluster_config.yaml runs from an environment of Python",
+            message="this Slurm has no pyxis: srun has no option --container-image",
+            hint="slurm.container: none in cluster_config.yaml runs jobs from a Python environment",
+            code="pyxis-missing",
         )
-    if mpi is not None and (said := commands.no_mpi(client, mpi)) is not None:
-        place = place_in_config(setting.config.llmb_install, "slurm", "mpi")
-        hint = "srun --mpi=list shows what it has; slurm.mpi in cluster_config.yaml names it, and none starts without"
-        yield Fault(message=f"this Slurm {said}", place=place, hint=hint)
+    if setting.mpi is not None and (fault := commands.mpi_fault(client, setting.mpi)) is not None:
+        yield Fault(
+            message=f"this Slurm {fault}",
+            place=place_in_config(setting.config.llmb_install, "slurm", "mpi"),
+            hint="srun --mpi=list lists its plugins; set slurm.mpi in cluster_config.yaml, none to use none",
+            code="mpi-missing",
+            key="slurm.mpi",
+            value=setting.mpi,
+        )
 
 
-def _stamp(launch: Launch, setting: Setting) -> Stamp:
+def _stamp(launch: Launch, setting: sbatch_script.Setting) -> Stamp:
     root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
     return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
+
+
+def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
+    """Whether the image's file exists, has its recorded size, and is a squashfs image. Starts no process."""
+    if launch.image is None:
+        hint = "slurm.container: none runs it from a Python environment"
+        yield Fault(message=f"{launch.name} has no image", hint=hint, code="image-not-set", key=launch.name)
+        return
+    path = image_path(launch.image, config)
+    is_file = str(path) == launch.image
+    where = f"--install {shlex.quote(str(config.llmb_install))}"
+    if not path.exists():
+        if is_file:
+            hint = "name an existing file: llmb-install image REFERENCE -o FILE builds one"
+        elif launch.image in launch.fixes:  # chosen for this job alone
+            hint = launch.fixes[launch.image]
+        else:
+            hint = f"llmb-install add {checks.workload_of(launch, config)} {where} --yes"
+        yield Fault(message=f"the image {path} does not exist", hint=hint, code="image-missing", value=str(path))
+    elif (damage := _damage_of(path)) is not None:
+        again = f"llmb-install image {shlex.quote(launch.image)} {where}"
+        hint = "copy it again, or name another" if is_file else f"rm {shlex.quote(str(path))}; {again}"
+        message = f"the image {path} cannot be used: {damage}"
+        yield Fault(message=message, hint=hint, code="image-damaged", value=str(path))
+
+
+def _damage_of(path: Path) -> str | None:
+    try:
+        fault = superblock_fault(path)
+        size = path.stat().st_size
+    except LlmbError as error:
+        return error.message
+    recorded = recorded_size(path)
+    if fault is None and recorded is not None and size != recorded:
+        return f"it has {size:,} bytes, and its record says {recorded:,}"
+    return fault
+
+
+def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
+    """Whether pyxis can read the mounts, and their sources exist."""
+    for mount in launch.mounts:
+        source = mount.partition(":")[0]
+        if "," in mount or mount.count(":") > 2:
+            yield _separator_fault(mount)
+        elif _is_missing(source):
+            hint = (
+                "correct --mount, or mounts: in the job list; "
+                f"if the nodes have the folder and only this machine has not, {_ANYWAY}"
+            )
+            message = f"{source} cannot be mounted: it does not exist"
+            yield Fault(message=message, hint=hint, code="mount-missing", key=mount, value=source)
+
+
+def _own_mount_faults(folders: tuple[str, ...]) -> Iterator[Fault]:
+    """Whether pyxis can read the names of the folders that every container of llmb mounts."""
+    yield from (_separator_fault(folder) for folder in folders if "," in folder or ":" in folder)
+
+
+def _separator_fault(mount: str) -> Fault:
+    message = f"{mount} cannot be mounted: pyxis reads commas and colons as separators"
+    return Fault(message=message, hint="choose folders without commas and colons", code="mount-invalid", key=mount)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # the node may read what this machine may not
+        return False
+    return False
+
+
+def faults_of_writable(launch: Launch, config: ClusterConfig, lacks: frozenset[str]) -> Iterator[Fault]:
+    """Whether this pyxis can make the image writable, where the job or the cluster asks for it."""
+    configured = config.slurm is not None and config.slurm.container_writable is True
+    asked = launch.container_writable or (launch.container_writable is None and configured)
+    if asked and container.WRITABLE in lacks:
+        yield Fault(
+            message="container_writable is true, and this srun has no option --container-writable",
+            hint="remove container_writable, or ask for a newer pyxis",
+            code="writable-unsupported",
+            key="container_writable",
+        )

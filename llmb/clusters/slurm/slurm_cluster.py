@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Slurm cluster as its user sees it: hands scripts to sbatch, asks for many jobs at once, ends them."""
+"""A Slurm cluster as its user sees it: submits scripts with sbatch, polls many jobs at once, cancels them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
 from llmb.clusters.slurm import commands, poll, sbatch_script, slurm_checks
-from llmb.clusters.slurm.commands import SUBMIT_SECONDS, Client, SilentError, is_silence, last_line
-from llmb.clusters.slurm.partitions import Registering
-from llmb.clusters.slurm.poll import Memory, Poller
+from llmb.clusters.slurm.commands import Client
+from llmb.clusters.slurm.partitions import NodeWait
 from llmb.clusters.slurm.refusals import hint_for
-from llmb.clusters.slurm.sbatch_script import Setting
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
@@ -26,50 +24,15 @@ from llmb.runs.state import JobState
 from llmb.system import files, secrets
 from llmb.system.shell import Completed
 
-_NO_ROOM = "temporarily unable to accept job"
+PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
+_QUEUE_FULL = "temporarily unable to accept job"
 _FAILED = "Batch job submission failed: "
 _ID = re.compile(r"^(?:Submitted batch job )?(\d{1,18})(?:;\S*| on cluster \S+)?$", re.ASCII)
 _RECONCILE = "llmb-run jobs reconcile"
-_SHOWN = 200  # characters of an answer that a message repeats
+_SHOWN = 200  # characters of sbatch's output in a message
 
-
-def job_id_of(done: Completed) -> str:
-    """The id of the job that sbatch says it has submitted.
-
-    Raises LlmbError for a refusal, UnclearError for every answer that does not say whether the job was taken: whoever
-    gets that looks for the job by its name.
-    """
-    ids = {match[1] for line in done.out.splitlines() if (match := _ID.match(line.strip()))}
-    if done.code == 0:
-        if len(ids) == 1:
-            return ids.pop()
-        raise UnclearError(f"sbatch ended without {_what(ids)}{_quoted(done.out or done.err)}", hint=_RECONCILE)
-    if _NO_ROOM in done.err:  # sbatch has tried again for minutes, and this may have been its last word
-        message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
-        raise UnclearError(message, hint=f"{_RECONCILE}, once jobs have ended")
-    said = last_line(done.err).removeprefix(_FAILED)
-    if is_silence(done.err):
-        raise UnclearError(f"Slurm does not answer: {said}", hint=f"{_RECONCILE}, once it does")
-    if ids or done.code < 0 or not (said or done.out.strip()):
-        how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
-        raise UnclearError(f"sbatch {how}{_quoted(done.out or done.err)}", hint=_RECONCILE)
-    said = said or last_line(done.out)
-    raise LlmbError(f"Slurm refused it: {said}", hint=hint_for(said))
-
-
-def _what(ids: set[str]) -> str:
-    return "a job id" if not ids else "one job id alone"
-
-
-def _quoted(text: str) -> str:
-    shown = " ".join(text.split())
-    return f"; it printed: {shown[:_SHOWN]}" if shown else " and printed nothing"
-
-
-PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
-
-_asking = threading.Lock()  # the first of the jobs under way asks for the others
-_staging = threading.Lock()  # the first of the jobs under way stages for the others
+_asking = threading.Lock()  # the first of several concurrent jobs asks for the others
+_staging = threading.Lock()  # the first of several concurrent jobs stages for the others
 
 
 def create(config: ClusterConfig) -> SlurmCluster:
@@ -79,14 +42,14 @@ def create(config: ClusterConfig) -> SlurmCluster:
         config=config,
         client=client,
         digest=programs.digest(),
-        knows_segment=commands.segment(client, config),
+        knows_segment=commands.has_segment(client, config),
         lacks=commands.lacking(client, config),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCluster:
-    """The cluster type ``slurm``; ``digest`` is that of the installed programs, the rest as in ``script.Setting``."""
+    """The cluster type ``slurm``; ``digest``: of the installed programs; the rest as in ``sbatch_script.Setting``."""
 
     config: ClusterConfig
     client: Client
@@ -94,25 +57,29 @@ class SlurmCluster:
     knows_segment: bool = True
     lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
-    memory: Memory = field(default_factory=Memory)
-    patience: Registering = field(default_factory=Registering)
+    memory: poll.Memory = field(default_factory=poll.Memory)
+    patience: NodeWait = field(default_factory=NodeWait)
 
     @property
-    def _setting(self) -> Setting:
-        staged = programs.path(self.config.llmb_install, self.digest)
-        return Setting(config=self.config, programs=str(staged), knows_segment=self.knows_segment, lacks=self.lacks)
+    def _setting(self) -> sbatch_script.Setting:
+        return sbatch_script.Setting(
+            config=self.config,
+            programs=str(programs.path(self.config.llmb_install, self.digest)),
+            knows_segment=self.knows_segment,
+            lacks=self.lacks,
+        )
 
     @property
-    def _poller(self) -> Poller:
-        return Poller(client=self.client, memory=self.memory)
+    def _poller(self) -> poll.Poller:
+        return poll.Poller(client=self.client, memory=self.memory)
 
     def identity(self) -> str:
-        """Which cluster this is, by its name. Raises LlmbError where Slurm does not answer."""
+        """The cluster's name. Raises LlmbError where Slurm does not answer."""
         with _asking:
             return self._poller.identity()
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
-        """What stands in the way of these launches, all of it; empty when nothing does."""
+        """Every fault that prevents these launches; empty when there is none."""
         return slurm_checks.check(launches, self._setting, self.client, self.digest, self.patience)
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
@@ -120,31 +87,28 @@ class SlurmCluster:
         return sbatch_script.render(launch, stamp, self._setting)
 
     def submit(self, run: RunRecord) -> str:
-        """Hand the run's script to sbatch; the job's id.
+        """Submit the run's script with sbatch; the job's id.
 
-        Raises LlmbError for a refusal, UnclearError where it is not known whether Slurm has taken it.
+        Raises LlmbError for a refusal, UnclearError where it is unknown whether Slurm has the job.
         """
         if (job_id := poll.read_files(run).job_id) is not None:
             return job_id
-        self._stage()
+        with _staging:  # once: reading all programs for each job takes longer than the job's submission
+            if not Path(self._setting.programs).is_dir():
+                programs.stage(self.config.llmb_install)
         values = secrets.find(run.launch.secrets, self.client.environ)
-        # What the job writes has the permissions of a shared install, Slurm's own log among it.
+        # The job's files get the permissions of a shared install, also the log that Slurm itself writes.
         umask = f"{files.umask_in(run.place, files.own_umask()):04o}"
         argv = ["sbatch", "--parsable", str(run.script)]
         try:
-            done = self.client.run(argv, timeout=SUBMIT_SECONDS, variables={**values, "SLURM_UMASK": umask})
-        except SilentError as error:
-            raise UnclearError(error.message, hint=error.hint) from error
+            variables = {**values, "SLURM_UMASK": umask}
+            done = self.client.run(argv, timeout=commands.SUBMIT_SECONDS, variables=variables)
+        except commands.SilentError as error:
+            raise UnclearError(error.message, hint=error.hint, code=error.code) from error
         return job_id_of(done)
 
-    def _stage(self) -> None:
-        """Stage the programs, once: reading all of them for each job costs more than the job."""
-        with _staging:
-            if not Path(self._setting.programs).is_dir():
-                programs.stage(self.config.llmb_install)
-
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
-        """The ids of those of these runs that have come to Slurm. Raises LlmbError where it does not answer."""
+        """The job ids of those runs that Slurm has. Raises LlmbError where it does not answer."""
         return self._poller.find(runs)
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
@@ -152,10 +116,44 @@ class SlurmCluster:
         return self._poller.states(runs)
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
-        """End these runs, waiting or running. One that has ended already is left alone. Raises LlmbError."""
+        """Cancel these runs, waiting or running; runs that have ended stay as they are. Raises LlmbError."""
         recorded = [run for run in runs if run.scheduler_id is not None]
-        # Of one that was submitted twice, the job that runs it may be another than the recorded one.
+        # A run that was submitted twice may run as another job than the recorded one.
         known = (job_id for run in recorded for job_id in (run.scheduler_id, poll.read_files(run).job_id))
         found = self._poller.find([run for run in runs if run.scheduler_id is None])
         if ids := dict.fromkeys(job_id for job_id in (*known, *found.values()) if job_id is not None):
             self.client.ask(["scancel", *ids])
+
+
+def job_id_of(done: Completed) -> str:
+    """The id of the job that sbatch has submitted. A site's wrapper around sbatch may print notices of its own.
+
+    Raises LlmbError for a refusal, UnclearError for every answer that leaves open whether Slurm has the job: the caller
+    then looks for the job by its name.
+    """
+    ids = {match[1] for line in done.out.splitlines() if (match := _ID.match(line.strip()))}
+    if done.code == 0:
+        if len(ids) == 1:
+            return ids.pop()
+        missing = "several job ids" if ids else "no job id"
+        raise _unclear(f"sbatch ended with {missing}{_quoted(done.out or done.err)}")
+    if _QUEUE_FULL in done.err:  # sbatch has retried for minutes
+        message = "Slurm takes no more jobs at the moment: its queue is full (MaxJobCount)"
+        raise _unclear(message, ", once jobs have ended", code="queue-full")
+    reason = commands.last_line(done.err).removeprefix(_FAILED)
+    if commands.is_silence(done.err):
+        raise _unclear(f"Slurm does not answer: {reason}", ", once it does", code="slurm-silent")
+    if ids or done.code < 0 or not (reason or done.out.strip()):
+        how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
+        raise _unclear(f"sbatch {how}{_quoted(done.out or done.err)}")
+    reason = reason or commands.last_line(done.out)
+    raise LlmbError(f"Slurm refused it: {reason}", hint=hint_for(reason), code="slurm-refused", value=reason)
+
+
+def _unclear(message: str, when: str = "", *, code: str = "sbatch-unclear") -> UnclearError:
+    return UnclearError(message, hint=f"{_RECONCILE}{when}", code=code)
+
+
+def _quoted(text: str) -> str:
+    shown = " ".join(text.split())
+    return f"; it printed: {shown[:_SHOWN]}" if shown else " and printed nothing"

@@ -62,7 +62,7 @@ def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path:
     broken = image_command(*words, "--check")
     assert broken.returncode == 1
     assert "error: x.sqsh: " in broken.stderr
-    assert f"llmb-install image {reference} -o x.sqsh --arch x86_64\n" in broken.stderr
+    assert f"llmb-install image {reference} -o x.sqsh --arch x86_64\n" in broken.stderr, "the complete command"
 
 
 def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -> None:
@@ -73,7 +73,7 @@ def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -
         image_command(moving, "-o", "x.sqsh", "--arch", "x86_64")
     checked = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
     assert checked.returncode == 1
-    assert f"llmb-install image {moving} -o x.sqsh --arch x86_64 --update\n" in checked.stderr
+    assert f"llmb-install image {moving} -o x.sqsh --arch x86_64 --update\n" in checked.stderr, "the complete command"
 
 
 def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:

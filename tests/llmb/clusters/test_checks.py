@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is looked at before a submission on any cluster: memory, inputs, secrets, packages, disk."""
+"""Tests of the pre-submission checks of every cluster: memory, inputs, secrets, packages, disk."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from llmb.clusters import checks
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig
+from llmb.errors import PreflightError, describe
 from llmb.runs.launch import Launch, Program
 
 
@@ -23,21 +25,17 @@ def config(tmp_path: Path, **types: GpuTypeConfig) -> ClusterConfig:
 
 
 @pytest.mark.parametrize(
-    ("needs", "has", "message"),
-    [
-        (180, None, None),
-        (192, None, "x needs GPUs with 192 GB of memory, and b200 has 180 GB"),
-        (180, 96, "x needs GPUs with 180 GB of memory, and b200 has 96 GB"),
-        (None, 1, None),
-    ],
+    ("needs", "has", "value"), [(180, None, None), (192, None, 180), (180, 96, 96), (None, 1, None)]
 )
 def test_gpus_with_too_little_memory(
-    needs: float | None, has: float | None, message: str | None, tmp_path: Path
+    needs: float | None, has: float | None, value: float | None, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     place = config(tmp_path, b200=GpuTypeConfig(memory_gb=has))
     faults = list(checks.faults_of_launch(launch(gpu_memory_gb=needs), place))
-    assert [fault.message for fault in faults] == ([message] if message else [])
-    assert all("gpu_types.b200.memory_gb" in (fault.hint or "") for fault in faults)
+    expected = [("gpu-memory", "gpu_types.b200.memory_gb", value)] if value else []
+    assert [(fault.code, fault.key, fault.value) for fault in faults] == expected
+    if faults:
+        wording("submit-all", describe(PreflightError(faults)))
 
 
 def test_a_type_whose_memory_nobody_knows_is_let_be(tmp_path: Path) -> None:
@@ -49,7 +47,7 @@ def test_a_checkpoint_must_be_there(tmp_path: Path) -> None:
     pattern = f"{tmp_path}/c/weights/*.distcp"
     wanted = launch(inputs=(pattern,), fixes={pattern: "name its folder"})
     (fault,) = checks.faults_of_launch(wanted, config(tmp_path))
-    assert (fault.message, fault.hint) == (f"x reads {pattern}, and no such file is there", "name its folder")
+    assert (fault.code, fault.value, fault.hint) == ("input-missing", pattern, "name its folder")
     weights = tmp_path / "c" / "weights"
     weights.mkdir(parents=True)
     (weights / "metadata.json").touch()
@@ -65,35 +63,38 @@ def test_a_checkpoints_folder_may_hold_any_sign(tmp_path: Path) -> None:
     assert checks.matches(f"{weights}/*.distcp")
 
 
-def test_secrets_with_the_cure_of_the_launch_or_the_usual_one() -> None:
+def test_secrets_with_the_fix_of_the_launch_or_the_usual_one(wording: Callable[..., None]) -> None:
     launches = [launch(secrets=("HF_TOKEN", "NGC_API_KEY"), fixes={"HF_TOKEN": "ask there"}), launch()]
-    assert [(fault.message, fault.hint) for fault in checks.faults_of_secrets(launches, {})] == [
-        ("HF_TOKEN is not set", "ask there"),
-        ("NGC_API_KEY is not set", "export it, or keep it in ~/.config/llmb/secrets"),
+    faults = list(checks.faults_of_secrets(launches, {}))
+    assert [(fault.code, fault.key) for fault in faults] == [
+        ("secret-missing", "HF_TOKEN"),
+        ("secret-missing", "NGC_API_KEY"),
     ]
+    wording("submit-all", describe(PreflightError(faults)))
     assert list(checks.faults_of_secrets(launches, {"HF_TOKEN": "a", "NGC_API_KEY": "b"})) == []
 
 
-def test_secrets_that_others_can_read_are_told(home: Path) -> None:
+def test_secrets_that_others_can_read_are_reported(home: Path) -> None:
     (home / ".config/llmb").mkdir(parents=True)
     (home / ".config/llmb/secrets").write_text("HF_TOKEN=x\n")
     (home / ".config/llmb/secrets").chmod(0o644)
     (fault,) = checks.faults_of_secrets([launch(secrets=("HF_TOKEN",))], {})
-    assert "others can read" in fault.message
+    assert fault.hint is not None
+    assert "chmod" in fault.hint
     assert list(checks.faults_of_secrets([launch()], {})) == []
 
 
 @pytest.mark.parametrize(
     ("installed", "settings", "missing"),
     [
-        ((), "", "has no nemo and no megatron"),
-        (("nemo",), "include-system-site-packages = false\n", "has no megatron"),
+        ((), "", ("nemo", "megatron")),
+        (("nemo",), "include-system-site-packages = false\n", ("megatron",)),
         (("nemo", "megatron"), "", None),
         ((), "include-system-site-packages = true\n", None),
     ],
 )
 def test_packages_of_an_environment(
-    installed: tuple[str, ...], settings: str, missing: str | None, tmp_path: Path
+    installed: tuple[str, ...], settings: str, missing: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -103,43 +104,49 @@ def test_packages_of_an_environment(
     if settings:
         (venv / "pyvenv.cfg").write_text(settings)
     faults = list(checks.faults_of_venv(launch(venv=str(venv), packages=("nemo", "megatron")), config(tmp_path)))
-    assert [fault.message for fault in faults] == ([f"the environment {venv} of x {missing}"] if missing else [])
+    expected = [("package-missing", str(venv), missing)] if missing else []
+    assert [(fault.code, fault.key, fault.value) for fault in faults] == expected
 
 
 @pytest.mark.parametrize(
-    ("installed", "said"),
+    ("installed", "missing"),
     [
-        (("torch-2.7.0", "transformers-4.51.3"), "transformers 4.51.3 (needed: 5.6 or newer)"),
+        (("torch-2.7.0", "transformers-4.51.3"), ("transformers>=5.6",)),
         (("torch-2.13.0+cu128", "transformers-5.6.0", "torch_c_dlpack_ext-0.1"), None),
-        (("Torch-2.10.0",), "no transformers"),
-        (("torchvision-0.22.0",), "no torch and no transformers"),
+        (("Torch-2.10.0",), ("transformers>=5.6",)),
+        (("torchvision-0.22.0",), ("torch>=2.4", "transformers>=5.6")),
     ],
 )
-def test_versions_in_an_environment(installed: tuple[str, ...], said: str | None, tmp_path: Path) -> None:
+def test_versions_in_an_environment(
+    installed: tuple[str, ...], missing: tuple[str, ...] | None, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     venv, wanted = tmp_path / "venv", ("torch>=2.4", "transformers>=5.6")
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").touch(mode=0o755)
     for name in installed:
         (venv / "lib" / "python3.12" / "site-packages" / f"{name}.dist-info").mkdir(parents=True)
     tiny = launch(venv=str(venv), packages=wanted, fixes=dict.fromkeys(wanted, "another one"))
-    faults = [(fault.message, fault.hint) for fault in checks.faults_of_venv(tiny, config(tmp_path))]
-    assert faults == ([(f"the environment {venv} of x has {said}", "another one")] if said else [])
+    faults = list(checks.faults_of_venv(tiny, config(tmp_path)))
+    assert [(fault.value, fault.hint) for fault in faults] == ([(missing, "another one")] if missing else [])
+    if faults:
+        wording("submit-all", describe(PreflightError(faults)))
 
 
 @pytest.mark.parametrize(
-    ("free", "sizes", "message"),
-    [
-        (2e9, (0.0,), None),
-        (5e8, (0.0,), "0.5 GB free, a run needs 1 GB"),
-        (300e9, (204.0, 204.0), "300.0 GB free, these runs need 408 GB for checkpoints"),
-        (500e9, (204.0, 204.0), None),
-    ],
+    ("free", "sizes", "is_enough"),
+    [(2e9, (0.0,), True), (5e8, (0.0,), False), (300e9, (204.0, 204.0), False), (500e9, (204.0, 204.0), True)],
 )
-def test_room_for_all_checkpoints_together(
-    free: float, sizes: tuple[float, ...], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_space_for_all_checkpoints_together(
+    free: float,
+    sizes: tuple[float, ...],
+    is_enough: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=int(free)))
-    faults = list(checks.faults_of_place(config(tmp_path), "0", [launch(disk_gb=size) for size in sizes]))
-    assert len(faults) == (message is not None)
-    assert all(message is not None and message in fault.message for fault in faults)
+    faults = list(checks.faults_of_folders(config(tmp_path), "0", [launch(disk_gb=size) for size in sizes]))
+    assert [fault.code for fault in faults] == ([] if is_enough else ["disk-full"])
+    if faults:
+        wording("submit-all", describe(PreflightError(faults)))

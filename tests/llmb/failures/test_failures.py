@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that each kind of failure is told from its own log, and from no other's."""
+"""Tests that each kind of failure is reported from its own log, and from no other's."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def cause_of(folder: Path, text: str | bytes) -> Cause | None:
     return find_cause(path)
 
 
-def told(folder: Path, text: str) -> tuple[str, str, int | None]:
+def reported(folder: Path, text: str) -> tuple[str, str, int | None]:
     cause = cause_of(folder, text)
     assert cause is not None
     return cause.kind, cause.line, cause.rank
@@ -93,7 +93,7 @@ def test_every_row_of_the_table_has_a_log_here() -> None:
 
 @pytest.mark.parametrize(("kind", "line"), LOGS.items())
 def test_a_log_tells_its_kind_and_its_line(tmp_path: Path, kind: str, line: str) -> None:
-    assert told(tmp_path, STEP + NOISE + line + "\n" + CONSEQUENCES)[:2] == (kind, line)
+    assert reported(tmp_path, STEP + NOISE + line + "\n" + CONSEQUENCES)[:2] == (kind, line)
 
 
 def test_each_row_fits_no_log_of_its_neighbours() -> None:
@@ -181,7 +181,7 @@ def test_a_weak_cause_gives_way_to_a_python_error(tmp_path: Path) -> None:
     assert kind_of(tmp_path, text) == "Python"
 
 
-def test_each_class_has_a_cure() -> None:
+def test_each_class_has_a_fix() -> None:
     kinds = {row.kind for row in table().causes} | {"Python"}
     assert set(table().fixes) == kinds
     assert {*table().states.values(), *table().exit_codes.values()} <= kinds
@@ -243,7 +243,7 @@ def test_an_exception_whose_text_begins_on_the_next_line(tmp_path: Path, prefix:
     if not prefix:
         between = between.replace("[rank4]: of another", " ")
     text = "".join(f"{between if line == lines[-1] else ''}{prefix}{line}\n" for line in lines)
-    assert told(tmp_path, text + CONSEQUENCES)[:2] == ("Python", "ValueError: Invalid log settings: garbage")
+    assert reported(tmp_path, text + CONSEQUENCES)[:2] == ("Python", "ValueError: Invalid log settings: garbage")
 
 
 @pytest.mark.parametrize("behind", ["", CONSEQUENCES, "[rank4]: of another\n", LOGS["disk"] + "\n", TRACEBACK])
@@ -252,7 +252,7 @@ def test_an_exceptions_text_is_nothing_that_others_say(tmp_path: Path, behind: s
     line = (
         "OSError: [Errno 28] No space left on device: '/lustre/x'" if LOGS["disk"] in behind else text.splitlines()[2]
     )
-    assert told(tmp_path, text + behind)[1] == line
+    assert reported(tmp_path, text + behind)[1] == line
 
 
 def test_a_traceback_in_a_frame(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 
 @pytest.mark.parametrize("prefix", ["", "[rank7]: ", "7: ", "[default7]:[rank7]: "])
 def test_a_python_error_is_the_cause_of_what_others_say_at_once(tmp_path: Path, prefix: str) -> None:
-    """Nothing stands between in a log: the others wait for ten minutes, and then all speak."""
+    """No line is between them in a log: the others wait for ten minutes, and then all print."""
     lines = ["Traceback (most recent call last):", "  File 'x'", "KeyError: 'x'"]
     others = [f"[rank{rank}]: {line}\n" for rank in range(3) for line in (LOGS["NCCL hang"], "ncclRemoteError: failed")]
     text = "".join(f"{prefix}{line}\n" for line in lines) + "".join(others) + ABORTED
@@ -344,9 +344,9 @@ def test_what_nccl_says_last_is_why_it_failed(tmp_path: Path) -> None:
         "Cuda failure 2 'out of memory'",
     ]
     text = "Traceback (most recent call last):\n  File 'x'\n" + "\n".join(lines) + "\n"
-    assert told(tmp_path, text)[:2] == ("GPU out of memory", "Cuda failure 2 'out of memory'")
+    assert reported(tmp_path, text)[:2] == ("GPU out of memory", "Cuda failure 2 'out of memory'")
     prefixed = "".join(f"[rank7]: {line}\n" for line in text.splitlines())
-    assert told(tmp_path, prefixed)[0] == "GPU out of memory"
+    assert reported(tmp_path, prefixed)[0] == "GPU out of memory"
     other = text.replace("Cuda failure 2 'out of memory'", "socketStartConnect: Connect to 10.0.0.2 failed")
     assert kind_of(tmp_path, other) == "NCCL error"
 
@@ -370,7 +370,7 @@ def test_the_failed_rank_among_the_logs_of_all(tmp_path: Path) -> None:
     assert alone.log is None
 
 
-def test_one_cause_of_many_runs_is_told_once() -> None:
+def test_one_cause_of_many_runs_is_reported_once() -> None:
     image = [(f"a{n}", Cause(kind="image", line=f"No such file or directory: {n}.sqsh")) for n in range(7)]
     python = [(f"b{n}", Cause(kind="Python", line=f"ValueError: bad size {n}", rank=n)) for n in range(2)]
     other = ("c", Cause(kind="Python", line="KeyError: 'x'"))

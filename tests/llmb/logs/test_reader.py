@@ -62,7 +62,7 @@ def test_the_sample_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "prefix", ["[default0]:", "0: ", " 0: ", "pretrain_x/0 ", "[2025-04-11 14:48:45] ", "\x1b[32m", "99%|##|\r"]
 )
-def test_what_stands_before_a_step(tmp_path: Path, prefix: str) -> None:
+def test_what_is_before_a_step(tmp_path: Path, prefix: str) -> None:
     assert read(tmp_path, f"hello\n{prefix}{SAMPLE}\nworld\n").steps == (SAMPLE_STEP,)
 
 
@@ -78,7 +78,7 @@ def test_what_stands_before_a_step(tmp_path: Path, prefix: str) -> None:
     ],
     ids=["glued before", "glued after", "carriage return", "coloured", "other blanks", "no newline"],
 )
-def test_a_step_wherever_it_stands(tmp_path: Path, content: str) -> None:
+def test_a_step_wherever_it_is_there(tmp_path: Path, content: str) -> None:
     assert read(tmp_path, content).steps == (SAMPLE_STEP,)
 
 
@@ -162,8 +162,8 @@ def test_a_step_logged_by_two_ranks_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["{}: ", " {}: ", "[default{}]:", "pretrain_x/{} ", "{}: [2025-04-11 14:48:45] "])
 def test_a_rank_that_lags_behind_begins_nothing_anew(tmp_path: Path, prefix: str) -> None:
-    told = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2), (0, 3), (1, 3)]
-    lines = [prefix.format(rank) + line(step, time=f"{step + 1}.{rank}5") for rank, step in told]
+    found = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2), (0, 3), (1, 3)]
+    lines = [prefix.format(rank) + line(step, time=f"{step + 1}.{rank}5") for rank, step in found]
     samples = read(tmp_path, "\n".join(lines) + "\n")
     assert samples.attempts == 1
     assert [(step.iteration, step.step_time) for step in samples.steps] == [(n, n + 1.05) for n in range(4)]
@@ -263,8 +263,8 @@ NODE = (
 
 
 def test_what_nodes_say_of_themselves(tmp_path: Path) -> None:
-    told = [f"{8 * number}: " + NODE.format(f"gpu-{number}", clock) for number, clock in enumerate((1980, 1755))]
-    samples = read(tmp_path, "\n".join([*told, told[0], "n:1:2 [0] NCCL INFO Using network IB", line(0)]) + "\n")
+    found = [f"{8 * number}: " + NODE.format(f"gpu-{number}", clock) for number, clock in enumerate((1980, 1755))]
+    samples = read(tmp_path, "\n".join([*found, found[0], "n:1:2 [0] NCCL INFO Using network IB", line(0)]) + "\n")
     facts = facts_of(samples)
     assert (facts.hosts, facts.nodes) == (("gpu-0", "gpu-1", "n"), 3)
     assert (facts.drivers, facts.gpu_models) == (("570.86.15",), ("NVIDIA H100 80GB HBM3",))
@@ -324,10 +324,10 @@ def test_noise_costs_no_memory(tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(LlmbError, match="cannot be read"):
-        read_log(tmp_path / "none", SPEC)
-    with pytest.raises(LlmbError, match="cannot be read"):
-        read_log(tmp_path, SPEC)
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(LlmbError) as caught:
+            read_log(path, SPEC)
+        assert (caught.value.code, caught.value.value) == ("log-unreadable", str(path))
 
 
 def test_another_spec(tmp_path: Path) -> None:

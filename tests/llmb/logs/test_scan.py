@@ -73,7 +73,7 @@ def test_a_chunk_without_a_mark_is_passed_over(tmp_path: Path) -> None:
         assert not list(find_all(stream, [needle("Global Checkpoint Save", b".")]))
 
 
-def test_the_mark_may_stand_in_the_next_chunk(tmp_path: Path) -> None:
+def test_the_mark_may_be_in_the_next_chunk(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for shift in (1, 5, 30, 60):
         path.write_bytes(b"-" * (REACH + CHUNK - shift) + b"Save" + b"x" * 40 + b"1.5s\n" + b"-" * AHEAD)

@@ -37,8 +37,8 @@ def test_nothing_is_fetched_and_nothing_complains(browser: Browser, page: Path) 
     browser.open(page)
     asked = [e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"]
     assert asked == [page.as_uri()]
-    told = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
-    assert [event for event in browser.events if event["method"] in told] == []
+    found = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+    assert [event for event in browser.events if event["method"] in found] == []
     assert browser.value("document.compatMode") == "CSS1Compat"
 
 

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import pexpect
 import pytest
 
+Wording = Callable[..., None]
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -52,12 +54,12 @@ def undated(text: str) -> list[str]:
     ],
 )
 def test_the_name_of_the_file_says_the_format(
-    name: str, words: list[str], start: str, report: Command, tmp_path: Path
+    name: str, words: list[str], start: str, report: Command, tmp_path: Path, wording: Wording
 ) -> None:
     path = tmp_path / name
     done = report("-o", path, *words)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.splitlines()[-1] == f"{path}: 1 run"
+    wording("report", str(done.stderr.splitlines()[-1]))
     assert path.read_text("utf-8").startswith(start)
 
 
@@ -67,15 +69,15 @@ def test_html_without_a_file_goes_where_the_output_goes(report: Command) -> None
     assert done.stdout.endswith("</html>\n")
 
 
-def test_html_is_not_for_a_terminal(empty_night: Night) -> None:
+def test_html_is_not_for_a_terminal(empty_night: Night, wording: Wording) -> None:
     program = str(Path(sys.executable).with_name("llmb-run"))
     words = ["report", "--format", "html", "--install", str(empty_night.folder)]
     child = pexpect.spawn(program, words, encoding="utf-8", timeout=200)
-    said = child.read()
+    shown = child.read()
     child.close()
     assert child.exitstatus == 2
-    assert "error: a page of HTML is for a browser, not for a terminal\r\nhint: -o report.html\r\n" in said
-    assert "<html" not in said
+    wording("report", str(shown))
+    assert "<html" not in shown
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(2.75, 0), (2.83, 0), (3.2, 3)])
@@ -88,14 +90,14 @@ def test_the_exit_code_follows_the_verdict(
     assert path.exists()
 
 
-def test_a_page_is_written_whole_or_not_at_all(report: Command, tmp_path: Path) -> None:
+def test_a_page_is_written_whole_or_not_at_all(report: Command, tmp_path: Path, wording: Wording) -> None:
     path = tmp_path / "there" / "report.html"
     assert report("-o", path).returncode == 0
     assert [found.name for found in path.parent.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("x")
     done = report("-o", tmp_path / "file" / "report.html")
     assert done.returncode == 1
-    assert "cannot be written" in done.stderr
+    wording("report", done.stderr)
 
 
 def test_the_window_and_the_release_are_those_asked_for(report: Command) -> None:
@@ -117,7 +119,7 @@ def test_a_run_that_cannot_be_read_is_missed(empty_night: Night, report: Command
     (path.parent.parent / "broken" / path.name).write_text("{}")
     for fmt in ("md", "html"):
         done = report("--format", fmt)
-        assert "llmb cannot read the record of 1 run: its status is Unknown." in done.stdout
+        assert "cannot read the record of 1 run" in done.stdout
         assert f"{path.parent.parent / 'broken' / path.name} " in done.stdout  # the reason names it
         if fmt == "md":
             assert [line.count("Unknown") for line in done.stdout.splitlines() if line.startswith("| ")].count(1) == 1

@@ -2,7 +2,6 @@
 """Tests of what a report says: its order, its headline, what differs, its conditions. No page is written."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -18,6 +17,8 @@ from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.verdict import BAD
 from llmb.verdict.explain import Subject, explain
+
+Wording = Callable[..., None]
 
 Gather = Callable[..., Report]
 
@@ -35,11 +36,11 @@ def entries(gather: Gather, night: Night) -> list[Entry]:
     return entries_of(gather(night).runs)
 
 
-def said(report: Report) -> str:
+def shown(report: Report) -> str:
     return headline(entries_of(report.runs)).sentence
 
 
-def test_the_worst_stands_first_and_every_run_once(morning: Report) -> None:
+def test_the_worst_is_first_and_every_run_once(morning: Report) -> None:
     found = entries_of(morning.runs)
     words = [entry.word for entry in found]
     expected = [word for word in ORDER if word not in ("Unknown", "Pending")]
@@ -51,11 +52,12 @@ def test_the_worst_stands_first_and_every_run_once(morning: Report) -> None:
     assert entries_of(reversed(morning.runs))[0].runs[0].id == found[0].runs[0].id
 
 
-def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: Gather) -> None:
+def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: Gather, wording: Wording) -> None:
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, repeats=3)
     (entry,) = entries(gather, empty_night)
     assert entry.ratio is not None
-    assert (entry.result.verdict.repeats, len(entry.runs), entry.label, entry.note) == (3, 3, "nemotron4 15b bf16", "")
+    assert (entry.result.verdict.repeats, len(entry.runs), entry.note) == (3, 3, "")
+    wording("report", str(entry.label))
     assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.step_time.mean if entry.step_time else 0)
     assert entry.mfu is not None
     assert 0.5 < entry.mfu < 0.7
@@ -71,66 +73,50 @@ def test_entries_of_one_title_say_what_differs(empty_night: Night, gather: Gathe
     assert [entry.note for entry in entries(gather, empty_night) if entry.job.scale == 32] == [""]
 
 
-def test_the_headline_of_a_night(night: Night, gather: Gather) -> None:
-    told = headline(entries(gather, night))
-    assert told.sentence == (
-        "4 of 14 compared configurations are clearly slower than published, 3 of 37 runs failed "
-        "and 2 runs do not count."
-    )
-    assert told.details[0].startswith("On average a configuration reaches 0.94")
-    assert told.details[1:] == (
-        "3 configurations need more repeats.",
-        "1 configuration is faster than can be expected.",
-        "1 run was cancelled.",
-        "1 run has not ended: this report is not final.",
-    )
-    assert sum(number for _, number in told.tally) == 37
-    assert [word for word, _ in told.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
+def test_the_headline_of_a_night(night: Night, gather: Gather, wording: Wording) -> None:
+    found = headline(entries(gather, night))
+    wording("report", found.sentence)
+    wording("report", "\n".join(found.details))
+    assert sum(number for _, number in found.tally) == 37
+    assert [word for word, _ in found.tally] == [word for word in ORDER if word not in ("Unknown", "Pending")]
 
 
-@pytest.mark.parametrize(
-    ("times", "sentence"),
-    [
-        ([], "There are no runs yet."),
-        ([2.75], "The one compared configuration reaches the published figures."),
-        ([2.75, 2.66], "All 2 compared configurations reach the published figures."),
-        ([2.83], "No configuration is clearly below the published figures; 1 configuration compared."),
-        ([3.1], "1 of 1 compared configuration is clearly slower than published."),
-    ],
-)
-def test_the_headline_says_it_as_it_is(times: list[float], sentence: str, empty_night: Night, gather: Gather) -> None:
+@pytest.mark.parametrize("times", [[], [2.75], [2.75, 2.66], [2.83], [3.1]])
+def test_the_headline_says_it_as_it_is(
+    times: list[float], empty_night: Night, gather: Gather, wording: Wording
+) -> None:
     for seconds, scale in zip(times, (16, 32), strict=False):
         empty_night.measured(seconds, "nemotron4_15b", "bf16", scale)
-    assert said(gather(empty_night)) == sentence
+    wording("report", str(shown(gather(empty_night))))
 
 
-def test_the_headline_without_anything_to_compare_with(empty_night: Night, gather: Gather) -> None:
+def test_the_headline_without_anything_to_compare_with(empty_night: Night, gather: Gather, wording: Wording) -> None:
     empty_night.measured(3.0, "nemotron4_15b", "bf16", 96)
-    assert said(gather(empty_night)) == "1 run, and nothing published to compare it with."
+    wording("report", str(shown(gather(empty_night))))
 
 
-def test_what_asks_for_a_look(morning: Report) -> None:
+def test_what_asks_for_a_look(morning: Report, wording: Wording) -> None:
     found = entries_of(morning.runs)
     items = attention(morning, found, found[:2])
     assert [item.word for item in items] == sorted((item.word for item in items), key=ORDER.index)
     assert not {item.word for item in items} & {"PASS", "NO_REFERENCE", "Running"}
     assert items[0].anchor == "why-1"
-    assert "4 of 34 are far from the median" in items[0].why
+    wording("report", str(items[0].why))
     (memory,) = (item for item in items if item.what == "GPU out of memory, 2 runs")
     assert (memory.word, memory.anchor) == ("Failed", "failure-1")
     assert memory.why.startswith("Nothing else may run on these GPUs")
     assert all(item.why[0].isupper() or item.why[0].isdigit() or item.why.startswith("llmb-") for item in items)
 
 
-def test_why_a_figure_is_not_the_published_one(morning: Report) -> None:
+def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording) -> None:
     asking = [entry for entry in entries_of(morning.runs) if entry.word in ("FAIL", "SUSPICIOUS")]
     found = explanations(asking, morning.digests)
     assert len(found.entries) == len(asking)
     slow, clocked, fast = found.entries[0], found.entries[1], found.entries[-1]
-    assert "the window: iterations 11-44 here, the last iteration of 50 there" in slow.differs
+    wording("report", str(slow.differs))
     assert not any("window" in sentence for sentence in fast.differs)
-    assert "mbs: 1 here, 2 in the workload's table" in fast.differs
-    assert slow.seen[0].startswith(f"Steps of {slow.entry.runs[0].id}: 4 of 34 are far from the median 2.785 s")
+    wording("report", str(fast.differs))
+    wording("report", slow.seen[0])
     common = dict(found.common)
     assert common["image"] == "nvcr.io/nvidia/nemo:25.04.01 sha256:" + "4f1c0de2" * 8
     assert (common["NCCL"], common["network"], common["driver"]) == ("2.26.3+cuda12.9", "IB", "570.86.15")
@@ -140,17 +126,15 @@ def test_why_a_figure_is_not_the_published_one(morning: Report) -> None:
     assert found.missing == ()
 
 
-def test_what_no_log_tells_is_said(empty_night: Night, gather: Gather) -> None:
+def test_what_no_log_tells_is_reported(empty_night: Night, gather: Gather, wording: Wording) -> None:
     lines = (f"iteration {i}/49 | train_step_timing in s: 3.1\n" for i in range(50))
     empty_night.run(empty_night.job("nemotron4_15b", "bf16", 16), "".join(lines))
     report = gather(empty_night)
     found = explanations(entries_of(report.runs), {})
-    assert dict(found.common)["driver"] == "not in the log"
+    wording("report", str(dict(found.common)["driver"]))
     (sentence,) = found.missing
     assert "NCCL_DEBUG=INFO" in sentence
-    assert (
-        dict(conditions_of(report).common)["missing in all logs"] == "NCCL, network, GPU, driver, SM clock, power limit"
-    )
+    wording("report", str(dict(conditions_of(report).common)["missing in all logs"]))
 
 
 def test_the_ratio_over_the_published_window(empty_night: Night, gather: Gather) -> None:
@@ -160,16 +144,13 @@ def test_the_ratio_over_the_published_window(empty_night: Night, gather: Gather)
     assert explanations([entry], {}).entries[0].seen == (sentence,)
 
 
-def test_slow_steps_that_make_the_difference(empty_night: Night, gather: Gather) -> None:
+def test_slow_steps_that_make_the_difference(empty_night: Night, gather: Gather, wording: Wording) -> None:
     slow = dict.fromkeys((20, 27, 33), 2.0)
     empty_night.measured(2.76, "nemotron4_15b", "bf16", 16, slow=slow, noise=0.001, jitter=0.0)
     (entry,) = entries(gather, empty_night)
     assert entry.word == "FAIL"
     (sentence,) = explanations([entry], {}).entries[0].seen
-    assert sentence.startswith(
-        f"Steps of {entry.runs[0].id}: 3 of 34 are far from the median 2.76 s: iteration 20, 27,"
-    )
-    assert re.search(r"by their median the ratio would be 0\.99\d+\.$", sentence)
+    wording("report", sentence)
 
 
 def test_explain_and_the_report_find_the_same_differences(morning: Report) -> None:
@@ -177,17 +158,17 @@ def test_explain_and_the_report_find_the_same_differences(morning: Report) -> No
         run = entry.runs[0]
         if run.figure is None or entry.ratio is None:
             continue
-        told = explain(
+        found = explain(
             Subject(result=run.result, job=run.job, figure=run.figure, peak_tflops=run.peak_tflops, row=run.row)
         )
         (why,) = explanations([entry], {}).entries
-        assert all(sentence in told for sentence in why.differs)
+        assert all(sentence in found for sentence in why.differs)
 
 
-def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gather) -> None:
+def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gather, wording: Wording) -> None:
     found = conditions_of(gather(night))
     common = dict(found.common)
-    assert common["cluster"] == "aurora, type slurm"
+    wording("report", str(common["cluster"]))
     assert common["submitted"] == "2025-11-20 20:00 to 2025-11-21 02:00"
     assert common["variables"] == "NCCL_DEBUG=WARN"
     assert common["window"] == "11-44 of 50"
@@ -200,7 +181,7 @@ def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gat
     assert len(found.rows) == len(set(found.rows))
 
 
-def test_a_variable_of_one_run_is_not_told_as_common(empty_night: Night, gather: Gather) -> None:
+def test_a_variable_of_one_run_is_not_reported_as_common(empty_night: Night, gather: Gather) -> None:
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
     empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, how={"NCCL_ALGO": "Ring"})
     found = conditions_of(gather(empty_night))
@@ -220,9 +201,10 @@ def test_no_secret_is_shown(variables: Mapping[str, str], shown: list[str]) -> N
     assert shown_variables(variables) == shown
 
 
-def test_scaling_has_the_published_figures_of_the_same_batch(morning: Report) -> None:
+def test_scaling_has_the_published_figures_of_the_same_batch(morning: Report, wording: Wording) -> None:
     bf16 = next(family for family in families_of(morning) if family.label == "nemotron4 15b bf16")
-    assert (bf16.kind, bf16.batch, bf16.gpu_type) == ("weak", "4 per GPU", "h100")
+    assert (bf16.kind, bf16.gpu_type) == ("weak", "h100")
+    wording("report", str(bf16.batch))
     assert [one.scale for one in bf16.published] == [16, 32, 64, 128, 256, 512]
     first = bf16.published[0]
     assert (first.release, first.step_time_s) == ("25.05", 2.746)
@@ -237,28 +219,31 @@ def test_every_word_has_a_meaning() -> None:
     assert set(MEANINGS) >= BAD
 
 
-def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: Gather) -> None:
+def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: Gather, wording: Wording) -> None:
     job = empty_night.job("llama3.1_8b", "bf16", 8)
     for log in ("torch.OutOfMemoryError: CUDA out of memory\n", "Segmentation fault\n", "Bus error\n", "odd\n"):
         empty_night.run(job, log, "FAILED", exit_code=1)
     (entry,) = entries(gather, empty_night)
-    assert entry.reason == "crash (2), GPU out of memory, not known"
+    wording("report", str(entry.reason))
     items = attention(gather(empty_night), [entry], [])
     assert {(item.word, item.what) for item in items} == {
         ("Failed", "crash, 2 runs"),
         ("Failed", "GPU out of memory, 1 run"),
-        ("Failed", "not known, 1 run"),
+        ("Failed", "unknown, 1 run"),
     }
     assert any("llmb-run jobs logs RUN" in item.why for item in items)
 
 
-def test_cancelled_runs_are_counted_and_do_not_head_the_page(empty_night: Night, gather: Gather) -> None:
+def test_cancelled_runs_are_counted_and_do_not_head_the_page(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
     job = empty_night.job("llama3.1_8b", "bf16", 8)
     for _ in range(5):
         empty_night.run(job, None, "CANCELLED", reason="by 1000")
     empty_night.run(job, "Segmentation fault\n", "FAILED", exit_code=139)
     report = gather(empty_night)
-    told = headline(entries_of(report.runs))
-    assert (told.sentence, told.details) == ("1 of 6 runs failed.", ("5 runs were cancelled.",))
-    assert told.tally == (("Failed", 1), ("Cancelled", 5))
+    found = headline(entries_of(report.runs))
+    assert found.details == ("5 runs were cancelled.",)
+    wording("report", found.sentence)
+    assert found.tally == (("Failed", 1), ("Cancelled", 5))
     assert [item.word for item in attention(report, entries_of(report.runs), [])] == ["Failed", "Cancelled"]

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
 from llmb.text.tables import fit, render, to_json
 from llmb.workload.model import ModelShape
+
+Wording = Callable[..., None]
 
 SPEC = ParseSpec()
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
@@ -174,7 +177,7 @@ def test_without_a_peak_there_is_no_mfu(run: RunRecord) -> None:
     assert got.metrics.model_tflops_per_gpu is not None
 
 
-def test_tflops_that_the_framework_has_wrong_are_left_out(run: RunRecord) -> None:
+def test_tflops_that_the_framework_has_wrong_are_omitted(run: RunRecord) -> None:
     run.log.write_text(steps(50))
     got = result_of_run(run, END_OF["COMPLETED"], ParseSpec(tflops_valid=False, tflops_note="hybrid"), 989.0)
     assert (got.metrics.framework_tflops, got.metrics.framework_tflops_deviation) == (None, None)
@@ -189,71 +192,70 @@ def test_another_window(run: RunRecord, window: Window, first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "log", "status", "reason"),
+    ("state", "log", "status"),
     [
-        (JobState(state="PENDING", reason="Priority"), None, "Pending", "waiting: Priority"),
-        (JobState(state="PENDING"), None, "Pending", "waiting: PENDING"),
-        (JobState(state="CONFIGURING"), None, "Pending", "waiting: CONFIGURING"),
-        (JobState(state="REQUEUE_HOLD"), steps(3), "Pending", "waiting: REQUEUE_HOLD"),
-        (JobState(state="NOT_SUBMITTED", reason="cut off"), None, "Pending", "cut off"),
-        (JobState(state="UNKNOWN", reason="sacct is\x1b[0m down"), None, "Unknown", "state not known: sacct is down"),
-        (JobState(state="A_WORD_OF_2030"), None, "Unknown", "A_WORD_OF_2030"),
-        (JobState(state="RUNNING"), None, "Running", "running, no step yet"),
-        (JobState(state="RUNNING"), steps(13), "Running", "at step 13 of 50"),
-        (JobState(state="COMPLETING"), steps(13), "Running", "COMPLETING"),
+        (JobState(state="PENDING", reason="Priority"), None, "Pending"),
+        (JobState(state="PENDING"), None, "Pending"),
+        (JobState(state="CONFIGURING"), None, "Pending"),
+        (JobState(state="REQUEUE_HOLD"), steps(3), "Pending"),
+        (JobState(state="NOT_SUBMITTED", reason="cut off"), None, "Pending"),
+        (JobState(state="UNKNOWN", reason="sacct is\x1b[0m down"), None, "Unknown"),
+        (JobState(state="A_WORD_OF_2030"), None, "Unknown"),
+        (JobState(state="RUNNING"), None, "Running"),
+        (JobState(state="RUNNING"), steps(13), "Running"),
+        (JobState(state="COMPLETING"), steps(13), "Running"),
     ],
 )
-def test_a_run_that_has_not_ended(run: RunRecord, state: JobState, log: str | None, status: str, reason: str) -> None:
+def test_a_run_that_has_not_ended(
+    run: RunRecord, state: JobState, log: str | None, status: str, wording: Wording
+) -> None:
     if log is not None:
         run.log.write_text(log)
     got = result_of_run(run, state, SPEC, 989.0)
-    assert (got.status, got.reason) == (status, reason)
+    assert got.status == status
+    wording("results", str(got.reason))
     assert (got.is_open, got.is_failure) == (True, False)
     assert got.metrics.step_time is None
     assert got.metrics.steps == 50
 
 
 @pytest.mark.parametrize(
-    ("state", "log", "reason"),
+    ("state", "log"),
     [
-        ("COMPLETED", steps(21), "stopped at iteration 20 of 49"),
-        ("COMPLETED", None, "no step in the log"),
-        ("COMPLETED", steps(11) + steps(30, first=20), "iterations 11-44 are not all in the log"),
-        ("TIMEOUT", steps(21), "TIMEOUT (TimeLimit); stopped at iteration 20 of 49"),
-        ("CANCELLED", steps(21), "CANCELLED (by 1000); stopped at iteration 20 of 49"),
-        ("NODE_FAIL", steps(21), "NODE_FAIL; stopped at iteration 20 of 49"),
-        (
-            "FAILED",
-            steps(3) + OOM,
-            "FAILED, exit code 1 (NonZeroExitCode); stopped at iteration 2 of 49; GPU out of memory: "
-            "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB",
-        ),
-        ("FAILED", steps(50), "FAILED, exit code 1 (NonZeroExitCode)"),
+        ("COMPLETED", steps(21)),
+        ("COMPLETED", None),
+        ("COMPLETED", steps(11) + steps(30, first=20)),
+        ("TIMEOUT", steps(21)),
+        ("CANCELLED", steps(21)),
+        ("NODE_FAIL", steps(21)),
+        ("FAILED", steps(3) + OOM),
+        ("FAILED", steps(50)),
     ],
 )
-def test_a_run_that_failed_says_why(run: RunRecord, state: str, log: str | None, reason: str) -> None:
+def test_a_run_that_failed_says_why(run: RunRecord, state: str, log: str | None, wording: Wording) -> None:
     got = result(run, state, log)
     assert got.status == ("Cancelled" if state == "CANCELLED" else "Failed")
-    assert got.reason == reason
+    wording("results", str(got.reason))
 
 
-def test_the_cause_may_stand_in_the_scripts_own_log(run: RunRecord) -> None:
+def test_the_cause_may_be_in_the_log_of_the_script(run: RunRecord) -> None:
     run.batch_log.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0\n")
     assert (result(run, "FAILED").reason or "").endswith(
         "host out of memory: slurmstepd: error: Detected 1 oom_kill event in StepId=1.0"
     )
 
 
-def test_a_time_limit_after_the_measured_steps_leaves_the_measurement(run: RunRecord) -> None:
+def test_a_time_limit_after_the_measured_steps_leaves_the_measurement(run: RunRecord, wording: Wording) -> None:
     got = result(run, "TIMEOUT", steps(47))
     assert got.status == "Success"
-    assert got.reason == "the time limit ended it after the measured steps: the measurement stands"
+    wording("results", str(got.reason))
     assert got.metrics.step_time == 2.693
 
 
-def test_the_last_attempt_is_the_one_that_counts(run: RunRecord) -> None:
+def test_the_last_attempt_is_the_one_that_counts(run: RunRecord, wording: Wording) -> None:
     got = result(run, "COMPLETED", steps(20, time="9.5") + steps(50))
-    assert (got.status, got.reason) == ("Success", "the last of 2 attempts in the log")
+    assert got.status == "Success"
+    wording("results", str(got.reason))
     assert got.metrics.step_time == 2.693
 
 
@@ -283,7 +285,7 @@ def test_a_log_without_a_record(tmp_path: Path) -> None:
     assert (own.tokens_per_second, own.mfu, own.model_flops, own.flops_convention) == (None,) * 4
 
 
-def test_a_loss_that_is_no_number_counts_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_counts_wherever_it_is_there(tmp_path: Path) -> None:
     for at in (0, 5, 20, 49):
         lines = steps(50).splitlines(keepends=True)
         lines[at] = lines[at].replace("loss: 12.81", "loss: nan")
@@ -297,18 +299,11 @@ def test_another_number_of_steps_has_its_own_window(tmp_path: Path) -> None:
     assert (got.status, got.metrics.steps, got.metrics.window) == ("Success", 100, (22, 88))
 
 
-@pytest.mark.parametrize(
-    ("log", "reason"),
-    [
-        ("", "no step in the log"),
-        (steps(47), "stopped at iteration 46 of 49"),
-        (steps(20) + "No space left on device", "stopped at iteration 19 of 49; disk: No space left on device"),
-        (steps(10) + steps(10, first=40), "iterations 11-44 are not all in the log"),
-    ],
-)
-def test_a_foreign_log_that_failed(tmp_path: Path, log: str, reason: str) -> None:
+@pytest.mark.parametrize("log", ["", steps(47), steps(20) + "No space left on device", steps(10) + steps(10, first=40)])
+def test_a_foreign_log_that_failed(tmp_path: Path, log: str, wording: Wording) -> None:
     got = foreign(tmp_path, log)
-    assert (got.status, got.reason) == ("Failed", reason)
+    assert got.status == "Failed"
+    wording("results", str(got.reason))
 
 
 @pytest.mark.parametrize(("window", "kept"), [(Window(3, 5), Window(3, 5)), (LAST, None), (None, None)])
@@ -317,13 +312,16 @@ def test_the_window_of_a_log_without_steps(tmp_path: Path, window: Window | None
     assert (got.metrics.window, got.metrics.steps, got.metrics.max_iteration) == (kept, None, None)
 
 
-def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(tmp_path: Path, run: RunRecord) -> None:
+def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(
+    tmp_path: Path, run: RunRecord, wording: Wording
+) -> None:
     got = result_of_log(tmp_path / "log-x.out", SPEC)
-    said = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
-    assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", said)
+    shown = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
+    assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", shown)
     run.log.mkdir()
     own = result(run, "COMPLETED")
-    assert (own.status, own.reason) == ("Unknown", f"{run.log} cannot be read: Is a directory")
+    assert own.status == "Unknown"
+    wording("results", str(own.reason))
     assert not own.is_failure  # its scheduler saw it end well
 
 
@@ -353,8 +351,9 @@ def test_logs_are_found_and_records_known(tmp_path: Path, run: RunRecord) -> Non
     assert last_attempts(logs) == [run.log, other.with_name("log-account.pretrain_x_7_1.out")]
     assert run_directory(run.log) == run.directory
     assert run_directory(other) is None
-    with pytest.raises(UsageError, match="none is not there"):
+    with pytest.raises(UsageError) as caught:
         logs_at(tmp_path / "none")
+    assert (caught.value.code, caught.value.value) == ("path-missing", str(tmp_path / "none"))
 
 
 def test_two_jobs_of_one_name_are_no_attempts_of_each_other(tmp_path: Path) -> None:
@@ -377,7 +376,7 @@ def test_a_log_of_two_names_is_one(tmp_path: Path) -> None:
     assert find_logs(tmp_path) == [tmp_path / "log-hard.out"]
 
 
-def test_what_cannot_be_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_looked_at_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     locked, shut = tmp_path / "locked", tmp_path / "log-shut.out"
     locked.mkdir()
     for path in (shut, tmp_path / "log-x.out", locked / "log-y.out"):
@@ -428,10 +427,10 @@ def test_all_that_a_folder_holds_is_searched_for_the_cause(run: RunRecord) -> No
     )
 
 
-def test_a_run_over_tcp_is_not_valid(run: RunRecord) -> None:
+def test_a_run_over_tcp_is_not_valid(run: RunRecord, wording: Wording) -> None:
     got = result(run, "COMPLETED", "n1:1:2 [0] NCCL INFO Using network Socket\n" + steps(50))
     assert got.status == "Success"
-    assert got.metrics.invalid == ("ran over TCP: NCCL said 'Using network Socket'",)
+    wording("results", "\n".join(got.metrics.invalid))
 
 
 def test_the_published_sample_line(tmp_path: Path) -> None:
@@ -469,8 +468,8 @@ def test_a_table_at_a_glance(run: RunRecord) -> None:
     good, bad = result(run, "COMPLETED", steps(50)), result(run, "FAILED", steps(21))
     assert "reason" not in [column.key for column in table_of([good])[0]]
     _, _, first, second = table([good, bad]).splitlines()
-    assert first.split()[1:] == ["Success", "2.693", "0.000", "6083.9", "57.82", "571.85", "389371"]
-    assert second.split()[1:4] == ["Failed", "FAILED,", "exit"]
+    assert first.split()[2:] == ["Success", "2.693", "0.000", "6083.9", "57.82", "571.85", "389371"]
+    assert second.split()[2:4] == ["Failed", "FAILED,"]
 
 
 def table(results: list[Result], width: int = 300, most: int | None = 90) -> str:

@@ -84,11 +84,11 @@ def test_an_empty_window() -> None:
 
 
 def test_the_frameworks_tflops_by_our_formula() -> None:
-    told = samples([2.0, 4.0], tflops=600.0)
-    found = summarize(told, Window(0, 1), tflops=300.0)
+    seen = samples([2.0, 4.0], tflops=600.0)
+    found = summarize(seen, Window(0, 1), tflops=300.0)
     assert found is not None
     assert found.tflops_by_formula == pytest.approx(2.0)
-    for other, tflops in ((samples([2.0, 4.0]), 300.0), (told, None), (samples([2.0], tflops=math.nan), 300.0)):
+    for other, tflops in ((samples([2.0, 4.0]), 300.0), (seen, None), (samples([2.0], tflops=math.nan), 300.0)):
         without = summarize(other, Window(0, 1), tflops=tflops)
         assert without is not None
         assert without.tflops_by_formula is None
@@ -120,10 +120,10 @@ def test_a_loss_that_is_not_finite(loss: float, outside: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "told", "nodes", "valid"),
+    ("network", "seen", "nodes", "valid"),
     [("Socket", 1, None, True), ("Socket", 2, None, False), ("Socket", 0, 2, False), ("IB", 2, 2, True)],
 )
-def test_tcp_counts_between_nodes_alone(network: str, told: int, nodes: int | None, valid: bool) -> None:
-    hosts = tuple(f"node{number}" for number in range(told))
+def test_tcp_counts_between_nodes_alone(network: str, seen: int, nodes: int | None, valid: bool) -> None:
+    hosts = tuple(f"node{number}" for number in range(seen))
     found = Samples(environment=Environment(networks=(network,), hosts=hosts))
     assert (invalid_because(found, None, nodes) == ()) is valid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tables in narrow terminals: which columns they omit, and that different runs still have different names."""
+"""Tests of tables in narrow terminals: which columns they omit, and that runs can still be found apart."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ COLUMNS = [
     Column(key="reason"),
 ]
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs{}_gbs256"
-WHY = "the loss is not a number, and this is said in so many words that no line of a terminal has room for them"
+WHY = "the loss is not a number, and this is shown in so many words that no line of a terminal has space for them"
 
 
 def rows(reason: str | None = None) -> list[dict[str, Any]]:

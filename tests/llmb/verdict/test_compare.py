@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of comparisons of measured results, of scaling efficiency, and of estimates of GPU-hours."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,8 @@ from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, wit
 from llmb.verdict.scaling import STRONG, WEAK, columns, efficiencies
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure
+
+Wording = Callable[..., None]
 
 CONFIGURATION = Configuration(
     workload="w",
@@ -64,11 +67,11 @@ def test_one_run_against_another(seconds: float, verdict: str) -> None:
     assert is_bad(row) == (verdict == FAIL)
 
 
-def test_repeats_on_both_sides_are_pooled() -> None:
+def test_repeats_on_both_sides_are_pooled(wording: Wording) -> None:
     row = only([result("a", 2.0), result("b", 2.02)], [result("c", 2.0), result("d", 2.04)])
     assert row.verdict == INCONCLUSIVE
     assert row.repeats == 2
-    assert (row.verdict_reason or "").endswith("more repeats on both sides would settle it")
+    wording("compare", str(row.verdict_reason))
     assert row.reference is not None
     assert row.reference.source == "c, d"
     assert row.reference.step_time_s == pytest.approx(2.02)
@@ -88,20 +91,18 @@ def test_both_sides_of_a_line_have_the_same_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes",
     [
-        (
-            {"status": RUNNING, "reason": "at step 3 of 50"},
-            "b has not ended (at step 3 of 50): compare again when it has",
-        ),
-        ({"status": FAILED, "reason": "GPU out of memory"}, "b failed (GPU out of memory): take a run that succeeded"),
-        ({"invalid": ("ran over TCP",)}, "b does not count (ran over TCP): take another run"),
-        ({"status": RUNNING, "change": {"dtype": "fp8"}}, "B has nothing for bf16, only for fp8"),
+        {"status": RUNNING, "reason": "at step 3 of 50"},
+        {"status": FAILED, "reason": "GPU out of memory"},
+        {"invalid": ("ran over TCP",)},
+        {"status": RUNNING, "change": {"dtype": "fp8"}},
     ],
 )
-def test_why_the_other_side_has_nothing(changes: dict[str, Any], said: str) -> None:
+def test_why_the_other_side_has_nothing(changes: dict[str, Any], wording: Wording) -> None:
     row = only([result("a")], [result("b", **changes)])
-    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, said)
+    assert row.verdict == NO_REFERENCE
+    wording("compare", str(row.verdict_reason))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +113,10 @@ def test_why_the_other_side_has_nothing(changes: dict[str, Any], said: str) -> N
         ({"gbs": 512}, "nothing for global batch 64, only for global batch 512"),
     ],
 )
-def test_what_differs_is_not_compared(change: dict[str, Any], missing: str) -> None:
+def test_what_differs_is_not_compared(change: dict[str, Any], missing: str, wording: Wording) -> None:
     row = only([result("a")], [result("b", change=change)])
-    assert (row.verdict, row.ratio, row.verdict_reason) == (NO_REFERENCE, None, f"B has {missing}")
+    assert (row.verdict, row.ratio) == (NO_REFERENCE, None)
+    wording("compare", str(row.verdict_reason))
 
 
 def test_other_settings_are_compared_and_named() -> None:
@@ -123,10 +125,10 @@ def test_other_settings_are_compared_and_named() -> None:
     assert row.differences == ("tp 2, not 4", "image unset, not i:2", "A unset, not 1")
 
 
-def test_what_only_one_of_them_does_is_said_in_words() -> None:
+def test_what_only_one_of_them_does_is_described(wording: Wording) -> None:
     saving, plain = result("a", change={"saves": True}), result("b")
-    assert only([saving], [plain]).differences == ("saves checkpoints, the other does not",)
-    assert only([plain], [saving]).differences == ("the other saves checkpoints",)
+    wording("compare", "\n".join(only([saving], [plain]).differences))
+    wording("compare", "\n".join(only([plain], [saving]).differences))
 
 
 def test_a_split_that_a_log_does_not_say_is_no_difference() -> None:
@@ -154,18 +156,19 @@ def test_the_most_like_settings_are_taken_in_whatever_order() -> None:
         assert row.reference.source == "near"
 
 
-def test_two_settings_equally_like_are_not_guessed_between() -> None:
+def test_two_settings_equally_like_are_not_guessed_between(wording: Wording) -> None:
     row = only([result("a")], [result("b", change={"tp": 4}), result("c", change={"tp": 8})])
-    assert (row.verdict, row.verdict_reason) == (NO_REFERENCE, "B has 2 settings of it; name the runs")
+    assert row.verdict == NO_REFERENCE
+    wording("compare", str(row.verdict_reason))
 
 
-def test_another_window_is_marked() -> None:
+def test_another_window_is_marked(wording: Wording) -> None:
     row = only([result("a")], [result("b", window=Window(35, 44))])
     assert (row.verdict, row.same_window) == (PASS, False)
-    assert (row.verdict_reason or "").endswith("measured over different windows")
+    wording("compare", str(row.verdict_reason))
 
 
-def test_what_does_not_count_is_not_taken_on_either_side() -> None:
+def test_what_does_not_count_is_not_taken_on_either_side(wording: Wording) -> None:
     bad = [
         result("n", invalid=("the loss is not a number",)),
         result("p", change={"profile": True}),
@@ -182,11 +185,8 @@ def test_what_does_not_count_is_not_taken_on_either_side() -> None:
     assert [is_bad(row) for row in rows] == [True, True, True, False]
     assert summary(rows) == {"Failed": 1, "INVALID": 2, "Running": 1}
     row = only([result("a")], bad)
-    assert (row.verdict, row.verdict_reason) == (
-        NO_REFERENCE,
-        "r has not ended (at step 3 of 50): compare again when it has; "
-        "n does not count (the loss is not a number): take another run; and 2 more",
-    )
+    assert row.verdict == NO_REFERENCE
+    wording("compare", str(row.verdict_reason))
 
 
 def test_a_log_that_nobody_knows() -> None:
@@ -210,12 +210,13 @@ FIGURE = Figure(
 )
 
 
-def test_rows_against_what_was_published() -> None:
+def test_rows_against_what_was_published(wording: Wording) -> None:
     ours = [result("a", 2.0), result("b", 2.01), result("c", change={"dtype": "fp8"}), result("f", None, status=FAILED)]
     first, second, third = with_published(judge(ours, [FIGURE]))
     assert (first.runs, first.verdict, first.repeats) == (("a", "b"), PASS, 2)
     assert first.ratio == pytest.approx(2 / 2.005)
-    assert (second.verdict, second.verdict_reason) == (NO_REFERENCE, "nothing is published for fp8, only for bf16")
+    assert second.verdict == NO_REFERENCE
+    wording("compare", str(second.verdict_reason))
     assert (third.status, third.verdict) == (FAILED, INVALID)
 
 
@@ -315,21 +316,17 @@ JOB = Job(
 )
 
 
-def test_gpu_hours_by_past_runs_then_published_times_then_limits() -> None:
+def test_gpu_hours_by_past_runs_then_published_times_then_limits(wording: Wording) -> None:
     other = replace(JOB, experiment_name="o")
     unknown = replace(JOB, experiment_name="u", dtype="fp8")
     found = estimate([JOB, other, unknown], {alike(JOB): 360.0}, lambda key: [FIGURE])
     assert (found.past, found.published, found.limit) == (1, 1, 1)
     assert found.gpu_hours == pytest.approx(16 * (360 + 50 * 2.0 + 1200) / 3600)
     assert found.most == pytest.approx(3 * 16 * 1200 / 3600)
-    assert describe(found, "GPU") == (
-        "about 7.4 GPU-hours (1 job from past runs; 1 job from published step times, without start-up; "
-        "1 job by time limits), "
-        "at most 16.0 GPU-hours by their time limits"
-    )
+    wording("compare", str(describe(found, "GPU")))
 
 
-def test_no_job_counts_for_more_than_its_limit() -> None:
+def test_no_job_applies_to_more_than_its_limit() -> None:
     found = estimate([replace(JOB, max_steps=100_000)], {}, lambda key: [FIGURE])
     assert found.gpu_hours == found.most
     found = estimate([JOB], {alike(JOB): 1e6}, lambda key: [])
@@ -342,15 +339,13 @@ def test_other_gpus_and_other_steps_take_another_time() -> None:
         assert estimate([changed], past, lambda key: []).past == 0
 
 
-def test_nothing_known_is_said_as_at_most() -> None:
-    assert describe(estimate([JOB], {}, lambda key: []), "CPU") == "at most 5.3 CPU-hours by its time limit"
+def test_nothing_known_is_reported_as_at_most(wording: Wording) -> None:
+    wording("compare", str(describe(estimate([JOB], {}, lambda key: []), "CPU")))
 
 
-def test_little_is_not_said_as_nothing() -> None:
+def test_little_is_not_rounded_to_nothing(wording: Wording) -> None:
     job = replace(JOB, scale=1, time_limit=90)
-    assert describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU") == (
-        "about 0.00083 CPU-hours (from past runs), at most 0.025 CPU-hours by its time limit"
-    )
+    wording("compare", str(describe(estimate([job], {alike(job): 3.0}, lambda key: []), "CPU")))
 
 
 @pytest.mark.parametrize(
@@ -367,11 +362,11 @@ def test_little_is_not_said_as_nothing() -> None:
         (3.0, 0.2, FAIL),
     ],
 )
-def test_one_run_by_one_run_under_noise(seconds: float, deviation: float, verdict: str) -> None:
+def test_one_run_by_one_run_under_noise(seconds: float, deviation: float, verdict: str, wording: Wording) -> None:
     ours = result("a", seconds, time_std_dev_seconds=deviation)
     theirs = result("b", 2.0, time_std_dev_seconds=deviation)
     row = only([ours], [theirs])
     assert (row.verdict, row.repeats) == (verdict, 1)
-    assert ("would settle it" in (row.verdict_reason or "")) == (verdict == INCONCLUSIVE)
     if verdict == INCONCLUSIVE:
+        wording("compare", str(row.verdict_reason))
         assert only([theirs], [ours]).verdict == INCONCLUSIVE

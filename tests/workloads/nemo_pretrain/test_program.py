@@ -104,13 +104,13 @@ def test_a_setting_that_a_class_lacks_is_refused_though_it_takes_any() -> None:
     config = Config(Thing)
     library.assign(config, size=2)
     assert config.size == 2  # type: ignore[attr-defined]
-    with pytest.raises(RefusedError, match=r"Thing has no setting 'sise'; use NeMo 2\.3"):
+    with pytest.raises(RefusedError, match="'sise'"):
         library.assign(config, sise=3)
 
 
 def test_a_name_that_a_module_lacks_gets_the_nearest_one() -> None:
     assert library.find("json", "loads") is json.loads
-    with pytest.raises(RefusedError, match=r"json has no 'lodas'; did you mean 'loads'\?"):
+    with pytest.raises(RefusedError, match=r"'lodas'.*'loads'"):
         library.find("json", "lodas")
 
 

@@ -20,7 +20,7 @@ USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the recipe that the argument names, or print what it comes to; 2 when it is refused."""
+    """Run the recipe that the argument names, or print its configuration; the exit code is 2 when it is refused."""
     paths = [argument for argument in arguments if argument != "--print"]
     if len(paths) != 1 or paths[0].startswith("-"):
         print(USAGE, file=sys.stderr)
@@ -47,14 +47,14 @@ def execute(partial: Any) -> None:
     """Run a configured nemo_run.Partial to its end in this process, without a launcher."""
     import nemo_run
 
-    # NeMo prints its steps to stdout and the end to stderr: in one file they would stand in the wrong order, and late.
+    # NeMo prints its steps to stdout and the end to stderr: one file would have them late and in the wrong order.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     nemo_run.run(partial, direct=True)
 
 
 def opening_line(recipe: Recipe) -> str:
-    """What is trained, on what, with which versions."""
+    """The first line: recipe, precision, ranks and versions."""
     world = recipe.nodes * recipe.gpus_per_node
     libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
     model = f"{recipe.recipe} (model {recipe.model_recipe})" if recipe.model_recipe is not None else recipe.recipe
@@ -62,7 +62,7 @@ def opening_line(recipe: Recipe) -> str:
 
 
 def _print(recipe: Recipe) -> int:
-    # What NeMo says while it is imported is not part of the data.
+    # NeMo's output during its import is not part of the data.
     with contextlib.redirect_stdout(sys.stderr):
         shown = {"recipe": recipe.recipe, "versions": versions(), "configuration": plain(build(recipe))}
     print(json.dumps(shown, indent=2))

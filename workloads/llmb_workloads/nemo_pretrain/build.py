@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the recipe value to NeMo's: pretrain_recipe in performance mode, and every setting of the recipe on top."""
+"""Builds NeMo's configuration: pretrain_recipe in performance mode, overridden by every setting of the recipe."""
 
 from typing import Any
 
-from llmb_workloads.nemo_pretrain.callbacks import set_callbacks
+from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.library import assign, call, find
-from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, Parallelism, Precision, Recipe
+from llmb_workloads.nemo_pretrain.recipe import (
+    Checkpoint,
+    CommOverlap,
+    HubTokenizer,
+    NullTokenizer,
+    Parallelism,
+    Precision,
+    Profile,
+    Recipe,
+)
 
 RECIPES = "nemo.collections.llm.recipes"
+USERBUFFERS = "nemo.collections.llm.recipes.tp_overlap_configs.userbuffers"
 
 
 def build(recipe: Recipe) -> Any:
-    """The configured nemo_run.Partial, which nothing has executed. Raises RefusedError for what NeMo lacks."""
+    """The configured nemo_run.Partial, not yet executed. Raises RefusedError for what NeMo lacks."""
     pretrain_recipe = find(f"{RECIPES}.{recipe.recipe}", "pretrain_recipe")
     sizes = {"num_nodes": recipe.nodes, "num_gpus_per_node": recipe.gpus_per_node}
     partial = call(pretrain_recipe, **sizes, performance_mode=True)
@@ -82,7 +92,7 @@ def _set_trainer(partial: Any, recipe: Recipe) -> None:
         val_check_interval=recipe.max_steps,
         limit_val_batches=0,
         log_every_n_steps=1,
-        # TensorBoard costs time; the log is what is measured.
+        # TensorBoard takes time; llmb reads the log.
         logger=False,
     )
     assign(partial.log, ckpt=None, tensorboard=None)
@@ -115,8 +125,81 @@ def _set_resume(partial: Any, path: str | None) -> None:
         return
     config = find("nemo_run", "Config")
     restore = config(find("nemo.lightning", "RestoreConfig"))
-    # All of it is read, as it was saved; its tokenizer is not: the recipe names one.
+    # Everything is loaded as it was saved, except the tokenizer, which the recipe names.
     assign(restore, path=path, load_model_state=True, load_optim_state=True, load_artifacts=False)
     resume = config(find("nemo.lightning", "AutoResume"))
     assign(resume, restore_config=restore)
     assign(partial, resume=resume)
+
+
+def set_callbacks(partial: Any, recipe: Recipe) -> None:
+    """Give the trainer of `partial` its callbacks; raises RefusedError where NeMo lacks one."""
+    saves, timing = (
+        find("lightning.pytorch.callbacks", "ModelCheckpoint"),
+        find("nemo.utils.exp_manager", "TimingCallback"),
+    )
+    # nemotronh's recipe saves five checkpoints by default.
+    callbacks = [callback for callback in partial.trainer.callbacks or [] if not _is(callback, saves)]
+    _set_comm_overlap(callbacks, recipe.comm_overlap, recipe.recipe)
+    if not any(_is(callback, timing) for callback in callbacks):
+        callbacks.append(_config(timing))
+    callbacks.append(_flops(partial, recipe.flops_model_name))
+    callbacks.append(_config(find("llmb_workloads.nemo_pretrain.gradients", "GradientNorm")))
+    if recipe.profile is not None:
+        callbacks.append(_nsys(recipe.profile))
+    if recipe.checkpoint is not None:
+        callbacks.append(_checkpoint(recipe.checkpoint))
+    assign(partial.trainer, callbacks=callbacks, enable_checkpointing=recipe.checkpoint is not None)
+
+
+def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -> None:
+    kind = find("nemo.lightning.pytorch.callbacks.megatron_comm_overlap", "MegatronCommOverlapCallback")
+    found = [callback for callback in callbacks if _is(callback, kind)]
+    if len(found) != 1:
+        cause = f"has {len(found)} callbacks for communication overlap in performance mode, and should have one"
+        raise RefusedError(f"NeMo's recipe {recipe}", cause, "choose a recipe of a dense or hybrid model")
+    assign(
+        found[0],
+        overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
+        tp_comm_bootstrap_backend=overlap.tp_comm_bootstrap_backend,
+        tp_comm_overlap_cfg=None if overlap.userbuffers is None else find(USERBUFFERS, overlap.userbuffers),
+        # Null for both is what the callback takes where nobody sets them: no deferral.
+        defer_embedding_wgrad_compute=None if overlap.wgrad_deferral_limit is None else True,
+        wgrad_deferral_limit=overlap.wgrad_deferral_limit,
+    )
+
+
+def _flops(partial: Any, model_name: str) -> Any:
+    kind = find("nemo.lightning.pytorch.callbacks.flops_callback", "FLOPsMeasurementCallback")
+    return _config(kind, model_config=partial.model.config, data_config=partial.data, model_name=model_name)
+
+
+def _nsys(profile: Profile) -> Any:
+    kind = find("nemo.lightning.pytorch.callbacks.nsys", "NsysCallback")
+    return _config(kind, start_step=profile.start_step, end_step=profile.stop_step, ranks=list(profile.ranks))
+
+
+def _checkpoint(checkpoint: Checkpoint) -> Any:
+    # One copy of weights and optimizer, in the folder that the published pages show. No context beside it: NeMo 2.3
+    # cannot write that of its null tokenizer, and the run would fail at its last step.
+    return _config(
+        find("nemo.lightning.pytorch.callbacks", "ModelCheckpoint"),
+        monitor=None,
+        every_n_train_steps=checkpoint.save_at_step,
+        save_top_k=1,
+        save_last=False,
+        save_optim_on_train_end=True,
+        always_save_context=False,
+        save_context_on_train_end=False,
+    )
+
+
+def _config(kind: Any, **values: Any) -> Any:
+    config = find("nemo_run", "Config")(kind)
+    assign(config, **values)
+    return config
+
+
+def _is(callback: Any, kind: type) -> bool:
+    owner = callback.__fn_or_cls__
+    return isinstance(owner, type) and issubclass(owner, kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reaches into the installed NeMo, and says by name what it lacks."""
+"""Accesses the installed NeMo, names what it lacks, and shows a configuration as plain data."""
 
 import dataclasses
 import difflib
@@ -22,7 +22,7 @@ def find(module: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise RefusedError(_nemo(), f"has no module {module} ({error})", _fix(error)) from error
     except ImportError as error:
-        raise RefusedError(_nemo(), f"cannot load {module} ({error})", "mend the environment") from error
+        raise RefusedError(_nemo(), f"cannot load {module} ({error})", "repair the environment") from error
     if not hasattr(found, name):
         raise RefusedError(_nemo(), f"{module} has no '{name}'", _nearest(name, dir(found)) or FIX)
     return getattr(found, name)
@@ -30,7 +30,7 @@ def find(module: str, name: str) -> Any:
 
 def assign(config: Any, **values: Any) -> None:
     """Set the arguments of a fiddle configuration. Raises RefusedError for one that its class does not have."""
-    # fiddle takes any name where the class has **kwargs, and then the fault shows in every rank, much later.
+    # fiddle accepts any name where the class has **kwargs; the fault would show much later, in every rank.
     _check(config.__fn_or_cls__, values)
     for name, value in values.items():
         setattr(config, name, value)
@@ -43,7 +43,7 @@ def call(function: Any, **values: Any) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what a measurement depends on; what is not installed is left out."""
+    """The versions of the libraries that a measurement depends on; missing ones are omitted."""
     return {name: version for name in SHOWN if (version := _version(name)) is not None}
 
 
@@ -76,9 +76,9 @@ def _nearest(name: str, known: list[str]) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """JSON's kinds of value for `value`; a configured call is an object whose `_target_` is what it calls.
+    """`value` as JSON data; a configured call is an object whose `_target_` is the function or class that it calls.
 
-    Arguments that nobody set are shown with the defaults that the call would take.
+    Arguments that are not set have the defaults of the call.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -97,7 +97,7 @@ def plain(value: Any) -> Any:
 def _configured(config: Any) -> dict[str, Any]:
     owner = config.__fn_or_cls__
     parameters = inspect.signature(owner).parameters
-    # What has no default is its own class here; what a factory makes is told by its sign alone.
+    # `each.empty` is a parameter without a default.
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
     arguments = {**defaults, **config.__arguments__}
     return {"_target_": _name(owner), **{name: plain(value) for name, value in arguments.items()}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe of a NeMo run as a value: all that the program sets, and nothing is looked up."""
+"""The recipe of a NeMo run: everything that the program sets. Reads and checks it."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from llmb_workloads.world import Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """The fields of NeMo's model configuration that are set, by its names.
+    """The fields of NeMo's model configuration that the program sets, by NeMo's names.
 
     `attention_backend` and `hybrid_override_pattern` null: the model's own.
     """
@@ -45,7 +45,7 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """`plugin`: a function of NeMo's recipes.precision.mixed_precision; null keeps what it says."""
+    """`plugin`: a function of NeMo's recipes.precision.mixed_precision; null keeps its value."""
 
     plugin: str
     grad_reduce_in_fp32: bool | None
@@ -53,7 +53,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """Null keeps what NeMo's recipe says."""
+    """Null keeps the value of NeMo's recipe."""
 
     use_precision_aware_optimizer: bool | None
 
@@ -63,8 +63,8 @@ class CommOverlap:
     """Settings of the communication overlap callback.
 
     `userbuffers`: a name of NeMo's recipes.tp_overlap_configs.userbuffers; null: Transformer Engine's own defaults.
-    `wgrad_deferral_limit`: how many micro batches' gradients of the output layer wait for the pipeline to drain; null:
-    none does. `tp_comm_bootstrap_backend`: what the ranks of tensor parallelism find each other by; null: Transformer
+    `wgrad_deferral_limit`: for how many micro batches the gradients of the output layer wait for the pipeline to drain;
+    null: none. `tp_comm_bootstrap_backend`: with which the ranks of tensor parallelism connect; null: Transformer
     Engine's choice.
     """
 
@@ -76,7 +76,7 @@ class CommOverlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullTokenizer:
-    """Numbers for words: the vocabulary is `vocab_size` and NeMo's end-of-document token."""
+    """No real tokenizer: the vocabulary is `vocab_size` and NeMo's end-of-document token."""
 
     kind: Literal["null"]
     vocab_size: int
@@ -92,7 +92,7 @@ class HubTokenizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Nsight Systems records `ranks` from before step `start_step` until after `stop_step` steps."""
+    """Nsight Systems records `ranks` from step `start_step` until `stop_step` steps are done."""
 
     start_step: int
     stop_step: int
@@ -101,7 +101,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Save once, after so many steps, under nemo_experiments/default/checkpoints/ of the working folder."""
+    """Save once, after that many steps, in nemo_experiments/default/checkpoints/ of the working folder."""
 
     save_at_step: int
 
@@ -110,8 +110,8 @@ class Checkpoint:
 class Recipe:
     """One training run. Batches in samples, `model_flops` in FLOPs of a sample, forward and backward.
 
-    `model_recipe`: NeMo's recipe whose model is trained, null for that of `recipe`; `release`: the published release
-    that the settings follow, for whoever reads the file.
+    `model_recipe`: the NeMo recipe whose model is trained, null for that of `recipe`. `release`: the published release
+    that the settings follow, for readers of the file.
     """
 
     program: Literal["nemo_pretrain"]
@@ -143,13 +143,13 @@ Problem = tuple[str, str, str]
 
 
 def check_recipe(recipe: Recipe, place: str) -> None:
-    """Raise RefusedError at the first value that no run could have; `place` is what the recipe is called."""
+    """Raise RefusedError for the first invalid value; `place` names the recipe in the message."""
     for key, cause, fix in _problems(recipe):
         raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
 
 
 def check_world(recipe: Recipe, place: Place) -> None:
-    """Raise RefusedError unless as many processes were started as the recipe has GPUs."""
+    """Raise RefusedError unless the number of processes is the recipe's number of GPUs."""
     world = recipe.nodes * recipe.gpus_per_node
     if place.world != world:
         cause = f"ranks started: {place.world}, the recipe is for {recipe.nodes} × {recipe.gpus_per_node} GPUs"
@@ -164,7 +164,7 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
     yield from _names(recipe)
     yield from _parallelism(recipe.parallelism)
     if (limit := recipe.comm_overlap.wgrad_deferral_limit) is not None and recipe.parallelism.pp == 1:
-        cause = f"is {limit} without a pipeline, which would never compute the gradients that wait"
+        cause = f"is {limit} without a pipeline, so the deferred gradients would never be computed"
         yield "comm_overlap.wgrad_deferral_limit", cause, "write null, or a pp above 1"
     yield from _batch(recipe)
     if recipe.profile is not None:
@@ -213,13 +213,15 @@ def _batch(recipe: Recipe) -> Iterator[Problem]:
         return
     unit = recipe.micro_batch * world // model_parallel
     if recipe.global_batch % unit:
-        cause = f"is {recipe.global_batch}, no multiple of micro_batch times {world // model_parallel} model replicas"
+        cause = (
+            f"is {recipe.global_batch}, not a multiple of micro_batch times {world // model_parallel} model replicas"
+        )
         yield "global_batch", cause, f"choose a multiple of {unit}"
 
 
 def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
     if not 0 <= profile.start_step < profile.stop_step <= recipe.max_steps:
-        cause = f"steps {profile.start_step} to {profile.stop_step} do not lie within {recipe.max_steps} steps"
+        cause = f"steps {profile.start_step} to {profile.stop_step} are not within {recipe.max_steps} steps"
         yield "profile", cause, "choose 0 <= start_step < stop_step <= max_steps"
     world = recipe.nodes * recipe.gpus_per_node
     if not profile.ranks or any(not 0 <= rank < world for rank in profile.ranks):
@@ -227,12 +229,12 @@ def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
 
 
 def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
-    """Check a decoded recipe; raises RefusedError at the first fault, which begins with `place`."""
+    """Read and check a decoded recipe; raises RefusedError for the first fault, whose place begins with `place`."""
     recipe = read_object(Recipe, raw, place)
     check_recipe(recipe, place)
     return recipe
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read and check a recipe file; raises RefusedError when it cannot be read or will not do."""
+    """Read and check a recipe file; raises RefusedError when it cannot be read or is invalid."""
     return parse_recipe(read_json(path), f"{path}: recipe")

@@ -15,6 +15,8 @@ import pytest
 
 from llmb.plugins.loader import PluginError, Plugins
 
+Wording = Callable[..., None]
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -35,7 +37,7 @@ def test_parse_of_one_log_whatever_its_name(name: str, tmp_path: Path, llmb_run:
     assert one["time_mean_seconds"] == pytest.approx(2.75)
 
 
-def test_parse_of_several_logs_and_folders(tmp_path: Path, llmb_run: Command) -> None:
+def test_parse_of_several_logs_and_folders(tmp_path: Path, llmb_run: Command, wording: Wording) -> None:
     for name, seconds in (("a.log", 1.0), ("b/log-x_7_0.out", 2.0), ("b/log-x_7_1.out", 3.0)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(steps(seconds))
@@ -43,7 +45,7 @@ def test_parse_of_several_logs_and_folders(tmp_path: Path, llmb_run: Command) ->
     assert [line.split(",")[2] for line in done.stdout.splitlines()[1:]] == ["1.0", "3.0", "2.0"]
     done = llmb_run("parse", "a.log", "none.log")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "error: none.log is not there\nhint: name a log, or the folder" in done.stderr
+    wording("parse", done.stderr)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -82,37 +84,35 @@ def test_a_plugin_that_fails_to_read_its_log_stops_nothing(
     assert done.stderr.count("warning: plugin x:y failed in llmb_parse: KeyError: 'z': its logs are read as") == 1
 
 
-def test_what_a_log_is_of_is_said_where_its_name_does_not(tmp_path: Path, llmb_here: Command) -> None:
+def test_what_a_log_is_of_is_reported_where_its_name_does_not(tmp_path: Path, llmb_here: Command) -> None:
     (tmp_path / "train.log").write_text(steps(2.67))
-    told = ["-w", "nemotron4-15b", "--dtype", "bf16", "--scale", 64, "--gpu-type", "h100"]
+    found = ["-w", "nemotron4-15b", "--dtype", "bf16", "--scale", 64, "--gpu-type", "h100"]
     (bare,) = json.loads(llmb_here("parse", tmp_path / "train.log", "--format", "json").stdout)["results"]
     assert (bare["tokens_per_second"], bare["verdict"]) == (None, "NO_REFERENCE")
-    (one,) = json.loads(llmb_here("parse", tmp_path / "train.log", *told, "--format", "json").stdout)["results"]
+    (one,) = json.loads(llmb_here("parse", tmp_path / "train.log", *found, "--format", "json").stdout)["results"]
     assert (one["verdict"], one["configuration"]["gbs"], round(one["tokens_per_second"])) == ("PASS", 256, 392725)
-    (other,) = json.loads(llmb_here("parse", tmp_path / "train.log", *told, "--gbs", 128, "--format", "json").stdout)[
+    (other,) = json.loads(llmb_here("parse", tmp_path / "train.log", *found, "--gbs", 128, "--format", "json").stdout)[
         "results"
     ]
     assert (other["verdict"], other["configuration"]["gbs"]) == ("NO_REFERENCE", 128)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-w", "nemotron5_15b"], "no workload is called 'nemotron5_15b'"),
-        (["-w", "nemotron4"], "--workload nemotron4 names no size"),
-        (["--dtype", "fp9"], "did you mean 'fp8'?"),
-        (["--gpu-type", "h101"], "did you mean 'h100'?"),
-        (["--scale", "0"], "0 is not a whole number from 1"),
-    ],
+    "words",
+    [["-w", "nemotron5_15b"], ["-w", "nemotron4"], ["--dtype", "fp9"], ["--gpu-type", "h101"], ["--scale", "0"]],
 )
-def test_what_a_log_is_of_is_said_wrongly(words: list[str], said: str, tmp_path: Path, llmb_here: Command) -> None:
+def test_what_a_log_is_of_is_given_wrongly(
+    words: list[str], tmp_path: Path, llmb_here: Command, wording: Wording
+) -> None:
     (tmp_path / "train.log").write_text(steps(2.67))
     done = llmb_here("parse", tmp_path / "train.log", *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    wording("parse", done.stderr)
 
 
-def test_one_log_or_record_that_cannot_be_read_stops_no_other(install: Any, llmb_here: Command) -> None:
+def test_one_log_or_record_that_cannot_be_read_stops_no_other(
+    install: Any, llmb_here: Command, wording: Wording
+) -> None:
     good, damaged, lost = (install.measured(name, 2.7) for name in ("a1", "b1", "c1"))
     (damaged.directory / "llmb-run.json").write_text("{")
     lost.log.unlink()
@@ -122,16 +122,15 @@ def test_one_log_or_record_that_cannot_be_read_stops_no_other(install: Any, llmb
     found = {one["path"]: one for one in json.loads(done.stdout)["results"]}
     assert (done.returncode, set(found)) == (0, {str(good.log), str(damaged.log)})
     assert found[str(damaged.log)]["run"] is None
-    assert "llmb-run.json cannot be read" in done.stderr
-    assert "its log is read without it" in done.stderr
+    wording("parse", done.stderr)
     done = llmb_here("results", "--format", "json", "--install", install.folder)
     rows = {one["run"]: one for one in json.loads(done.stdout)["results"]}
     assert (done.returncode, rows["a1"]["status"], rows["c1"]["status"]) == (3, "Success", "Unknown")
     assert rows["c1"]["reason"].startswith(f"{lost.log} cannot be read: Is a directory")
 
 
-def test_a_folder_that_cannot_be_read_is_said(
-    tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_cannot_be_read_is_reported(
+    tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
     (tmp_path / "log-x.out").write_text(steps(2.75))
     locked, scan = tmp_path / "locked", os.scandir
@@ -145,22 +144,23 @@ def test_a_folder_that_cannot_be_read_is_said(
     monkeypatch.setattr(os, "scandir", scandir)
     done = llmb_here("parse", tmp_path, "--format", "csv")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 2)
-    assert f"warning: {locked} cannot be read, so its logs are left out: Permission denied" in done.stderr
+    wording("parse", done.stderr)
 
 
-def test_results_of_a_workload_whose_plugin_is_gone(install: Any, llmb_here: Command) -> None:
+def test_results_of_a_workload_whose_plugin_is_gone(install: Any, llmb_here: Command, wording: Wording) -> None:
     install.run("g1", replace(install.job("nemotron4_15b", "bf16", 16), workload="pretrain_gone"), steps(2.0))
     install.measured("a1", 2.75)
     words = ("results", "--format", "json", "--install", install.folder, "-w")
     (one,) = json.loads(llmb_here(*words, "gone_15b").stdout)["results"]
     assert (one["run"], one["status"]) == ("g1", "Success")
     done = llmb_here(*words, "nemotronh")
-    assert (done.stderr, json.loads(done.stdout)["results"]) == ("no run is of these workloads\n", [])
-    assert "no workload is called 'gine'" in llmb_here(*words, "gine").stderr
+    assert json.loads(done.stdout)["results"] == []
+    wording("parse", done.stderr)
+    wording("parse", llmb_here(*words, "gine").stderr)
 
 
-def test_the_cure_of_a_failed_run_names_its_workload(install: Any, llmb_here: Command) -> None:
+def test_the_fix_of_a_failed_run_names_its_workload(install: Any, llmb_here: Command, wording: Wording) -> None:
     log = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), log, "FAILED")
-    told = llmb_here("explain", "f1", "--install", install.folder).stdout
-    assert "llmb-run list -w pretrain_llama3.1)" in " ".join(told.split())
+    found = llmb_here("explain", "f1", "--install", install.folder).stdout
+    wording("parse", str(" ".join(found.split())))

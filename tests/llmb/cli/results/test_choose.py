@@ -11,8 +11,10 @@ import pytest
 
 from llmb.runs.state import CANCELLED, JobState
 
+Wording = Callable[..., None]
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-LEFT_OUT = "note: 1 cancelled run omitted\n"
+OMITTED = "note: 1 cancelled run omitted\n"
 COUNTED = "note: 1 cancelled run listed; --exclude-cancelled omits it\n"
 
 
@@ -27,37 +29,37 @@ def mixed(install: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", ["results", "compare", "report"])
-def test_cancelled_runs_can_be_left_out(command: str, mixed: Any, run: Run) -> None:
+def test_cancelled_runs_can_be_omitted(command: str, mixed: Any, run: Run) -> None:
     done = run(command)
     assert done.returncode == 3
     assert COUNTED in done.stderr
     done = run(command, "--exclude-cancelled")
     assert done.returncode == 0
-    assert LEFT_OUT in done.stderr
+    assert OMITTED in done.stderr
     assert "_gpus32_" not in done.stdout
     assert "CANCELLED" not in done.stdout
 
 
 @pytest.mark.parametrize("command", ["results", "compare", "report"])
-def test_workloads_are_chosen(command: str, mixed: Any, run: Run) -> None:
+def test_workloads_are_chosen(command: str, mixed: Any, run: Run, wording: Wording) -> None:
     for word in ("llama3.1", "Llama-3.1_8b"):
         done = run(command, "-w", word)
         assert done.returncode == 0
         assert "llama3.1_8b" in done.stdout
         assert "nemotron4" not in done.stdout
-    assert "no workload is called 'lama'" in run(command, "-w", "lama").stderr
-    assert run(command, "-w", "nemotronh").stderr.startswith("no run is of these workloads\n")
+    wording("results", run(command, "-w", "lama").stderr)
+    wording(command, run(command, "-w", "nemotronh").stderr)
 
 
-def test_scaling_and_baselines_take_the_choice_too(mixed: Any, run: Run) -> None:
-    assert LEFT_OUT in run("compare", "--scaling", "--exclude-cancelled").stderr
+def test_scaling_and_baselines_take_the_choice_too(mixed: Any, run: Run, wording: Wording) -> None:
+    assert OMITTED in run("compare", "--scaling", "--exclude-cancelled").stderr
     done = run("baseline", "accept", "good", "-w", "nemotron4", "--exclude-cancelled")
     assert done.returncode == 0
-    assert "baseline good: 1 run:" in done.stderr
-    assert "left out: " not in done.stderr
+    wording("results", done.stderr)
+    assert "omitted: " not in done.stderr
 
 
-def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_path: Path) -> None:
+def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_path: Path, wording: Wording) -> None:
     exported = tmp_path / "other.json"
     exported.write_text(run("results", "--format", "json").stdout)
     assert [row["state"] for row in json.loads(exported.read_text())["results"]] == [
@@ -70,15 +72,15 @@ def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_pat
     done = run("compare", exported, "-w", "nemotron4", "--exclude-cancelled", "--format", "json")
     assert done.returncode == 0
     assert [row["runs"] for row in json.loads(done.stdout)["comparisons"]] == [["a1"]]
-    assert "none of its runs is chosen" in run("compare", exported, "-w", "nemotronh").stderr
+    wording("results", run("compare", exported, "-w", "nemotronh").stderr)
 
 
 def test_cancelled_runs_are_no_failures_of_a_report(mixed: Any, run: Run) -> None:
     text = run("report").stdout
-    assert "3 runs: 2 succeeded, 1 cancelled." in text
+    assert "2 succeeded, 1 cancelled" in text
     page = run("report", "--format", "html").stdout
     assert "runs failed" not in page
-    assert "1 run was cancelled." in page
+    assert "1 run was cancelled" in page
 
 
 def test_what_is_cancelled_comes_behind_all_causes(mixed: Any, run: Run) -> None:
@@ -105,44 +107,47 @@ def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run) -> None:
         "FAIL: nemotron4_15b_fp8_gpus16 0.795: s0 s1 s2 s3",
         "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",
         "4 failed, GPU out of memory: o0 o1 o2 o3",
-        "1 failed, no known cause: q1",
-        "why, and what to do: llmb-run explain RUN; all of it on a page: llmb-run report -o report.html",
+        "1 failed, unknown cause: q1",
+        "reasons and fixes: llmb-run explain RUN; everything on one page: llmb-run report -o report.html",
     ]
     assert "13 runs" not in run("results", "--format", "md").stderr
 
 
-def test_a_result_names_its_state_and_cause(mixed: Any, run: Run) -> None:
+def test_a_result_names_its_state_and_cause(mixed: Any, run: Run, wording: Wording) -> None:
     mixed.run("f1", mixed.job("nemotron4_15b", "fp8", 16), "7: torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
     found = {row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]}
     assert (found["a1"]["state"], found["a1"]["cause"]) == ("COMPLETED", None)
     assert (found["x1"]["state"], found["x1"]["cause"]["kind"]) == ("CANCELLED", "cancelled")
     cause = found["f1"]["cause"]
-    assert (cause["kind"], cause["rank"]) == ("GPU out of memory", 7)
+    assert cause["rank"] == 7
+    wording("results", str(cause["kind"]))
     head, *_ = run("results", "--format", "csv").stdout.splitlines()
     assert {"state", "cause_kind", "cause_line", "pooled_ratio"} <= set(head.split(","))
 
 
-def test_narrow_tables_name_the_columns_that_they_omit(mixed: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_tables_name_the_columns_that_they_omit(
+    mixed: Any, run: Run, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = run("results")
     head, _, *lines = done.stdout.splitlines()
     assert max(map(len, (head, *lines))) <= 80
     assert head.split()[:2] == ["run", "experiment"]
     assert {line.split()[0] for line in lines if not line.startswith("    ")} == {"a1", "b1", "x1"}
-    assert "omitted in 80 columns: " in done.stderr
+    wording("results", done.stderr)
     assert "Cancelled" in done.stdout
     for words in (["compare"], ["compare", "--scaling"], ["jobs", "list"]):
         assert max(map(len, run(*words).stdout.splitlines() or [""])) <= 80
 
 
-def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run) -> None:
+def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run, wording: Wording) -> None:
     for dtype in ("bf16", "fp8"):
         for scale in (16, 32, 64, 128, 256, 512):
             install.measured(f"{dtype[0]}{scale}", 2.0 if dtype == "fp8" else 2.7, dtype=dtype, scale=scale)
     install.measured("p1", 2.7, profile=True)
     install.measured("s1", 3.5, scale=16, NCCL_ALGO="Ring")
     lines = run("compare").stderr.splitlines()
-    assert lines[0].startswith("14 configurations against published: 1 FAIL, 1 INVALID,")
+    wording("compare", lines[0])
     assert lines[1:3] == [
         "FAIL: nemotron4_15b_bf16_gpus16 0.785: s1",
         "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",

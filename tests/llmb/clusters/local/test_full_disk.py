@@ -60,13 +60,13 @@ def test_a_full_disk_stops_the_queue_and_loses_nothing(supervisor: str, tmp_path
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh", str(disk)]
     argv += [sys.executable, str(driver), str(tmp_path), str(disk), str(Path(__file__).parent), supervisor]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
-    said = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
-    assert "filled" in said, done.stderr
-    assert said["filled"] == os.strerror(28)
+    printed = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert "filled" in printed, done.stderr
+    assert printed["filled"] == os.strerror(28)
     # The first may have found the last free page for its end; either is true, and nothing else would be.
-    assert said["while full"] in ("RUNNING PENDING", "COMPLETED PENDING"), done.stderr
-    assert "is full: No space left on device" in said["why"]
+    assert printed["while full"] in ("RUNNING PENDING", "COMPLETED PENDING"), done.stderr
+    assert "is full: No space left on device" in printed["why"]
     if supervisor == "killed":
-        assert said["without a supervisor"].startswith("PENDING"), done.stderr
-        assert "No space left on device" in said["without a supervisor"]
-    assert said["at the end"] == "COMPLETED COMPLETED it ran", (done.stdout, done.stderr)
+        assert printed["without a supervisor"].startswith("PENDING"), done.stderr
+        assert "No space left on device" in printed["without a supervisor"]
+    assert printed["at the end"] == "COMPLETED COMPLETED it ran", (done.stdout, done.stderr)

@@ -26,12 +26,12 @@ RUNS = 6
 SUBMITTER = """
 import sys
 from pathlib import Path
-from llmb.clusters.local import LOCAL
+from llmb.clusters.local.local_cluster import create
 from llmb.config import ClusterConfig
 from llmb.runs import record
 config = ClusterConfig(cluster_type="local", gpu_type="cpu", llmb_install=Path(sys.argv[1]))
 for path in sys.argv[2:]:
-    LOCAL.create(config).submit(record.load(Path(path)))
+    create(config).submit(record.load(Path(path)))
 """
 
 
@@ -51,7 +51,7 @@ def test_killed_at_any_moment_each_run_has_run_once(moment: int, machine: Machin
         time.sleep(0.001)
     time.sleep(chance.uniform(0, 0.3))
     submitter.kill()
-    said, _ = submitter.communicate()
+    printed, _ = submitter.communicate()
     time.sleep(chance.uniform(0, 2))
     with contextlib.suppress(psutil.NoSuchProcess, LlmbError, AttributeError):
         machine.supervisor().kill()
@@ -60,6 +60,6 @@ def test_killed_at_any_moment_each_run_has_run_once(moment: int, machine: Machin
     ends = [machine.end(run).state for run in runs]
     ran = Counter(order.read_text().split())
     seen(lost=sum(ran[word] == 0 for word in words), doubled=sum(ran[word] > 1 for word in words))
-    seen(tracebacks=(said + machine.log).count("Traceback"), wrong_ends=sum(end != "COMPLETED" for end in ends))
+    seen(tracebacks=(printed + machine.log).count("Traceback"), wrong_ends=sum(end != "COMPLETED" for end in ends))
     assert (ran, set(ends)) == (Counter(words), {"COMPLETED"}), machine.log
-    assert "Traceback" not in said + machine.log
+    assert "Traceback" not in printed + machine.log

@@ -61,8 +61,8 @@ def test_killed_at_any_moment_each_run_is_there_once_and_none_is_lost(
     while len(paper.workloads) < stop_at and process.poll() is None:
         time.sleep(0.001)
     process.kill()
-    said, _ = process.communicate()
-    seen(tracebacks=said.count("Traceback"))
+    printed, _ = process.communicate()
+    seen(tracebacks=printed.count("Traceback"))
     done = paper_site.llmb("jobs", "reconcile")
     assert done.returncode == 0, done.stderr
     is_there_once(paper_site, paper, seen)

@@ -28,7 +28,7 @@ Site = Any  # the class is in conftest.py
 
 
 @dataclass(frozen=True)
-class Said:
+class Exchange:
     """A request that the control plane has understood, and its answer."""
 
     method: str
@@ -40,19 +40,19 @@ class Said:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[Said]:
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
     """Everything that goes through the control plane."""
-    found: list[Said] = []
+    found: list[Exchange] = []
 
     def answered(plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         answer = answer_to(plane, method, path, query, body)
-        found.append(Said(method, path, query, body, json.loads(json.dumps(answer.data)), answer.status))
+        found.append(Exchange(method, path, query, body, json.loads(json.dumps(answer.data)), answer.status))
         return answer
 
     def signed_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> Answer:
         answer = sign_in(plane, version, content, content_type)
         body = json.loads(content) if version == 1 else dict(parse_qsl(content.decode()))
-        found.append(Said("POST", f"/v{version}/token", {}, body, answer.data, answer.status))
+        found.append(Exchange("POST", f"/v{version}/token", {}, body, answer.data, answer.status))
         return answer
 
     monkeypatch.setattr(server, "answer_to", answered)
@@ -106,10 +106,10 @@ BODIES = {
 NO_MODEL = [("GET", "/org-unit/projects"), ("POST", r"/workloads/[^/]+/[^/]+/suspend")]
 
 
-def check_all(models: Any, said: list[Said]) -> set[str]:
-    """Hold all that was said against the models; the names of those that were used."""
+def check_all(models: Any, printed: list[Exchange]) -> set[str]:
+    """Hold all that was printed against the models; the names of those that were used."""
     used = set[str]()
-    for one in said:
+    for one in printed:
         if (name := BODIES.get((one.method, one.path))) is not None:
             check(getattr(models, name), one.body)
             used.add(name)
@@ -179,7 +179,7 @@ environmentVariables:
 
 
 def test_the_fields_that_users_want_arrive(
-    paper: ControlPlane, site_at: Callable[..., Site], models: Any, said: list[Said]
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
 ) -> None:
     """From the configuration to Run:ai, on one node and on several, by the models' word and the control plane's."""
     wanted = yaml.safe_load(WANTED)
@@ -188,7 +188,7 @@ def test_the_fields_that_users_want_arrive(
     assert site.cluster().preflight([site.launch(), site.launch(nodes=2)]) == []
     for nodes in (1, 2):
         site.submit(nodes=nodes)
-    check_all(models, said)
+    check_all(models, printed)
     for workload in paper.workloads:
         spec = workload.body["spec"]
         assert {name for name in wanted if name not in spec} == set()
@@ -219,8 +219,8 @@ def test_every_field_of_a_spec_is_tried(models: Any) -> None:
     assert fields == {*ours, *yaml.safe_load(WANTED)}
 
 
-def test_what_is_said_in_the_life_of_runs(
-    paper: ControlPlane, site_at: Callable[..., Site], models: Any, said: list[Said]
+def test_what_is_printed_in_the_life_of_runs(
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
 ) -> None:
     """Sign in, look up, submit, list, look at one, events, cancel, find what was deleted, be refused."""
     paper.clusters.append(Cluster(uuid="c2", name="two"))
@@ -246,12 +246,14 @@ def test_what_is_said_in_the_life_of_runs(
     paper.issues = lambda body: [{"field": "compute.cpuCoreRequest", "details": "value must be no less than 3"}]
     with pytest.raises(LlmbError):
         site.submit()
-    used = check_all(models, [one for one in said if one.status != 404])
+    used = check_all(models, [one for one in printed if one.status != 404])
     assert used == {*ANSWERS.values(), *BODIES.values(), "DisplayedCluster", "SubmissionError"}
 
 
-def test_a_refused_sign_in(paper: ControlPlane, site_at: Callable[..., Site], models: Any, said: list[Said]) -> None:
+def test_a_refused_sign_in(
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
+) -> None:
     site = site_at(paper)
     with pytest.raises(LlmbError):
         _ = site.cluster(APP_SECRET="wrong").api.project
-    assert check_all(models, said) == {"OAuth2Error", "TokenRequest", "SubmissionError"}
+    assert check_all(models, printed) == {"OAuth2Error", "TokenRequest", "SubmissionError"}

@@ -49,11 +49,11 @@ class Caller:
         return data
 
 
-def wait_until(condition: Callable[[], bool], told: object) -> None:
-    """Wait for what must come true, however slow the machine; else ``told`` is shown."""
+def wait_until(condition: Callable[[], bool], reported: object) -> None:
+    """Wait for what must come true, however slow the machine; else ``reported`` is shown."""
     deadline = time.monotonic() + 240
     while not condition():
-        assert time.monotonic() < deadline, told
+        assert time.monotonic() < deadline, reported
         time.sleep(0.01)
 
 
@@ -85,11 +85,11 @@ def test_pods_of_a_distributed_workload_know_their_place(api: Caller, plane: Con
     (pods,) = [one.pods for one in plane.workloads if one.pods is not None]
     for process in pods.processes:
         process.wait()
-    said = [(plane.folder / workload / f"{name}.log").read_text() for name in names]
-    assert said == [f"{rank} 3 127.0.0.1\n" for rank in range(3)]
+    printed = [(plane.folder / workload / f"{name}.log").read_text() for name in names]
+    assert printed == [f"{rank} 3 127.0.0.1\n" for rank in range(3)]
 
 
-def test_a_pod_that_fails_is_started_again_unless_told_otherwise(api: Caller, plane: ControlPlane) -> None:
+def test_a_pod_that_fails_is_started_again_unless_configured_otherwise(api: Caller, plane: ControlPlane) -> None:
     fails = {"args": "-c 'raise SystemExit(3)'"}
     never = api.create("never", **fails).json()["workloadId"]
     again = api.create("again", **fails, restartPolicy="OnFailure", backoffLimit=2).json()["workloadId"]
@@ -110,7 +110,7 @@ def test_workloads_wait_for_gpus(api: Caller, plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "printed"),
     [
         ({"nodes": 2}, "spec.nodes is not a field"),
         ({"numWorkers": 1}, "spec.numWorkers is not a field"),  # of a training
@@ -122,10 +122,10 @@ def test_workloads_wait_for_gpus(api: Caller, plane: ControlPlane) -> None:
         ({"storage": {"pvc": [{"claim": "c"}]}}, "spec.storage.pvc[0].claim is not a field"),
     ],
 )
-def test_a_body_that_is_not_documented_is_refused(api: Caller, spec: dict[str, Any], said: str) -> None:
+def test_a_body_that_is_not_documented_is_refused(api: Caller, spec: dict[str, Any], printed: str) -> None:
     answer = api.create(**spec)
     assert answer.status_code == 400
-    assert said in answer.json()["details"]
+    assert printed in answer.json()["details"]
 
 
 def test_requests_that_are_not_documented_are_refused(api: Caller, plane: ControlPlane) -> None:

@@ -44,7 +44,7 @@ def train(site: Site, torch_venv: Path) -> Callable[..., RunRecord]:
 
 
 def ends(site: Site, run: RunRecord, expected: str) -> JobState:
-    """The state that the run comes to, which must be the expected one: else all that is known is told."""
+    """The state that the run comes to, which must be the expected one: else all that is known is reported."""
     cluster = site.cluster()
 
     def look() -> JobState | None:
@@ -69,8 +69,8 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def test_ranks_know_their_place_in_pods_of_two(site: Site, train: Callable[..., RunRecord]) -> None:
     run = train(SAYS, nodes=2, ranks_per_node=2)
     ends(site, run, "COMPLETED")
-    said = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
-    assert said == [
+    printed = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
+    assert printed == [
         ["0", "4", "0", "0", "0", "0", run.id],
         ["1", "4", "1", "1", "0", "1", run.id],
         ["2", "4", "0", "2", "1", "0", run.id],
@@ -93,7 +93,7 @@ def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_run_s(
     assert workload.pods is not None
     pods = workload.pods
     assert wait_until(lambda: None not in pods.codes(), "the end of both pods")
-    # What the first pod writes comes last; Run:ai may have told of the failure before.
+    # What the first pod writes comes last; Run:ai may have reported the failure before.
     assert site.cluster().poll([run])[run.id].exit_code == 1
     assert "pod 1 has failed: this one ends" in run.log.read_text()
     assert "no such recipe" in (run.work / "pod-1.out").read_text()
@@ -152,7 +152,7 @@ def test_secrets_and_the_shell_s_variables_reach_the_ranks_and_nothing_else_has_
     assert not any("s3cret" in text for text in [*texts, str(plane.workloads[0].body)])
 
 
-def test_too_few_pods_are_told_and_nothing_is_trained(
+def test_too_few_pods_are_reported_and_nothing_is_trained(
     site: Site, train: Callable[..., RunRecord], plane: ControlPlane
 ) -> None:
     run = site.record(site.launch("open('trained', 'w')", nodes=3))

@@ -10,10 +10,12 @@ from llmb.clusters.runai.pod_script import _OF_SEVERAL
 
 
 @pytest.mark.parametrize(
-    ("told", "code"), [("", 143), ("7\n", 7)], ids=["a file that its pod has yet to write", "one that is written"]
+    ("reported", "code"), [("", 143), ("7\n", 7)], ids=["a file that its pod has yet to write", "one that is written"]
 )
-def test_a_pod_that_failed_takes_over_the_code_that_another_has_told(tmp_path: Path, told: str, code: int) -> None:
-    (tmp_path / ".failed.0").write_text(told)
+def test_a_pod_that_failed_takes_over_the_code_that_another_has_reported(
+    tmp_path: Path, reported: str, code: int
+) -> None:
+    (tmp_path / ".failed.0").write_text(reported)
     text = f"llmb_run=$1 llmb_node=1 llmb_code=143\n{_OF_SEVERAL}"
     done = subprocess.run(["bash", "-c", text, "bash", tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what a rank sets inside its image, run by bash, and of what srun is told of the container."""
+"""Tests of what a rank sets inside its image, run by bash, and of the options of srun for the container."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def in_rank(folder: Path, launch: Launch = LAUNCH, given: tuple[str, ...] = (), 
         ["bash", "-c", lines + THREADS + "env -0"], env=environ, cwd=folder, capture_output=True, check=True, text=True
     )
     found = dict(item.split("=", 1) for item in done.stdout.split("\0") if item)
-    return {**found, "said": done.stderr}
+    return {**found, "printed": done.stderr}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_home_and_caches_are_in_a_folder_of_the_node(node: Path) -> None:
     }
     named = {"TORCHINDUCTOR_CACHE_DIR", "HF_HOME", "NEMO_HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME"}
     assert all(Path(found[name]).is_dir() and found[name].startswith(local) for name in named)
-    assert found["said"] == ""
+    assert found["printed"] == ""
 
 
 def test_what_can_be_written_or_the_user_names_stays(node: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_node_without_a_temporary_folder_takes_the_runs_own_and_says_so(node: 
     (node / "tmp").touch()
     found = in_rank(node)
     assert found["HOME"] == f"{node}/.local/llmb-7.1/home"
-    assert f"caches are in {node}/.local/llmb-7.1" in found["said"]
+    assert f"caches are in {node}/.local/llmb-7.1" in found["printed"]
 
 
 @pytest.mark.parametrize(("image", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")])

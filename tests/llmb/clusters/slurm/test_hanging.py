@@ -35,11 +35,11 @@ def test_a_second_ctrl_c_does_not_wait_for_sbatch(
     assert process.stdout is not None
     try:
         process.send_signal(signal.SIGINT)
-        said = ""
-        while "Ctrl-C again ends at once" not in said:
+        printed = ""
+        while "Ctrl-C again ends at once" not in printed:
             line = process.stdout.readline()
-            assert line, said
-            said += line
+            assert line, printed
+            printed += line
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=PATIENCE)  # sbatch would take 600 s

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is looked at of images and mounts before a submission, by their files alone."""
+"""Tests of the pre-submission checks of images and mounts."""
 
 import json
 import shlex
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, 
 from llmb.config import ClusterConfig
 from llmb.config.locate import place_in_config
 from llmb.config.slurm import SlurmConfig
+from llmb.errors import Fault, PreflightError, describe
 from llmb.runs.launch import Launch, Program
 
 REFERENCE = "nvcr.io/nvidia/nemo:25.04.01"
@@ -35,20 +36,24 @@ def config(tmp_path: Path) -> ClusterConfig:
 
 @pytest.fixture
 def image(tmp_path: Path, config: ClusterConfig) -> Path:
-    """A superblock that says 4096 bytes, and as many."""
+    """4096 bytes with a superblock of that size."""
     path = tmp_path / "images/nvidia+nemo+25.04.01.sqsh"
     path.write_bytes(b"hsqs" + bytes(36) + struct.pack("<Q", 4096) + bytes(4048))
     return path
 
 
-def hints(config: ClusterConfig, launch: Launch = LAUNCH) -> dict[str, str]:
-    return {fault.message: fault.hint or "" for fault in faults_of_image(launch, config)}
+def found(config: ClusterConfig, launch: Launch = LAUNCH) -> list[Fault]:
+    return list(faults_of_image(launch, config))
+
+
+def text(faults: Iterable[Fault]) -> str:
+    return describe(PreflightError([*faults]))
 
 
 def test_a_whole_image_passes(image: Path, config: ClusterConfig) -> None:
-    assert hints(config) == {}
+    assert found(config) == []
     image.with_name(f"{image.name}.json").write_text(json.dumps({"size": 4096}))
-    assert hints(config) == {}
+    assert found(config) == []
 
 
 @pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="no mksquashfs here: apt-get install squashfs-tools")
@@ -57,74 +62,73 @@ def test_one_that_mksquashfs_made_passes_and_cut_does_not(image: Path, config: C
     (folder := image.parent / "root").mkdir()
     (folder / "file").write_bytes(bytes(range(256)) * 99)
     subprocess.run(["mksquashfs", folder, image, "-quiet"], check=True, capture_output=True)
-    assert hints(config) == {}
+    assert found(config) == []
     data = image.read_bytes()
     image.write_bytes(data[:200])
-    assert [message.partition(": ")[2] for message in hints(config)] == [
-        f"it is cut: 200 of {struct.unpack_from('<Q', data, 40)[0]:,} bytes are there"
-    ]
+    (fault,) = found(config)
+    assert (fault.code, f"{struct.unpack_from('<Q', data, 40)[0]:,} bytes" in fault.message) == ("image-damaged", True)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    "damage",
     [
-        (lambda path: path.write_bytes(b""), "it is empty"),
-        (lambda path: path.write_bytes(path.read_bytes()[:300]), "it is cut: 300 of 4,096 bytes are there"),
-        (lambda path: path.write_text("<html>" * 99), "it is not a squashfs image"),
-        (
-            lambda path: path.with_name(f"{path.name}.json").write_text('{"size": 8192}'),
-            "it has 4,096 bytes, and 8,192 by the record beside it",
-        ),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:300]),
+        lambda path: path.write_text("<html>" * 99),
+        lambda path: path.with_name(f"{path.name}.json").write_text('{"size": 8192}'),
     ],
+    ids=["empty", "cut", "html", "size"],
 )
-def test_what_is_cut_or_empty_is_refused(
-    damage: Callable[[Path], Any], said: str, image: Path, config: ClusterConfig
+def test_a_damaged_image_is_refused(
+    damage: Callable[[Path], Any], image: Path, config: ClusterConfig, wording: Callable[..., None]
 ) -> None:
     damage(image)
+    (fault,) = found(config)
     again = f"rm {shlex.quote(str(image))}; llmb-install image {REFERENCE} --install {image.parent.parent}"
-    assert hints(config) == {f"the image {image} cannot be used: {said}": again}
+    assert (fault.code, fault.value, fault.hint) == ("image-damaged", str(image), again)
+    wording("submit-all", text([fault]))
 
 
-def test_an_image_that_is_not_there(config: ClusterConfig) -> None:
-    """``add`` builds the workload's own image, and no other: one of --image has its own command."""
-    (hint,) = hints(config).values()
-    assert hint == f"llmb-install add w --install {config.llmb_install} --yes"
+def test_a_missing_image(config: ClusterConfig, wording: Callable[..., None]) -> None:
+    """``add`` builds only the workload's own image: one of --image has its own command."""
+    (fault,) = found(config)
+    assert (fault.code, fault.hint) == ("image-missing", f"llmb-install add w --install {config.llmb_install} --yes")
     fix = "llmb-install image own:1 --install /i"
-    (hint,) = hints(config, replace(LAUNCH, image="own:1", fixes={"own:1": fix})).values()
-    assert hint == fix
-    (hint,) = hints(config, replace(LAUNCH, image="/nowhere/own.sqsh")).values()
-    assert hint == "name a file that is there: llmb-install image REFERENCE -o FILE builds one"
+    (fault,) = found(config, replace(LAUNCH, image="own:1", fixes={"own:1": fix}))
+    assert (fault.code, fault.hint) == ("image-missing", fix)
+    (fault,) = found(config, replace(LAUNCH, image="/nowhere/own.sqsh"))
+    assert (fault.code, fault.value) == ("image-missing", "/nowhere/own.sqsh")
+    wording("submit-all", text([fault]))
 
 
-def test_mounts_must_be_there(tmp_path: Path) -> None:
+def test_mounts_must_exist(tmp_path: Path, wording: Callable[..., None]) -> None:
     there = replace(LAUNCH, mounts=(f"{tmp_path}:/data:ro",))
     assert list(faults_of_mounts(there)) == []
     wrong = replace(LAUNCH, mounts=(f"{tmp_path}/no:/data", f"{tmp_path}:/a:ro:rw", "/a,b:/c"))
-    assert [fault.message for fault in faults_of_mounts(wrong)] == [
-        f"{tmp_path}/no cannot be mounted: it is not there",
-        f"{tmp_path}:/a:ro:rw cannot be mounted: pyxis takes commas and colons for its own",
-        "/a,b:/c cannot be mounted: pyxis takes commas and colons for its own",
+    assert [(fault.code, fault.key) for fault in faults_of_mounts(wrong)] == [
+        ("mount-missing", f"{tmp_path}/no:/data"),
+        ("mount-invalid", f"{tmp_path}:/a:ro:rw"),
+        ("mount-invalid", "/a,b:/c"),
     ]
+    wording("submit-all", text(faults_of_mounts(wrong)))
 
 
 def test_a_pyxis_that_cannot_make_the_image_writable(config: ClusterConfig) -> None:
     lacks = frozenset({"container-writable"})
     asked = replace(LAUNCH, container_writable=True)
-    assert [fault.message for fault in faults_of_writable(asked, config, lacks)] == [
-        "container_writable is true, and this srun has no --container-writable"
-    ]
+    assert [fault.code for fault in faults_of_writable(asked, config, lacks)] == ["writable-unsupported"]
     assert list(faults_of_writable(asked, config, frozenset())) == []
     assert list(faults_of_writable(LAUNCH, config, lacks)) == []
 
 
-@pytest.mark.parametrize(("kind", "said"), [("none", None), ("pmix", "has no MPI plugin 'pmix'"), ("pmi2", None)])
-def test_no_mpi_at_all_is_taken_though_it_is_not_listed(kind: str, said: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "is_missing"), [("none", False), ("pmix", True), ("pmi2", False)])
+def test_no_mpi_at_all_is_accepted_though_it_is_not_listed(kind: str, is_missing: bool, tmp_path: Path) -> None:
     """What Slurm 24.11 lists, and does."""
     srun = tmp_path / "srun"
     srun.write_text("#!/bin/sh\ncase $* in *--mpi=list*) printf 'MPI plugin types are...\\n\\tpmi2\\n' ;; esac\n")
     srun.chmod(0o755)
     client = Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert commands.no_mpi(client, kind) == said
+    assert (commands.mpi_fault(client, kind) is not None) == is_missing
 
 
 def test_the_line_of_a_key(tmp_path: Path) -> None:

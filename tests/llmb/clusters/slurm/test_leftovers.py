@@ -13,7 +13,7 @@ from llmb.config import ClusterConfig
 from llmb.runs.launch import Launch, Program
 
 LAUNCH = Launch(name="x", nodes=2, ranks_per_node=2, time_limit=60, program=Program(module="m"), image="i:1")
-# The options of srun are left away; enroot and squeue answer as the real ones do (squeue 22.05, enroot 3.5 and 4.0).
+# The options of srun are omitted; enroot and squeue answer as the real ones do (squeue 22.05, enroot 3.5 and 4.0).
 PROGRAMS = {
     "srun": 'while [[ $1 == -* ]]; do shift; done\nexec "$@"\n',
     "enroot": 'if [[ $1 == list ]]; then cat "$NODE/containers"; else echo "${@: -1}" >> "$NODE/removed"; fi\n',
@@ -54,9 +54,9 @@ def test_containers_of_killed_runs_of_llmb_are_removed_and_no_others(node: Path)
     names = ["pyxis_11.0", "pyxis_12.0", "pyxis_13_13.1", "pyxis_14.0", "pyxis_99.0", "pyxis_20.0", "pyxis_mine", "my"]
     (node / "containers").write_text("\n".join(names) + "\n")
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=node)
-    said = run(node, "\n".join(remove_old(LAUNCH, config)))
+    printed = run(node, "\n".join(remove_old(LAUNCH, config)))
     assert (node / "removed").read_text().split() == ["pyxis_12.0", "pyxis_13_13.1"]
-    assert said.splitlines()[0] == "llmb: removed the container pyxis_12.0, which a killed job had left on n3"
+    assert printed.splitlines()[0] == "llmb: removed the container pyxis_12.0, which a killed job had left on n3"
 
 
 def test_caches_of_killed_runs_are_removed_too(node: Path) -> None:

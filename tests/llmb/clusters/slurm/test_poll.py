@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of polling where no test cluster can make it so: Slurm's commands are stand-ins that say recorded things."""
+"""Tests of polling in cases that no test cluster can produce: stand-ins for Slurm's commands print recorded output."""
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from llmb.clusters.slurm.commands import Client, SilentError, is_silence, last_l
 from llmb.clusters.slurm.poll import BRIEF, Memory, Poller
 from llmb.clusters.slurm.slurm_cluster import SlurmCluster
 from llmb.config import ClusterConfig
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, describe
 from llmb.runs import programs, record, store
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
@@ -107,13 +108,14 @@ def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
     assert not slurm.poll(run)[0].is_end
 
 
-def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord) -> None:
+def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord, wording: Callable[..., None]) -> None:
     """A runaway: accounting calls it running long after its limit, and the queue does not have it."""
     slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None|job.r1\n")
     assert slurm.poll(run)[0].state == "LOST"
     ended(run, 0)
-    reason = "by its own files; Slurm no longer knows job 7"
-    assert slurm.poll(run) == [JobState(state="COMPLETED", reason=reason, exit_code=0, started=100, ended=200)]
+    (end,) = slurm.poll(run)
+    assert (end.state, end.exit_code, end.started, end.ended) == ("COMPLETED", 0, 100, 200)
+    wording("jobs list", end.reason)
 
 
 def test_a_running_job_takes_one_question(slurm: Slurm, run: RunRecord) -> None:
@@ -145,15 +147,14 @@ def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(s
     """A node that breaks down may have the time to say so, and Slurm calls that a failed launch."""
     (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
     slurm.says("sacct", "7|FAILED|0:9|100|200|None|job.r1\n")
-    reason = "its script was killed: the node failed, or had no memory left"
-    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    assert [(one.state, one.exit_code, one.reason != "") for one in slurm.poll(run)] == [("FAILED", None, True)]
     slurm.says("sacct")
     slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200|job.r1\n")
-    assert slurm.poll(run) == [JobState(state="FAILED", reason=reason, started=100, ended=200)]
+    assert [(one.state, one.exit_code, one.reason != "") for one in slurm.poll(run)] == [("FAILED", None, True)]
     slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
     assert slurm.poll(run)[0].exit_code == 9
     ended(run, 137)
-    assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has told so
+    assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has reported so
 
 
 def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: RunRecord) -> None:
@@ -166,7 +167,7 @@ def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: R
 
 @pytest.mark.parametrize(("asked", "limit"), [("", "00:01:00"), ("00:20:00", "00:20:00"), ("1-12", "36:00:00")])
 def test_a_timeout_names_the_limit_that_was_asked_for(slurm: Slurm, run: RunRecord, asked: str, limit: str) -> None:
-    """An option of sbatch may have come over the job's own."""
+    """An option of sbatch may have overridden the job's own."""
     run.script.write_text(f"#!/bin/bash\n#SBATCH --time={asked}\n" if asked else "#!/bin/bash\n")
     slurm.says("sacct", "7|TIMEOUT|0:15|100|200|TimeLimit|job.r1\n")
     assert slurm.poll(run)[0].reason == f"ran longer than its limit of {limit}"
@@ -207,15 +208,17 @@ def test_no_sacct_here_is_no_accounting(slurm: Slurm, run: RunRecord) -> None:
     assert not slurm.memory.has_accounting
 
 
-def test_nobody_answers(slurm: Slurm, run: RunRecord) -> None:
+def test_nobody_answers(slurm: Slurm, run: RunRecord, wording: Callable[..., None]) -> None:
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
     down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     slurm.says("squeue", err=down, code=1)
-    with pytest.raises(SilentError, match="Unable to contact slurm controller"):
+    with pytest.raises(SilentError) as raised:
         slurm.poll(run)
+    assert raised.value.code == "slurm-silent"
+    wording("jobs list", describe(raised.value))
 
 
-def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, run: RunRecord) -> None:
+def test_what_accounting_knows_is_reported_though_the_queue_is_silent(slurm: Slurm, run: RunRecord) -> None:
     second = replace(run, id="r2", scheduler_id="8", directory=run.directory.with_name("job_2"))
     second.directory.mkdir()
     store.save_state(second, JobState(state="RUNNING", started=5.0))
@@ -227,11 +230,14 @@ def test_what_accounting_knows_is_told_though_the_queue_is_silent(slurm: Slurm, 
     assert (states[0].is_doubtful, states[1].is_doubtful) == (False, True)
 
 
-def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(slurm: Slurm, run: RunRecord) -> None:
+def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(
+    slurm: Slurm, run: RunRecord, wording: Callable[..., None]
+) -> None:
     """The queue has forgotten it, as it does minutes after an end."""
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
     (seen,) = slurm.poll(run)
-    assert (seen.state, seen.reason) == ("UNKNOWN", "Slurm no longer knows job 7, and its accounting does not answer")
+    assert seen.state == "UNKNOWN"
+    wording("jobs list", seen.reason)
     slurm.memory.rest_until = 0.0
     slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None|job.r1\n")
     assert slurm.poll(run)[0].state == "NODE_FAIL"
@@ -247,11 +253,14 @@ def test_who_asks_once_waits_only_briefly(slurm: Slurm, run: RunRecord) -> None:
     assert poller.asker.ask_seconds == 20
 
 
-def test_anothers_run_is_not_called_lost(slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_run_is_not_called_lost(
+    slurm: Slurm, run: RunRecord, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+) -> None:
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     state = slurm.poll(run)[0]
-    assert (state.state, "another user's" in state.reason) == ("UNKNOWN", True)
+    assert state.state == "UNKNOWN"
+    wording("jobs list", state.reason)
 
 
 def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:
@@ -287,7 +296,7 @@ def test_the_ids_of_names(slurm: Slurm, run: RunRecord) -> None:
     slurm.says("sacct", "5|COMPLETED||Unknown|Unknown||allocation\n6|FAILED|1:0|1|2|None|job.r1\n")
     assert poller.find([lost]) == {"r1": "6"}
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
-    with pytest.raises(LlmbError, match="Problem talking to the database"):
+    with pytest.raises(SilentError):
         poller.find([lost])
     slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
     assert poller.find([lost]) == {}
@@ -330,40 +339,38 @@ def test_the_environment_of_slurms_commands_is_built(tmp_path: Path) -> None:
     }
 
 
-def test_the_type_is_light_to_import() -> None:
-    from llmb.system import shell
-
-    code = "import sys, llmb.clusters.slurm as s; print(s.SLURM.name, *{'psutil', 'yaml', 'uuid'} & set(sys.modules))"
-    assert shell.run([__import__("sys").executable, "-c", code]).out.split() == ["slurm"]
-
-
 @pytest.mark.parametrize(
-    ("err", "kind", "said", "hint"),
+    ("err", "kind", "code"),
     [
         (
             "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
             "sbatch: error: Batch job submission failed: Resource temporarily unavailable\n",
             UnclearError,
-            "Slurm takes no more jobs at the moment: its queue is full",
-            "once jobs have ended",
+            "queue-full",
         ),
         (
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
             LlmbError,
-            "Slurm refused it: Invalid account",
-            "sacctmgr show assoc",
+            "slurm-refused",
         ),
     ],
 )
 def test_what_sbatch_says_when_it_takes_no_job(
-    slurm: Slurm, run: RunRecord, tmp_path: Path, err: str, kind: type[LlmbError], said: str, hint: str
+    slurm: Slurm,
+    run: RunRecord,
+    tmp_path: Path,
+    err: str,
+    kind: type[LlmbError],
+    code: str,
+    wording: Callable[..., None],
 ) -> None:
     slurm.says("sbatch", err=err, code=1)
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
     cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
-    with pytest.raises(kind, match=said) as raised:
+    with pytest.raises(kind) as raised:
         cluster.submit(replace(run, scheduler_id=None))
-    assert hint in (raised.value.hint or "")
+    assert raised.value.code == code
+    wording("submit-all", describe(raised.value))
     assert isinstance(raised.value, UnclearError) == (kind is UnclearError)
 
 
@@ -371,7 +378,7 @@ BROKEN = "sbatch: error: Batch job submission failed: Invalid account or account
 
 
 @pytest.mark.parametrize(
-    ("out", "err", "code", "said"),
+    ("out", "err", "code", "answer"),
     [
         ("4711\n", "", 0, "4711"),
         ("4711;alpha\n", "", 0, "4711"),
@@ -390,18 +397,18 @@ BROKEN = "sbatch: error: Batch job submission failed: Invalid account or account
     ],
 )
 def test_answers_to_a_submission(
-    slurm: Slurm, run: RunRecord, tmp_path: Path, out: str, err: str, code: int, said: str | type[LlmbError]
+    slurm: Slurm, run: RunRecord, tmp_path: Path, out: str, err: str, code: int, answer: str | type[LlmbError]
 ) -> None:
-    """Only what surely says no is a refusal: whatever else has no id is looked for by its name."""
+    """Only a clear no is a refusal: after any other answer without an id, llmb looks for the job by its name."""
     slurm.says("sbatch", out, err=err, code=code)
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
     cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
-    if isinstance(said, str):
-        assert cluster.submit(replace(run, scheduler_id=None)) == said
+    if isinstance(answer, str):
+        assert cluster.submit(replace(run, scheduler_id=None)) == answer
         return
-    with pytest.raises(said) as raised:
+    with pytest.raises(answer) as raised:
         cluster.submit(replace(run, scheduler_id=None))
-    assert isinstance(raised.value, UnclearError) == (said is UnclearError)
+    assert isinstance(raised.value, UnclearError) == (answer is UnclearError)
 
 
 def test_a_wrapper_that_hides_the_id_doubles_no_run(slurm: Slurm, run: RunRecord, tmp_path: Path) -> None:
@@ -411,8 +418,8 @@ def test_a_wrapper_that_hides_the_id_doubles_no_run(slurm: Slurm, run: RunRecord
     cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
     waiting = replace(run, scheduler_id=None)
     record.save(waiting)
-    handed = submit_recorded(waiting, cluster)
-    assert (handed.error, handed.run.scheduler_id, record.load(run.directory).scheduler_id) == (None, "7", "7")
+    result = submit_recorded(waiting, cluster)
+    assert (result.error, result.run.scheduler_id, record.load(run.directory).scheduler_id) == (None, "7", "7")
     slurm.says("squeue")
     record.save(waiting)
     assert isinstance(submit_recorded(waiting, cluster).error, UnclearError)

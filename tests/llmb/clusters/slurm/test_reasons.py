@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is said about Slurm's reasons: why a job was refused, and why one waits."""
+"""Tests of what is printed about Slurm's reasons: why a job was refused, and why one waits."""
 
 import pytest
 
 from llmb.clusters.slurm.refusals import hint_for
-from llmb.clusters.slurm.rows import meaning
+from llmb.clusters.slurm.rows import advice_for
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("printed", "hint"),
     [
         ("Invalid account or account/partition combination specified", "sacctmgr show assoc user=$USER lists yours"),
         (
@@ -18,15 +18,15 @@ from llmb.clusters.slurm.rows import meaning
         ("Required partition not available (inactive or drain)", "takes no jobs now"),
         ("invalid partition specified: x", "set 'partition'"),
         ("Requested time limit is invalid (missing or exceeds some limit)", "--time-limit HH:MM:SS"),
-        ("Invalid --time specification", "--time-limit HH:MM:SS in the place of --slurm-arg time"),
+        ("Invalid --time specification", "--time-limit HH:MM:SS instead of --slurm-arg time"),
         ("Invalid qos specification", "sacctmgr show qos"),
         ("Cannot submit to this partition without GPU resources", "set 'gres' in cluster_config.yaml"),
         ("Invalid license specification", "--slurm-arg licenses=null"),
         ("sbatch: error: Could not establish a configuration source", "run llmb-run on a login node"),
     ],
 )
-def test_what_slurm_refuses_has_its_cure(said: str, hint: str) -> None:
-    assert hint in (hint_for(said) or "")
+def test_what_slurm_refuses_has_its_fix(printed: str, hint: str) -> None:
+    assert hint in (hint_for(printed) or "")
 
 
 def test_what_nobody_has_heard_of_has_none() -> None:
@@ -34,7 +34,7 @@ def test_what_nobody_has_heard_of_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "printed"),
     [
         ("JobHeldAdmin", "only an administrator can release it"),
         ("JobHeldUser", "scontrol release JOB"),
@@ -44,7 +44,7 @@ def test_what_nobody_has_heard_of_has_none() -> None:
         ("AssocMaxJobsLimit", "a limit of your account or QOS"),
         ("QOSMaxGRESPerUser", "a limit of your account or QOS"),
         ("InvalidQOS", "no longer one of yours"),
-        ("PartitionDown", "its administrator has set it up again"),
+        ("PartitionDown", "when an administrator enables it again"),
         ("PartitionTimeLimit", "jobs retry RUN --time-limit"),
         ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "sinfo -R"),
         ("ReqNodeNotAvail, UnavailableNodes:n3", "sinfo -R"),
@@ -54,6 +54,6 @@ def test_what_nobody_has_heard_of_has_none() -> None:
         ("", ""),
     ],
 )
-def test_a_job_that_patience_does_not_help_says_what_does(reason: str, said: str) -> None:
-    assert said in meaning(reason)
-    assert bool(said) == bool(meaning(reason))
+def test_a_job_that_patience_does_not_help_says_what_does(reason: str, printed: str) -> None:
+    assert printed in advice_for(reason)
+    assert bool(printed) == bool(advice_for(reason))

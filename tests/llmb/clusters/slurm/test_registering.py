@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import Registering, read, unknown_nodes
+from llmb.clusters.slurm.partitions import NodeWait, read, unknown_nodes
 
 ROW = "gpu*|up|infinite|1-infinite|2|{}|gpu:h100:8|n[1-2]|none"
 OTHER = "cpu|up|infinite|1-infinite|1|unknown|(null)|c1|none"
@@ -31,7 +31,7 @@ def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path) -> Non
     sinfo.write_text(f'#!/bin/sh\ncd {answers} && set -- * && cat "$1" && rm "$1"\n')
     sinfo.chmod(0o755)
     printed: list[str] = []
-    patience = Registering(announce=printed.append, pause=0.01, left=100)
+    patience = NodeWait(announce=printed.append, pause=0.01, left=100)
     found = patience.wait(Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}), read(NEW), ["gpu"])
     assert [nodes.state for nodes in found["gpu"].nodes] == ["idle"]
     assert [*answers.iterdir()] == []
@@ -40,11 +40,11 @@ def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path) -> Non
 
 
 def test_nothing_is_asked_when_no_time_is_left() -> None:
-    patience = Registering(announce=pytest.fail, left=0)
+    patience = NodeWait(announce=pytest.fail, left=0)
     found = read(NEW)
     assert patience.wait(Client(environ={"PATH": "/nowhere"}), found, ["gpu"]) is found
 
 
 def test_known_nodes_are_not_waited_for() -> None:
     found = read(ROW.format("idle"))
-    assert Registering(announce=pytest.fail).wait(Client(environ={"PATH": "/nowhere"}), found, ["gpu"]) is found
+    assert NodeWait(announce=pytest.fail).wait(Client(environ={"PATH": "/nowhere"}), found, ["gpu"]) is found

@@ -112,7 +112,7 @@ def test_racks_of_four_gpus_a_node(nodes: int, ranks: int, segment: str | None) 
     assert "segment" not in options(config(gpu={"segment": None}), launch)
 
 
-def test_further_options_come_over_all_others() -> None:
+def test_further_options_override_all_others() -> None:
     place = config(args={"exclusive": False, "mem": "64G", "comment": "a b", "overcommit": True, "gres": None})
     got = options(place)
     assert "exclusive" not in got
@@ -174,22 +174,23 @@ def test_options_that_are_llmbs_own(name: str) -> None:
     with pytest.raises(InputFaults) as raised:
         config(args={name: "x"})
     assert raised.value.faults[0].message.startswith(f"slurm.args.{name}")
-    with pytest.raises(UsageError, match="--slurm-arg"):
+    with pytest.raises(UsageError):
         with_slurm_args(config(), {name: "x"})
 
 
 def test_options_of_sbatch_are_for_slurm_alone() -> None:
     local = ClusterConfig(cluster_type="local", gpu_type="cpu")
     assert with_slurm_args(local, {}) is local
-    with pytest.raises(UsageError, match="local"):
+    with pytest.raises(UsageError):
         with_slurm_args(local, {"mem": "1"})
 
 
 @pytest.mark.parametrize("name", ["A.B", "1A", "A B", "A-B", ""])
 def test_a_name_that_a_shell_cannot_set(name: str) -> None:
     setting = Setting(config=config(), programs="/p", knows_segment=True)
-    with pytest.raises(UsageError, match="is not a name that a shell can give"):
+    with pytest.raises(UsageError) as raised:
         render(replace(LAUNCH, environment={name: "x"}), STAMP, setting)
+    assert (raised.value.code, raised.value.key) == ("variable-name", name)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +237,8 @@ def test_nemos_images_from_25_08_on_are_written_to(image: str, writable: bool) -
 LACKING = frozenset({"container-workdir", "no-container-mount-home", "container-writable", "container-env", "pmix"})
 
 
-def test_what_this_srun_does_not_know_is_left_away() -> None:
-    """Without --container-env, an image's own values would come over the job's: each rank sets them again."""
+def test_what_this_srun_does_not_know_is_omitted() -> None:
+    """Without --container-env, an image's own values would override the job's: each rank sets them again."""
     launch = replace(LAUNCH, image="nvcr.io/nvidia/nemo:25.09", environment={"NOTE": "it's $5"}, secrets=("HF_TOKEN",))
     setting = Setting(config=config(container="pyxis"), programs="/p", knows_segment=True)
     whole, less = render(launch, STAMP, setting), render(launch, STAMP, replace(setting, lacks=LACKING))

@@ -129,7 +129,7 @@ def test_what_the_queue_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told", "reason"),
+    ("state", "reported", "reason"),
     [
         ("COMPLETED", "ReqNodeNotAvail", ""),
         ("FAILED", "Resources", ""),
@@ -141,9 +141,9 @@ def test_what_the_queue_says() -> None:
         ("RUNNING", "BeginTime", ""),
     ],
 )
-def test_why_a_job_waited_is_told_while_it_waits(state: str, told: str, reason: str) -> None:
+def test_why_a_job_waited_is_reported_while_it_waits(state: str, reported: str, reason: str) -> None:
     """Accounting keeps it beyond that."""
-    assert rows.wait_reason(state, told) == reason
+    assert rows.reason_of(state, reported) == reason
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ def test_every_published_configuration_is_read_by_the_program(
 ) -> None:
     assert len(rows) > 100
     for key, size, gpu, dtype, scale, strong in rows:
-        switches = Switches(strong_scaling=strong)
-        ((job, launch),) = launched(key, gpu=gpu, size=size, dtypes=(dtype,), scales=(scale,), switches=switches)
+        switches = Switches(strong_scaling=strong or None)
+        request = {"size": size, "dtypes": (dtype,), "scales": (scale,), "switches": switches}
+        ((job, launch),) = launched(key, gpu=gpu, **request)
         assert launch is not None
         recipe = parse_recipe(json.loads(launch.files[0].text))
         sizes = recipe.parallelism

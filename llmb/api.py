@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
     from llmb.workload.model import MambaShape, ModelShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
-    from llmb.workload.nemo_recipe import NemoRecipe
     from llmb.workload.rows import BatchRule, Row, Scales
-    from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
+    from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
@@ -34,7 +33,8 @@ _MODULES = {
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
-    "workload.spec": ("BatchRule", "Checkpoint", "NemoRecipe", "Row", "Scales", "Size", "Workload", "read_workload"),
+    "workload.rows": ("BatchRule", "Row", "Scales"),
+    "workload.spec": ("Checkpoint", "NemoRecipe", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -12,14 +12,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from llmb.clusters.base import ClusterType
-    from llmb.logs.formats import ParseSpec
-    from llmb.logs.samples import Samples
-    from llmb.runs.job import Job
-    from llmb.runs.launch import Launch, Site
-    from llmb.runs.record import RunRecord
-    from llmb.workload.needs import Needs
-    from llmb.workload.spec import Workload
+    from llmb import api
 
 PROJECT = "llmb"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -27,7 +20,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def llmb_workload() -> Workload:  # type: ignore[empty-body]
+def llmb_workload() -> api.Workload:  # type: ignore[empty-body]
     """Return the workload of this plugin; a plugin has at most one.
 
     Called once by each command that needs workloads. Must be cheap: no network, no import of a training framework.
@@ -35,7 +28,7 @@ def llmb_workload() -> Workload:  # type: ignore[empty-body]
 
 
 @hookspec(firstresult=True)
-def llmb_setup(workload: Workload, site: Site) -> Needs | None:
+def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
     """Return what ``workload`` needs installed at ``site``: images, venvs, repositories, assets.
 
     Called while an install is planned. Pure: the same arguments give equal Needs, and nothing is fetched or written.
@@ -44,7 +37,7 @@ def llmb_setup(workload: Workload, site: Site) -> Needs | None:
 
 
 @hookspec(firstresult=True)
-def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
+def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
     """Return how ``job`` runs: program, arguments, environment, files to stage. The cluster starts the ranks.
 
     Called for each job of a submission and of a dry run. Pure. Return None for llmb's default.
@@ -52,7 +45,7 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 
 
 @hookspec(firstresult=True)
-def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec | Samples | None:
+def llmb_parse(workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | api.Samples | None:
     """Return how to read the log of ``run``: a ParseSpec with the needle of step lines and the names of their values.
 
     A plugin that reads the log itself returns Samples; the file, ``run.log``, may not exist yet. Called for each run
@@ -61,7 +54,7 @@ def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec | Samples | None
 
 
 @hookspec
-def llmb_clusters() -> Sequence[ClusterType]:  # type: ignore[empty-body]
+def llmb_clusters() -> Sequence[api.ClusterType]:  # type: ignore[empty-body]
     """Return further cluster types. Called when a command needs its cluster; llmb's own types use this hook too."""
 
 

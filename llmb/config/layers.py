@@ -10,10 +10,9 @@ from llmb.config.locate import CONFIG_FILE
 from llmb.config.sbatch_options import long_name
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
-from llmb.errors import InputFaults, UsageError
+from llmb.errors import InputFaults, KeyFaultError, UsageError
 from llmb.system import files
 from llmb.text import typed, yamlfile
-from llmb.text.typed import KeyFaultError
 
 # Each option of sbatch with the variables that set it, the older spelling last.
 _VARIABLES = {

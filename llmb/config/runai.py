@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llmb.errors import KeyFaultError
 from llmb.system.secrets import is_secret_name
-from llmb.text.typed import KeyFaultError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,82 +32,15 @@ FIXED_SLURM_OPTIONS = frozenset(
 )
 
 # The other sbatch options that are not keys of cluster_config.yaml, from Slurm 20.11 to 25.05.
-_FURTHER = frozenset(
-    {
-        "acctg-freq",
-        "batch",
-        "bb",
-        "bbf",
-        "begin",
-        "cluster-constraint",
-        "comment",
-        "contiguous",
-        "core-spec",
-        "cores-per-socket",
-        "cpu-freq",
-        "cpus-per-gpu",
-        "cpus-per-task",
-        "deadline",
-        "delay-boot",
-        "dependency",
-        "distribution",
-        "exclusive",
-        "export-file",
-        "extra",
-        "extra-node-info",
-        "get-user-env",
-        "gid",
-        "gpu-bind",
-        "gpu-freq",
-        "gpus-per-socket",
-        "gpus-per-task",
-        "gres-flags",
-        "hint",
-        "hold",
-        "ignore-pbs",
-        "immediate",
-        "kill-on-invalid-dep",
-        "licenses",
-        "mail-type",
-        "mail-user",
-        "mcs-label",
-        "mem",
-        "mem-bind",
-        "mem-per-cpu",
-        "mem-per-gpu",
-        "mincpus",
-        "network",
-        "no-kill",
-        "nodefile",
-        "ntasks-per-core",
-        "ntasks-per-gpu",
-        "ntasks-per-socket",
-        "overcommit",
-        "oversubscribe",
-        "power",
-        "prefer",
-        "priority",
-        "profile",
-        "propagate",
-        "quiet",
-        "reboot",
-        "signal",
-        "sockets-per-node",
-        "spread-job",
-        "stepmgr",
-        "switches",
-        "thread-spec",
-        "threads-per-core",
-        "time-min",
-        "tmp",
-        "tres-bind",
-        "tres-per-task",
-        "use-min-nodes",
-        "verbose",
-        "wait-all-nodes",
-        "wckey",
-    }
-)
+_FURTHER = """
+acctg-freq batch bb bbf begin cluster-constraint comment contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu
+cpus-per-task deadline delay-boot dependency distribution exclusive export-file extra extra-node-info get-user-env gid
+gpu-bind gpu-freq gpus-per-socket gpus-per-task gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep licenses
+mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network no-kill nodefile ntasks-per-core
+ntasks-per-gpu ntasks-per-socket overcommit oversubscribe power prefer priority profile propagate quiet reboot signal
+sockets-per-node spread-job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task
+use-min-nodes verbose wait-all-nodes wckey
+"""
 
 _REMOVE = "remove it: llmb sets it for each job"
 _SIZE = (
@@ -170,7 +103,7 @@ def hint_for_key(key: str, keys: Collection[str]) -> str:
         return _ELSEWHERE[name]
     if name in FIXED_SLURM_OPTIONS:
         return _REMOVE
-    if name in _FURTHER:
+    if name in _FURTHER.split():
         return f"pass it to sbatch: slurm: {{args: {{{name}: ...}}}}"
     return suggest(key, keys)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
+from llmb.errors import KeyFaultError
 from llmb.text.names import squash_workload, suggest
-from llmb.text.typed import KeyFaultError
 from llmb.workload.gpus import GpuType, known_types, nearest_type
 from llmb.workload.variables import Environment, check_passed
 

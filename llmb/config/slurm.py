@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section ``slurm`` of cluster_config.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from llmb.config.sbatch_options import FIXED_SLURM_OPTIONS, hint_for_fixed, hint_for_key, is_container_option, long_name
-from llmb.text.typed import KeyFaultError
+from llmb.errors import KeyFaultError
 
 SLURM_OPTIONS = (
     "account",
@@ -37,7 +35,7 @@ class SlurmOptions:
     given: dict[str, str | int | None] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, value: Any) -> SlurmOptions:
+    def parse(cls, value: Any) -> Self:
         """Read a mapping of option names to values. Raises ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")

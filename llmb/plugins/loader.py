@@ -14,20 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from llmb import hookspecs
+from llmb import api, hookspecs
 from llmb.errors import Fault, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
+from llmb.text.names import squash_workload, suggest
 
 if TYPE_CHECKING:
     import click
-
-    from llmb.clusters.base import ClusterType
-    from llmb.logs.formats import ParseSpec
-    from llmb.runs.job import Job
-    from llmb.runs.launch import Launch, Site
-    from llmb.runs.record import RunRecord
-    from llmb.workload.needs import Needs
-    from llmb.workload.spec import Workload
 
 GROUP = "llmb"
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
@@ -71,7 +64,7 @@ class Offer:
     """A workload and the plugin that offers it."""
 
     source: str
-    workload: Workload
+    workload: api.Workload
 
 
 @dataclass(eq=False, kw_only=True)
@@ -91,15 +84,13 @@ class Plugins:
         """Every command of llmb and its plugins; of two with the same name, the later is refused."""
         return self._named("llmb_commands")
 
-    def cluster_types(self) -> dict[str, ClusterType]:
+    def cluster_types(self) -> dict[str, api.ClusterType]:
         """Every cluster type by its name."""
         return {kind.name: kind for kind in self._named("llmb_clusters")}
 
     @cached_property
     def offers(self) -> dict[str, Offer]:
         """The workloads by key. Two plugins with the same key, in any spelling, are both refused."""
-        from llmb.text.names import squash_workload
-
         offers = [offer for source in self.sources if (offer := self._offer(source)) is not None]
         by_name: dict[str, list[Offer]] = {}
         for offer in offers:
@@ -111,39 +102,36 @@ class Plugins:
                 self._refuse(offer.source, reason, code="workload-duplicate")
         return {rivals[0].workload.key: rivals[0] for rivals in by_name.values() if len(rivals) == 1}
 
-    def workloads(self) -> dict[str, Workload]:
+    def workloads(self) -> dict[str, api.Workload]:
         """The workloads by key, in alphabetical order."""
         return {key: self.offers[key].workload for key in sorted(self.offers)}
 
-    def setup(self, workload: Workload, site: Site) -> Needs | None:
+    def setup(self, workload: api.Workload, site: api.Site) -> api.Needs | None:
         """What ``workload`` needs at ``site``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.workload.needs import Needs
-
-        answer: Needs | None = self._ask("llmb_setup", (Needs,), {"workload": workload, "site": site})
+        answer: api.Needs | None = self._ask("llmb_setup", (api.Needs,), {"workload": workload, "site": site})
         return answer
 
-    def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
+    def launch(self, workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
         """How ``job`` runs, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.runs.launch import Launch
-
-        answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
+        answer: api.Launch | None = self._ask(
+            "llmb_launch", (api.Launch,), {"workload": workload, "job": job, "site": site}
+        )
         return completed(answer, job, site) if answer is not None else None
 
-    def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
+    def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.logs.formats import NEMO2, ParseSpec
-        from llmb.logs.samples import Samples
+        from llmb.logs.formats import NEMO2
 
-        answer: ParseSpec | Samples | None = self._ask(
-            "llmb_parse", (ParseSpec, Samples), {"workload": workload, "run": run}
+        answer: api.ParseSpec | api.Samples | None = self._ask(
+            "llmb_parse", (api.ParseSpec, api.Samples), {"workload": workload, "run": run}
         )
-        if isinstance(answer, ParseSpec):
+        if isinstance(answer, api.ParseSpec):
             self._check_spec(workload, answer)
             own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
             answer = replace(answer, source=self.offers[workload.key].source if own else "")
-        return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
+        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
 
-    def _check_spec(self, workload: Workload, spec: ParseSpec) -> None:
+    def _check_spec(self, workload: api.Workload, spec: api.ParseSpec) -> None:
         """Raise PluginError for a pattern that is invalid or has no group for the iteration."""
         from llmb.logs.formats import compile_spec
 
@@ -179,12 +167,11 @@ class Plugins:
         hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
         if hook is None:
             return None
-        from llmb.workload.spec import Workload
 
         try:
             with _limited(source, "llmb_workload"):
                 workload = hook()
-            if not isinstance(workload, Workload):
+            if not isinstance(workload, api.Workload):
                 raise TypeError(f"llmb_workload returned {workload!r}, not a Workload")
             return Offer(source=source, workload=workload)
         except (Exception, SystemExit) as error:
@@ -218,7 +205,7 @@ class Plugins:
             self.problems.append(problem)
 
 
-def completed(launch: Launch, job: Job, site: Site) -> Launch:
+def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
     """``launch`` with the job's workload, GPU type and mounts. Raises UsageError for switches without effect."""
     switches = job.switches
     if switches.mounts and launch.image is None:
@@ -286,8 +273,6 @@ def _register(plugins: Plugins, entry: EntryPoint) -> None:
 
 def _hook_problem(plugin: Any) -> tuple[str, str] | None:
     """The code and the reason if a plugin's hooks or their arguments have wrong names; None if they are right."""
-    from llmb.text.names import suggest
-
     marked = []
     for name, member in vars(plugin).items() if inspect.ismodule(plugin) else inspect.getmembers(plugin):
         is_marked = hasattr(member, f"{hookspecs.PROJECT}_impl")

@@ -8,7 +8,6 @@ from llmb.errors import UsageError
 
 _EXPERIMENT = re.compile(r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?")
 
-LISTED = 8  # names that a message lists
 _LEAST = 24  # characters to which a name that is not an experiment's can be shortened
 
 
@@ -45,7 +44,7 @@ def suggest(word: str, choices: Collection[str]) -> str:
     return "one of " + ", ".join(choices) if choices else "none is available"
 
 
-def listed(names: Sequence[str], most: int = LISTED, separator: str = ", ") -> str:
+def listed(names: Sequence[str], most: int = 8, separator: str = ", ") -> str:
     """The first ``most`` names, and the number of the others: ``a, b and 3 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
@@ -115,7 +114,11 @@ def find_workload(name: str, keys: Collection[str]) -> str:
     if name in keys:
         return name
     matches = [key for key in keys if squash_workload(key) == squash_workload(name)]
-    return _only(matches, name, keys)
+    if len(matches) > 1:
+        raise _ambiguous(name, matches)
+    if not matches:
+        raise _unknown(name, keys, keys)
+    return matches[0]
 
 
 def as_keys(names: Iterable[str], keys: Iterable[str]) -> list[str]:
@@ -179,14 +182,6 @@ def _behind(name: str, key: str) -> str:
     """The rest of ``name`` after the spelling of ``key`` at its start."""
     ends = (end for end in range(len(name)) if squash_workload(name[:end]) == squash_workload(key))
     return name[next(ends, 0) :].lstrip("-_.")
-
-
-def _only(matches: list[str], name: str, keys: Collection[str]) -> str:
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise _ambiguous(name, matches)
-    raise _unknown(name, keys, keys)
 
 
 def _unknown(name: str, keys: Collection[str], names: Collection[str]) -> UsageError:

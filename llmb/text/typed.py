@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.errors import KeyFaultError as KeyFaultError
 from llmb.text import scalars
-from llmb.text.names import nearest, suggest
+from llmb.text.names import listed, nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
 
 T = TypeVar("T")
@@ -230,9 +230,7 @@ class _Reader:
 
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
-            keys = list(_hints(cls))
-            more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
-            message = f"must be a mapping with the keys {', '.join(keys[:_LISTED])}{more}"
+            message = f"must be a mapping with the keys {listed(list(_hints(cls)), _LISTED)}"
             self.fault(path, message, code="value-type", value=value)
             return None
         hints = _hints(cls)

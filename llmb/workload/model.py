@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shape of a model, and the floating-point operations that one training sample costs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import Any
 
-from llmb.text.typed import KeyFaultError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from llmb.errors import KeyFaultError
 
 
-def require_positive(value: DataclassInstance, *, unless: str = "") -> None:
+def require_positive(value: Any, *, unless: str = "") -> None:
     """Raise KeyFaultError for the first whole number of a dataclass below 1, except the field ``unless``."""
     for field in fields(value):
         number = getattr(value, field.name)
@@ -108,8 +103,13 @@ def flops_convention(shape: ModelShape) -> str:
 
 
 def model_flops(shape: ModelShape) -> float:
-    """Forward and backward operations for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``."""
-    return _dense_flops(shape) if shape.pattern is None else _hybrid_flops(shape)
+    """Forward and backward operations for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``.
+
+    Without a pattern, the formula of release 25.05: attention with query groups, over the full, not the causal, square.
+    For a hybrid, the formula published for Nemotron-H: multiply-accumulates of all layers and the head, six operations
+    each.
+    """
+    return shape.seq_length * sum(_dense_terms(shape)) if shape.pattern is None else 6.0 * sum(_hybrid_terms(shape))
 
 
 def model_flops_old(shape: ModelShape) -> float:
@@ -119,22 +119,11 @@ def model_flops_old(shape: ModelShape) -> float:
     return float(shape.seq_length * (attention + mlp + 6 * shape.vocab * shape.hidden))
 
 
-def _dense_flops(shape: ModelShape) -> float:
-    """The formula of release 25.05: attention with query groups, over the full, not the causal, square."""
-    attention, mlp, embedding = _dense_terms(shape)
-    return shape.seq_length * (attention + mlp + embedding)
-
-
 def _dense_terms(shape: ModelShape) -> tuple[float, int, int]:
     layers, hidden = shape.layers, shape.hidden
     attention = 12 * layers * hidden**2 * (1 + shape.kv_groups / shape.heads + shape.seq_length / hidden)
     mlp = (18 if shape.gated else 12) * layers * hidden * shape.ffn
     return attention, mlp, 6 * shape.vocab * hidden
-
-
-def _hybrid_flops(shape: ModelShape) -> float:
-    """The formula published for Nemotron-H: multiply-accumulates of all layers and the head, six operations each."""
-    return 6.0 * sum(_hybrid_terms(shape))
 
 
 def _hybrid_terms(shape: ModelShape) -> tuple[int, int, int, int]:

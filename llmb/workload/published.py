@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Published step times to compare runs with; each figure has its release, window and FLOPs formula."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.measure import Window, mfu, model_tflops_per_gpu, parse_window
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest, suggest
@@ -58,13 +56,13 @@ class _WindowText:
     window: Window
 
     @classmethod
-    def parse(cls, value: Any) -> _WindowText:
+    def parse(cls, value: Any) -> Self:
         """Parse the text. Raises ValueError."""
         try:
             return cls(parse_window(str(value)))
         except UsageError as error:
             hint = "write the first and the last iteration, 11-44, or: last"
-            raise typed.KeyFaultError(f"'{value}' is not a window", hint=hint) from error
+            raise KeyFaultError(f"'{value}' is not a window", hint=hint) from error
 
 
 def _by_scale(values: dict[str, float]) -> None:
@@ -105,11 +103,11 @@ class Table:
         require_positive(self)
         for scale in self.step_time_s:
             if self.gbs.batch(int(scale)) is None:
-                raise typed.KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
+                raise KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
         for name in _PRINTED:
             for scale in getattr(self, name):
                 if scale not in self.step_time_s:
-                    raise typed.KeyFaultError("has no step time", name, int(scale))
+                    raise KeyFaultError("has no step time", name, int(scale))
         if self.mfu_percent and (self.model_flops is None or self.flops_convention is None):
             raise ValueError("a printed MFU needs its 'model_flops' and 'flops_convention'")
 

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One row of a workload's table: parallelism and batch for some GPU types, dtypes and scales."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from llmb.text import typed
+from llmb.errors import KeyFaultError
 from llmb.workload.model import require_positive
 
 ANY_GPU = "any"
@@ -19,7 +17,7 @@ def check_word(name: str, *path: str) -> None:
     if not _WORD.fullmatch(name):
         hint = "it becomes part of the names of folders and jobs"
         message, code = f"'{name}' must consist of letters, digits and - _ .", "name-invalid"
-        raise typed.KeyFaultError(message, *path, hint=hint, code=code, value=name)
+        raise KeyFaultError(message, *path, hint=hint, code=code, value=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class BatchRule:
     over: int | None
 
     @classmethod
-    def parse(cls, value: Any) -> BatchRule:
+    def parse(cls, value: Any) -> Self:
         """Parse ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
         text = str(value).replace(" ", "")
         if re.fullmatch(r"[1-9]\d*", text):
@@ -59,7 +57,7 @@ class Scales:
     counts: tuple[int, ...]
 
     @classmethod
-    def parse(cls, value: Any) -> Scales:
+    def parse(cls, value: Any) -> Self:
         """Parse one count, a list of counts, or ``first..last``. Raises ValueError."""
         match = re.fullmatch(r"(\d+)\.\.(\d+)", value) if isinstance(value, str) else None
         if match is not None:
@@ -91,7 +89,7 @@ class ProfileWindow:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.stop:
-            raise typed.KeyFaultError(f"must be greater than start, {self.start}, which is at least 0", "stop")
+            raise KeyFaultError(f"must be greater than start, {self.start}, which is at least 0", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +135,9 @@ class Row:
             if dtype not in self.dtype:
                 hint = f"the row is for {', '.join(self.dtype)}"
                 message, code = f"'{dtype}' is not a dtype of this row", "dtype-unknown"
-                raise typed.KeyFaultError(message, "userbuffers", dtype, hint=hint, code=code, value=dtype)
+                raise KeyFaultError(message, "userbuffers", dtype, hint=hint, code=code, value=dtype)
         if self.releases and [count for count, _ in self._releases()] != [*self.scales.counts]:
-            raise typed.KeyFaultError("each scale of the row must be in exactly one release", "releases")
+            raise KeyFaultError("each scale of the row must be in exactly one release", "releases")
 
     def _releases(self) -> list[tuple[int, str]]:
         return sorted((count, name) for name, scales in self.releases.items() for count in scales.counts)

@@ -1,22 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workload and its sizes, as workload.yaml describes them."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from llmb.errors import Fault, InputFaults
+from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.workload.model import ModelShape, require_positive
-from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.rows import ProfileWindow, Row, Scales, check_word
 from llmb.workload.switches import parse_image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NemoRelease:
+    """The settings in which a published release differs from the NemoRecipe of its size; None: no difference.
+
+    A variable of ``environment`` that is None is not set.
+    """
+
+    attention_backend: str | None = None
+    cross_entropy: str | None = None
+    precision_aware_optimizer: bool | None = None
+    environment: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NemoRecipe:
+    """How NeMo 2 builds a size: ``recipe`` is a module of nemo.collections.llm.recipes, used in performance mode.
+
+    ``model``: another recipe module, whose model is trained;
+    ``flops_name``: the model's name in NeMo's FLOPs callback;
+    ``vocab``: of the null tokenizer, without the end-of-document token that NeMo adds;
+    ``attention_backend``: a member of Megatron's AttnBackend, None for the model's own;
+    ``cross_entropy``: Megatron's ``te`` or ``native``;
+    ``precision_aware_optimizer``: whether dtype bf16 keeps the optimizer's states in lower precision;
+    ``wgrad_deferral_limit``: micro batches whose output-layer gradients wait for the pipeline to drain, None for none;
+    ``hub_tokenizer``: the hub repository of the model's own tokenizer; ``gated``: whether it needs a token;
+    ``fp8_plugin``: the precision plugin for dtype fp8 (recipes.precision.mixed_precision);
+    ``environment``: variables of this model's ranks, in addition to those of all NeMo jobs;
+    ``releases``: settings in which published releases differ.
+    """
+
+    recipe: str
+    flops_name: str
+    vocab: int
+    model: str | None = None
+    attention_backend: str | None = None
+    cross_entropy: str = "te"
+    precision_aware_optimizer: bool = True
+    wgrad_deferral_limit: int | None = None
+    hub_tokenizer: str | None = None
+    gated: bool = False
+    fp8_plugin: str = "bf16_with_fp8_mixed"
+    environment: dict[str, str] = field(default_factory=dict)
+    releases: dict[str, NemoRelease] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+    def of(self, release: str | None) -> Self:
+        """The recipe with the settings of ``release``; a release that is not in ``releases`` changes nothing."""
+        own = self.releases.get(release or "", NemoRelease())
+        names = ("attention_backend", "cross_entropy", "precision_aware_optimizer")
+        changes: dict[str, Any] = {name: getattr(own, name) for name in names if getattr(own, name) is not None}
+        variables = {**self.environment, **own.environment}
+        changes["environment"] = {name: value for name, value in variables.items() if value is not None}
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +115,7 @@ class Size:
         require_positive(self, unless="pipeline_extra")
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
-            raise typed.KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
+            raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
         cases = Counter(
             (gpu, dtype, count, row.strong_scaling)
             for row in self.rows
@@ -76,7 +130,7 @@ class Size:
             if name not in followed:
                 hint = suggest(name, sorted(followed))
                 message, code = f"no row follows release '{name}'", "release-unknown"
-                raise typed.KeyFaultError(message, "nemo", "releases", name, hint=hint, code=code, value=name)
+                raise KeyFaultError(message, "nemo", "releases", name, hint=hint, code=code, value=name)
 
     def gpu_types(self) -> list[str]:
         """The GPU types of its rows, including ``any``, in the order of the rows."""
@@ -122,12 +176,12 @@ class Workload:
         if self.default_size not in self.sizes:
             hint = suggest(self.default_size, list(self.sizes))
             message, code = f"'{self.default_size}' is not one of its sizes", "size-unknown"
-            raise typed.KeyFaultError(message, "default_size", hint=hint, code=code)
+            raise KeyFaultError(message, "default_size", hint=hint, code=code)
         for name, size in self.sizes.items():
             if size.proxy is not None and size.proxy not in self.sizes:
                 hint = suggest(size.proxy, list(self.sizes))
                 message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
-                raise typed.KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
+                raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
 
     def on(self, gpu: str) -> Mapping[str, Size]:
         """The sizes that support the GPU type ``gpu``."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from llmb.errors import KeyFaultError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
-from llmb.text.typed import KeyFaultError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.logs.formats import ParseSpec
-    from llmb.runs.job import Job
-    from llmb.runs.launch import Launch, Site
-    from llmb.runs.record import RunRecord
-    from llmb.workload.needs import Needs
-    from llmb.workload.spec import Workload
+    from llmb import api
 
 
 @hookimpl(trylast=True)
-def llmb_setup(workload: Workload, site: Site) -> Needs | None:
+def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
     """The image, or the environment if there are no containers."""
     from llmb.frameworks.nemo.needs import needs
 
@@ -25,7 +20,7 @@ def llmb_setup(workload: Workload, site: Site) -> Needs | None:
 
 
 @hookimpl(trylast=True)
-def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
+def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
     """NeMo for sizes with a NeMo recipe on GPUs; else the torch program for jobs of this machine and tiny sizes."""
     from llmb.frameworks.nemo import nemo_pretrain, torch_pretrain
 
@@ -37,7 +32,7 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 
 
 @hookimpl(trylast=True)
-def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec:
+def llmb_parse(workload: api.Workload, run: api.RunRecord) -> api.ParseSpec:
     """NeMo 2's step lines, which the torch program prints too."""
     from llmb.logs.formats import ParseSpec
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmb.frameworks.nemo.recipe import to_text
+from llmb.frameworks.nemo.nemo_pretrain import to_text
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.workload.switches import Switches

@@ -38,41 +38,12 @@ _MODULES = {
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "BatchRule",
-    "Checkpoint",
-    "Cluster",
-    "ClusterType",
-    "HubAsset",
-    "Image",
-    "Job",
-    "JobState",
-    "Launch",
-    "MambaShape",
-    "ModelShape",
-    "Needs",
-    "NemoRecipe",
-    "Pace",
-    "ParseSpec",
-    "Program",
-    "Repo",
-    "Row",
-    "RunRecord",
-    "Samples",
-    "Scales",
-    "Site",
-    "Size",
-    "StagedFile",
-    "Stamp",
-    "Step",
-    "Task",
-    "UnclearError",
-    "Venv",
-    "Workload",
-    "Wrapper",
-    "hookimpl",
-    "read_workload",
-]
+__all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
+__all__ += ["BatchRule", "MambaShape", "ModelShape", "NemoRecipe", "Row", "Scales"]
+__all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
+__all__ += ["Job", "Launch", "Program", "Site", "StagedFile", "Stamp", "Wrapper"]
+__all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
+__all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
 
 
 def __getattr__(name: str) -> Any:

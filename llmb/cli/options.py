@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli.context import Context
-from llmb.config.sbatch_options import long_name
+from llmb.config.slurm import long_name
 from llmb.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])

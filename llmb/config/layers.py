@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb.config.locate import CONFIG_FILE
-from llmb.config.sbatch_options import long_name
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
-from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
+from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args, long_name
 from llmb.errors import InputFaults, KeyFaultError, UsageError
 from llmb.system import files
 from llmb.text import typed, yamlfile

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of cluster_config.yaml; field names are its keys."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,14 +11,6 @@ from llmb.errors import KeyFaultError
 from llmb.text.names import squash_workload, suggest
 from llmb.workload.gpus import GpuType, known_types, nearest_type
 from llmb.workload.variables import Environment, check_passed
-
-
-def _type_hint(name: str, known: Sequence[str]) -> str:
-    """The hint for an unknown GPU type: the nearest one, or the line that adds this one."""
-    meant = nearest_type(name, known)
-    if meant is not None:
-        return f"did you mean '{meant}'?"
-    return f"one of {', '.join(known)}; or add it with the rows of a known type: gpu_types: {{{name}: {{like: h100}}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +90,9 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         known = [*known_types(), *self.gpu_types]
         if self.gpu_type not in known:
-            hint, code = _type_hint(self.gpu_type, known), "gpu-type-unknown"
+            meant, line = nearest_type(self.gpu_type, known), f"gpu_types: {{{self.gpu_type}: {{like: h100}}}}"
+            others = f"one of {', '.join(known)}; or add it with the rows of a known type: {line}"
+            hint, code = f"did you mean '{meant}'?" if meant is not None else others, "gpu-type-unknown"
             raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=hint, code=code)
         for name, own in self.gpu_types.items():
             if own.like is not None and own.like not in known_types():

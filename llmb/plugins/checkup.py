@@ -6,18 +6,15 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llmb import api
 from llmb.errors import Fault, LlmbError, UsageError, as_fault
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
-from llmb.runs.job import Job
-from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb.text.names import suggest
-from llmb.text.yamlfile import KeyPath, dotted
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
-from llmb.workload.rows import ANY_GPU, Row
-from llmb.workload.spec import Workload
+from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
@@ -29,14 +26,14 @@ class _Key:
     """A key path of a workload; ``place``: ``file:line``, or the plugin's name if the workload has no file."""
 
     place: str
-    path: KeyPath
+    path: yamlfile.KeyPath
 
     def fault(self, message: str, hint: str | None, *, code: str, value: object = None) -> Fault:
-        key = dotted(self.path)
+        key = yamlfile.dotted(self.path)
         return Fault(place=self.place, message=f"{key}: {message}", hint=hint, code=code, key=key, value=value)
 
 
-def faults_of(workload: Workload, plugins: Plugins) -> list[Fault]:
+def faults_of(workload: api.Workload, plugins: Plugins) -> list[Fault]:
     """All faults of a workload and of its plugin's launch, each once with its place."""
     source = plugins.offers[workload.key].source
     document = None if workload.file is None else yamlfile.load(workload.file)
@@ -44,20 +41,20 @@ def faults_of(workload: Workload, plugins: Plugins) -> list[Fault]:
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
-    found: list[Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
+    found: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
-        jobs: list[Job] = []
+        jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
             of_row = list(_jobs(workload, name, row, at))
-            jobs += [one for one in of_row if isinstance(one, Job)]
+            jobs += [one for one in of_row if isinstance(one, api.Job)]
             found += [*_unknown_types(row, key(*at.path, "gpu")), *of_row]
-            found += _without_program(workload, [one for one in of_row if isinstance(one, Job)], plugins, at)
+            found += _without_program(workload, [one for one in of_row if isinstance(one, api.Job)], plugins, at)
         found += _hook_faults(workload, jobs[:1], plugins, source)
     return list(dict.fromkeys(one for one in found if isinstance(one, Fault)))
 
 
-def _wrong_default(workload: Workload, key: _Key) -> Iterator[Fault]:
+def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
     size, dtype = workload.default_size, workload.default_dtype
     dtypes = list(dict.fromkeys(dtype for row in workload.sizes[size].rows for dtype in row.dtype))
     if dtype not in dtypes:
@@ -65,14 +62,14 @@ def _wrong_default(workload: Workload, key: _Key) -> Iterator[Fault]:
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
 
 
-def _unknown_types(row: Row, key: _Key) -> Iterator[Fault]:
+def _unknown_types(row: api.Row, key: _Key) -> Iterator[Fault]:
     known = [*known_types(), ANY_GPU]
     for gpu in row.gpu:
         if gpu not in known:
             yield key.fault(f"unknown GPU type '{gpu}'", suggest(gpu, known), code="gpu-type-unknown", value=gpu)
 
 
-def _jobs(workload: Workload, size: str, row: Row, key: _Key) -> Iterator[Job | Fault]:
+def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key) -> Iterator[api.Job | Fault]:
     """The job of each GPU type, dtype and scale of a row, or its fault."""
     types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
@@ -93,7 +90,7 @@ def _jobs(workload: Workload, size: str, row: Row, key: _Key) -> Iterator[Job | 
             yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 
 
-def _hook_faults(workload: Workload, jobs: Sequence[Job], plugins: Plugins, source: str) -> Iterator[Fault]:
+def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, source: str) -> Iterator[Fault]:
     """The errors of the plugin's own setup and launch for these jobs."""
     own = plugins.manager.get_plugin(source)
     for job in jobs:
@@ -108,7 +105,7 @@ def _hook_faults(workload: Workload, jobs: Sequence[Job], plugins: Plugins, sour
             continue
 
 
-def _without_program(workload: Workload, jobs: Sequence[Job], plugins: Plugins, key: _Key) -> Iterator[Fault]:
+def _without_program(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, key: _Key) -> Iterator[Fault]:
     """A fault for each GPU type and dtype whose job none of llmb's programs runs, on a cluster or on one machine."""
     if hasattr(plugins.manager.get_plugin(plugins.offers[workload.key].source), "llmb_launch"):
         return
@@ -120,7 +117,7 @@ def _without_program(workload: Workload, jobs: Sequence[Job], plugins: Plugins, 
             yield fault
 
 
-def _refusal(workload: Workload, job: Job, plugins: Plugins, key: _Key) -> Fault | None:
+def _refusal(workload: api.Workload, job: api.Job, plugins: Plugins, key: _Key) -> Fault | None:
     """The fault that none of llmb's programs runs ``job`` on a cluster, or on one machine if it is that small."""
     site, fix = _site(job), "add a 'nemo' recipe to the size, or an llmb_launch to the plugin"
     found = key.fault(f"no program of llmb runs it on {gpus_in_words(job.scale)}", fix, code="program-missing")
@@ -136,9 +133,9 @@ def _refusal(workload: Workload, job: Job, plugins: Plugins, key: _Key) -> Fault
     return found
 
 
-def _site(job: Job) -> Site:
+def _site(job: api.Job) -> api.Site:
     is_local = job.gpu_type == CPU
-    return Site(
+    return api.Site(
         cluster_type="local" if is_local else "slurm",
         gpu_type=job.gpu_type,
         gpus_per_node=job.gpus_per_node,

@@ -167,11 +167,11 @@ class Plugins:
         hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
         if hook is None:
             return None
-
+        kind = api.Workload  # imported before the time limit begins
         try:
             with _limited(source, "llmb_workload"):
                 workload = hook()
-            if not isinstance(workload, api.Workload):
+            if not isinstance(workload, kind):
                 raise TypeError(f"llmb_workload returned {workload!r}, not a Workload")
             return Offer(source=source, workload=workload)
         except (Exception, SystemExit) as error:
@@ -209,19 +209,13 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
     """``launch`` with the job's workload, GPU type and mounts. Raises UsageError for switches without effect."""
     switches = job.switches
     if switches.mounts and launch.image is None:
-        raise UsageError(
-            f"{job.experiment_name}: 'mounts' is for containers, and this program runs without one",
-            hint="remove it: the program sees the folders of its node",
-            code="switch-without-effect",
-            key="mounts",
-        )
+        key, reason = "mounts", "is for containers, and this program runs without one"
+        hint = "remove it: the program sees the folders of its node"
+        raise UsageError(f"{job.experiment_name}: '{key}' {reason}", hint=hint, code="switch-without-effect", key=key)
     if switches.container_writable is not None and site.cluster_type != "slurm":
-        raise UsageError(
-            f"{job.experiment_name}: 'container_writable' is for Slurm with pyxis, not for {site.cluster_type}",
-            hint="remove it",
-            code="switch-without-effect",
-            key="container_writable",
-        )
+        key, reason = "container_writable", f"is for Slurm with pyxis, not for {site.cluster_type}"
+        message = f"{job.experiment_name}: '{key}' {reason}"
+        raise UsageError(message, hint="remove it", code="switch-without-effect", key=key)
     fixes = dict(launch.fixes)
     if switches.image is not None and launch.image is not None:
         chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"

@@ -3,11 +3,10 @@
 
 import dataclasses
 import types
-import typing
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.errors import KeyFaultError as KeyFaultError
@@ -39,7 +38,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     result = reader.convert(cls, _at(document, path), path)
     if reader.faults:
         raise InputFaults(reader.faults)
-    return typing.cast(T, result)
+    return cast(T, result)
 
 
 def read_own(cls: type[T], path: Path, data: Any) -> T:
@@ -57,7 +56,7 @@ def read_own(cls: type[T], path: Path, data: Any) -> T:
         first, more = reader.faults[0], len(reader.faults) - 1
         message = f"{path} is damaged: {first.message}" + (f" (and {more} more)" if more else "")
         raise LlmbError(message, hint=_REMOVE, code="file-damaged", key=first.key, value=first.value)
-    return typing.cast(T, result)
+    return cast(T, result)
 
 
 def read_in_part(cls: type[T], document: Document, path: KeyPath = ()) -> tuple[T | None, list[Fault]]:
@@ -121,7 +120,7 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls, include_extras=True)
+    return get_type_hints(cls, include_extras=True)
 
 
 class _Reader:
@@ -148,33 +147,33 @@ class _Reader:
         self.fault((*path, *error.path), str(error), error.hint, code=error.code, value=given)
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
-        origin = typing.get_origin(hint)
+        origin = get_origin(hint)
         if hint is Any:
             return value
         if origin is Annotated:
-            return self.checked(typing.get_args(hint), value, path)
+            return self.checked(get_args(hint), value, path)
         if origin in (Union, types.UnionType):
-            return self.union(typing.get_args(hint), value, path)
+            return self.union(get_args(hint), value, path)
         if origin is Literal:
-            return self.literal(typing.get_args(hint), value, path)
+            return self.literal(get_args(hint), value, path)
         if origin is tuple:
-            item_hint = typing.get_args(hint)[0]
+            item_hint = get_args(hint)[0]
             if not isinstance(value, list):
                 return (self.convert(item_hint, value, path),)
             return tuple(self.convert(item_hint, item, (*path, index)) for index, item in enumerate(value))
         if origin in (dict, Mapping):
-            key_hint, value_hint = typing.get_args(hint)
+            key_hint, value_hint = get_args(hint)
             return self.table(key_hint, value_hint, value, path)
         if hasattr(hint, "parse"):
             return self.parsed(hint, value, path)
         if dataclasses.is_dataclass(hint):
-            return self.dataclass(typing.cast(type, hint), value, path)
+            return self.dataclass(cast(type, hint), value, path)
         return self.scalar(hint, value, path)
 
     def checked(self, arguments: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         before = len(self.faults)
         result = self.convert(arguments[0], value, path)
-        base = typing.get_origin(arguments[0]) or arguments[0]
+        base = get_origin(arguments[0]) or arguments[0]
         try:
             for check in arguments[1:] if isinstance(result, base) and len(self.faults) == before else ():
                 check(result)
@@ -207,8 +206,8 @@ class _Reader:
             if type(key) not in (str, int):  # YAML reads no as false, and 25.10 as 25.1
                 message = f"'{key}' must be a name"
                 self.fault((*path, key), message, "put it in quotes", code="key-invalid", value=key)
-            elif typing.get_origin(key_hint) is Annotated:
-                self.check_key(typing.get_args(key_hint)[1:], str(key), (*path, key))
+            elif get_origin(key_hint) is Annotated:
+                self.check_key(get_args(key_hint)[1:], str(key), (*path, key))
         return {str(key): self.convert(hint, item, (*path, key)) for key, item in value.items()}
 
     def check_key(self, checks: tuple[Any, ...], key: str, path: KeyPath) -> None:

@@ -160,13 +160,10 @@ def _check_size(root: yaml.Node, name: str) -> None:
             waiting.append((node, True))
             waiting += [(part, False) for part in below if id(part) not in sizes]
     if sizes[id(root)] > _ALIAS_FACTOR * len(sizes) + _SMALL:
-        message = f"aliases expand {len(sizes)} values to {_about(sizes[id(root)])}"
+        total = sizes[id(root)]
+        message = f"aliases expand {len(sizes)} values to {total if total < 10**15 else 'more than fits in memory'}"
         hint = "write the values out, or nest fewer aliases"
         raise InputFaults([Fault(place=name, message=message, hint=hint, code="yaml-too-large")])
-
-
-def _about(number: int) -> str:
-    return str(number) if number < 10**15 else "more than fits in memory"
 
 
 class _Walk:
@@ -193,7 +190,10 @@ class _Walk:
         if id(node) in self.open:
             raise self.invalid(node, "a mapping or list refers to itself")
         self.open.add(id(node))
-        result = self.mapping(node, path) if isinstance(node, yaml.MappingNode) else self.sequence(node, path)
+        if isinstance(node, yaml.MappingNode):
+            result: Any = self.mapping(node, path)
+        else:
+            result = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         self.open.remove(id(node))
         return result
 
@@ -207,9 +207,6 @@ class _Walk:
     def invalid(self, node: yaml.Node, reason: str, hint: str | None = None) -> InputFaults:
         place = f"{self.name}:{node.start_mark.line + 1}"
         return InputFaults([Fault(place=place, message=f"not valid YAML: {reason}", hint=hint, code="yaml-invalid")])
-
-    def sequence(self, node: yaml.Node, path: KeyPath) -> list[Any]:
-        return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
 
     def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[Hashable, Any]:
         written = {id(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"}

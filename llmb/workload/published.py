@@ -160,9 +160,9 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
         return ()
     document = yamlfile.load(workload.published)
     tables = typed.read(_File, document).tables
-    _refuse(_unknown_sizes(tables, workload, document))
     figures = tuple(figure for table in tables for figure in table.figures(workload.key))
-    _refuse(_twice(figures, document))
+    if faults := [*_unknown_sizes(tables, workload, document), *_twice(figures, document)]:
+        raise InputFaults(faults)
     return figures
 
 
@@ -237,8 +237,3 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
         for case, count in cases.items()
         if count > 1
     ]
-
-
-def _refuse(faults: list[Fault]) -> None:
-    if faults:
-        raise InputFaults(faults)

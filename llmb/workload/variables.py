@@ -133,7 +133,7 @@ def check_effects(env: Mapping[str, str | bool], *, of_list: bool = True) -> Non
     ``of_list``: they are in a job list, else in ``--env``.
     """
     found = {
-        name: REPLACEMENTS[name].hint(_word(value), of_list=of_list)
+        name: REPLACEMENTS[name].hint(str(value).lower() if isinstance(value, bool) else value, of_list=of_list)
         for name, value in env.items()
         if name in REPLACEMENTS
     }
@@ -143,10 +143,6 @@ def check_effects(env: Mapping[str, str | bool], *, of_list: bool = True) -> Non
         message = f"{names} {verb} NVIDIA's launch scripts and would have no effect on a job here"
         hints = [f"{name}: {hint}" if len(found) > 1 else hint for name, hint in found.items()]
         raise KeyFaultError(message, next(iter(found)), hint="; ".join(hints))
-
-
-def _word(value: str | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _check_listed(env: Mapping[str, str | bool]) -> None:

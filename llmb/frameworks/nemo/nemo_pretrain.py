@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmb.errors import UsageError
-from llmb.frameworks.nemo import wrappers
-from llmb.frameworks.nemo.needs import VENV, Tokenizer, tokenizer_of
+from llmb.frameworks.nemo import needs, wrappers
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
@@ -53,9 +52,9 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
             value=site.gpu_type,
         )
     loaded = job.switches.load_checkpoint
-    venv = None if site.container else site.venvs.get(VENV, site.venv)
+    venv = None if site.container else site.venvs.get(needs.VENV, site.venv)
     nemo = size.nemo.of(row.release(job.scale))
-    tokenizer = tokenizer_of(job, nemo, site)
+    tokenizer = needs.tokenizer_of(job, nemo, site)
     environment = environment_of(job, nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
     recipe = recipe_of(job, size, nemo, row, tokenizer.name, has_pmix=site.has_pmix)
     return Launch(
@@ -85,7 +84,7 @@ def _disk_gb(job: Job, size: Size) -> float:
     return size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0
 
 
-def _mounts(job: Job, tokenizer: Tokenizer) -> tuple[str, ...]:
+def _mounts(job: Job, tokenizer: needs.Tokenizer) -> tuple[str, ...]:
     folders = (job.switches.load_checkpoint, tokenizer.folder)
     return tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None)
 
@@ -133,6 +132,8 @@ def recipe_of(
     None for NeMo's null tokenizer; ``has_pmix``: whether PMIx starts the ranks, as in NVIDIA's runs on Slurm.
     """
     switches = job.switches
+    null_tokenizer = {"kind": "null", "vocab_size": nemo.vocab}
+    overlaps = job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
     return {
         "program": "nemo_pretrain",
@@ -163,14 +164,14 @@ def recipe_of(
         "optimizer": {"use_precision_aware_optimizer": _precision_aware(job, nemo)},
         "cuda_graphs": row.cuda_graphs,
         "comm_overlap": {
-            "overlap_param_gather_with_optimizer_step": _overlaps_step(job) and not writes_or_reads,
+            "overlap_param_gather_with_optimizer_step": overlaps and not writes_or_reads,
             "userbuffers": _userbuffers(job, row),
             # Megatron computes deferred gradients only with a pipeline; without one they would accumulate.
             "wgrad_deferral_limit": nemo.wgrad_deferral_limit if job.pp > 1 else None,
             # Null: Transformer Engine chooses MPI if torch has it; without PMIx each rank would be its own MPI world.
             "tp_comm_bootstrap_backend": None if has_pmix else "nccl",
         },
-        "tokenizer": _tokenizer(tokenizer, nemo),
+        "tokenizer": {"kind": "hub", "name": tokenizer} if tokenizer is not None else null_tokenizer,
         "profile": _profile(job),
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
@@ -225,20 +226,10 @@ def _precision_aware(job: Job, nemo: NemoRecipe) -> bool | None:
     return True if job.dtype == "bf16" and nemo.precision_aware_optimizer else None
 
 
-def _overlaps_step(job: Job) -> bool:
-    return job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1
-
-
 def _userbuffers(job: Job, row: Row) -> str | None:
     """The row's configuration; None if ``--set`` changed the tensor shapes that it is for."""
     alike = (job.tp, job.cp, job.mbs) == (row.tp, row.cp, row.mbs)
     return row.userbuffers.get(job.dtype) if alike else None
-
-
-def _tokenizer(name: str | None, nemo: NemoRecipe) -> dict[str, Any]:
-    if name is not None:
-        return {"kind": "hub", "name": name}
-    return {"kind": "null", "vocab_size": nemo.vocab}
 
 
 def _profile(job: Job) -> dict[str, Any] | None:

@@ -36,11 +36,8 @@ def needs(site: Site) -> Needs:
 
 def applies(job: Job, site: Site) -> bool:
     """Whether this program runs ``job``: every job of a local cluster; on Slurm and Run:ai only size ``tiny``."""
-    return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and _is_tiny(job))
-
-
-def _is_tiny(job: Job) -> bool:
-    return job.model_size == TINY and job.dtype in DTYPES and job.tp * job.pp * job.cp == 1
+    is_tiny = job.model_size == TINY and job.dtype in DTYPES and job.tp * job.pp * job.cp == 1
+    return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and is_tiny)
 
 
 def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:

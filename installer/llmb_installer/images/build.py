@@ -16,11 +16,10 @@ from llmb.errors import LlmbError
 from llmb.system import locks, shell, squashfs
 from llmb.system.process import ProcessId
 from llmb_installer.images import facts as records
-from llmb_installer.images.cache import cache_folder, forget
 from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.facts import ImageFacts
-from llmb_installer.images.settings import ELSEWHERE, BuildSettings
-from llmb_installer.images.squash import build_stream, squash_fault
+from llmb_installer.images.layer import cache_folder, forget
+from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
 from llmb_installer.registry import (
     Manifest,
     Reference,
@@ -62,9 +61,7 @@ def build(
         found = _reusable(target, wanted, architecture, progress)
         if found is not None and not update:
             return found
-        with Registry(
-            wanted.registry, environ=environ, home=home, settings=settings.registry, say=progress.say
-        ) as registry:
+        with Registry(wanted.registry, environ=environ, home=home, settings=settings, say=progress.say) as registry:
             manifest = registry.manifest(wanted, architecture)
             if found is not None and found.digest == manifest.digest:
                 return found
@@ -203,7 +200,7 @@ def _build(
 ) -> ImageFacts:
     builder = choose_builder(settings)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    folder = cache_folder(target, settings)
+    folder = cache_folder(target, settings.cache)
     devices = 0
     try:
         if builder == "stream":
@@ -211,8 +208,8 @@ def _build(
         else:
             where = ", through srun on a node" if settings.via == "srun" else ""
             progress.say(f"enroot import writes {target}{where}")
-            endpoint = endpoint_of(manifest.reference.registry, settings.registry)
-            is_plain = allows_plain_http(endpoint.host, settings.registry)
+            endpoint = endpoint_of(manifest.reference.registry, settings)
+            is_plain = allows_plain_http(endpoint.host, settings)
             own = folder if settings.cache is not None else None
             build_enroot(manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=is_plain)
         facts = _finish(part, target, manifest, settings, builder, devices)

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmb.errors import LlmbError
 from llmb.system import shell, squashfs
 from llmb_installer.images.facts import architecture_of
-from llmb_installer.images.settings import BuildSettings
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
 
 _TAIL = 8  # lines of its output that an error shows
@@ -34,7 +34,7 @@ def uri(reference: Reference) -> str:
 
 def import_argv(reference: Reference, architecture: str, part: Path, settings: BuildSettings) -> list[str]:
     """The command; without ``-a``, enroot would take the architecture of its host."""
-    image = uri(mirrored(reference, settings.registry))
+    image = uri(mirrored(reference, settings))
     argv = ["enroot", "import", "-a", machine_name(architecture), "-o", str(part), image]
     if settings.via == "srun":
         return ["srun", "--nodes=1", "--ntasks=1", "--job-name=llmb-image", *settings.srun_args, *argv]

@@ -13,8 +13,7 @@ from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import parallel
 from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import RegistrySettings
+from llmb_installer.registry.reference import Reference, RegistrySettings
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from llmb.errors import LlmbError
 from llmb.system import http
 from llmb.system.shell import StoppedError
 from llmb_installer.registry.manifests import Descriptor
-from llmb_installer.registry.settings import shown_host
+from llmb_installer.registry.reference import shown_host
 
 if TYPE_CHECKING:
     import httpx

@@ -15,8 +15,14 @@ from llmb.system import http
 from llmb_installer.registry import blobs, manifests
 from llmb_installer.registry.access import Access
 from llmb_installer.registry.manifests import Descriptor, Manifest
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored, shown_host
+from llmb_installer.registry.reference import (
+    Reference,
+    RegistrySettings,
+    allows_plain_http,
+    endpoint_of,
+    mirrored,
+    shown_host,
+)
 
 if TYPE_CHECKING:
     import httpx

@@ -18,7 +18,6 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
-from llmb_installer.registry import RegistrySettings
 from llmb_installer.registry.reference import Reference
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
@@ -168,8 +167,7 @@ def test_the_spelling_that_every_version_reads(text: str, found: str) -> None:
 
 
 def test_a_mirror_is_asked_instead_of_the_registry() -> None:
-    mirrors = RegistrySettings(registry_mirrors={"nvcr.io": "mirror.example/ngc", "docker.io": "mirror.example"})
-    settings = BuildSettings(registry=mirrors)
+    settings = BuildSettings(registry_mirrors={"nvcr.io": "mirror.example/ngc", "docker.io": "mirror.example"})
 
     def asked(text: str) -> str:
         return import_argv(Reference.parse(text), "amd64", Path("/x"), settings)[-1]

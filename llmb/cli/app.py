@@ -14,7 +14,7 @@ from llmb.cli.context import Context, with_install
 from llmb.cli.exit_codes import INTERRUPTED
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.system import edge, notices
+from llmb.system import edge
 
 
 def load() -> Plugins:
@@ -36,7 +36,7 @@ def build(plugins: Plugins) -> click.Group:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` where None) and give its exit code."""
-    notices.begin()
+    edge.forget_warnings()
     plugins = load()
     out = sys.stdout
     group, context = build(plugins), Context(plugins)

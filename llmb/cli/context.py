@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import UsageError
-from llmb.system import edge, notices
+from llmb.system import edge
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
@@ -72,7 +72,7 @@ class Context:
 
     def warn(self, text: str) -> None:
         """Say a warning, however often it comes up, once."""
-        notices.warn(text)
+        edge.warn(text)
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:

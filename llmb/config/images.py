@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images by reference, and the files that they are installed as."""
 
+import os
 import re
+import struct
 from pathlib import Path
 
 from llmb.config import ClusterConfig
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 from llmb.system import files
+
+_MAGIC = b"hsqs"
+_SIZE_AT = 40  # where the superblock has the bytes used as a 64-bit number, by the format's documentation
+_SUPERBLOCK = 96
 
 
 def file_name(reference: str) -> str:
@@ -42,3 +48,23 @@ def _fact(path: Path, name: str) -> object:
     except LlmbError:
         return None
     return facts.get(name) if isinstance(facts, dict) else None
+
+
+def superblock_fault(path: Path) -> Fault | None:
+    """What is wrong with a squashfs file by its superblock and length, a read of 96 bytes. Raises LlmbError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SUPERBLOCK)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return Fault(message="it does not exist", code="image-missing")
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)) from error
+    if size == 0:
+        return Fault(message="it is empty", code="image-cut-off", value=0)
+    if len(head) < _SUPERBLOCK or not head.startswith(_MAGIC):
+        return Fault(message="it is not a squashfs image", code="not-squashfs")
+    (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
+    if size >= used:
+        return None
+    return Fault(message=f"it is cut off: it has {size:,} of {used:,} bytes", code="image-cut-off", value=size)

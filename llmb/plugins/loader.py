@@ -15,7 +15,7 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.errors import Fault, LlmbError
-from llmb.system import deadline
+from llmb.system import parallel
 
 if TYPE_CHECKING:
     import click
@@ -47,9 +47,9 @@ HOOK_SECONDS = 20.0  # a hook is cheap by its contract; the file systems of logi
 def _limited(source: str, hook: str) -> Iterator[None]:
     """Raise PluginError, which names the plugin, where its hook does not come to an end."""
     try:
-        with deadline.limited(HOOK_SECONDS):
+        with parallel.time_limit(HOOK_SECONDS):
             yield
-    except deadline.OverdueError:
+    except parallel.OverdueError:
         message = f"plugin {source} was interrupted: it took more than {HOOK_SECONDS:g} s in {hook}"
         raise PluginError(message, hint=_TELL) from None
 

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,8 @@ _PART = re.compile(
     r".*?(?=[;,.:)]?(?:  |$)|[;,:)] )|'[^']*'\S*|\S+"
 )
 _LEAST_WIDTH = 30
+_warned: set[str] = set()
+_warning = threading.Lock()
 
 
 class OutputError(LlmbError):
@@ -153,6 +156,21 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
             raise  # the reader of our output has gone: `| head`
         if not err:
             raise _output_error(error) from error
+
+
+def forget_warnings() -> None:
+    """Forget the printed warnings: another command begins in this process."""
+    with _warning:
+        _warned.clear()
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error, once in a command; several threads may call this."""
+    with _warning:
+        if text in _warned:
+            return
+        _warned.add(text)
+    echo(f"warning: {text}", err=True)
 
 
 def flush() -> None:

@@ -19,8 +19,8 @@ from llmb.system.parallel import run_bounded
 MODE = 0o666  # as the install directory's own mode has it; elsewhere less the user's umask
 _INSTALLS = ("cluster_config.yaml", ".llmb")  # what an install directory is known by
 _WRITERS = 8
-ROOM = 64 * 1024  # bytes that must be free for a run to begin
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NEEDED_SPACE = 64 * 1024  # bytes that must be free for a run to begin
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -292,20 +292,20 @@ def _discard(part: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def check_room(folder: Path) -> None:
-    """Write ROOM bytes into ``folder`` and remove them. Raises NoRoomError where that fails for want of room."""
+def check_space(folder: Path) -> None:
+    """Write NEEDED_SPACE bytes into ``folder`` and remove them. Raises NoRoomError if the disk is full."""
     if not folder.is_dir():  # a folder that was deleted does not come back
         return
-    part = _part(folder / "room")
+    part = _part(folder / "space")
     try:
-        _write_new(part, " " * ROOM, 0o600)
+        _write_new(part, " " * NEEDED_SPACE, 0o600)
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in _FULL:
             raise NoRoomError(f"{folder} is full: {error.strerror}", hint="free some space there") from error
     finally:
         _discard(part)
 
 
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
-    kind = NoRoomError if error.errno in _NO_ROOM else LlmbError
+    kind = NoRoomError if error.errno in _FULL else LlmbError
     return kind(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")

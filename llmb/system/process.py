@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 # psutil is imported where it is called: its import takes longer than all that every command asks of this module.
 _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
+_SWEEP = 5.0  # seconds
+_LOADING = 0.5  # seconds
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -102,6 +106,44 @@ def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
     return any(
         program in (Path(word).name for word in line) and any(word.endswith(endings) for word in line) for line in lines
     )
+
+
+def kill_marked(name: str, value: str) -> int:
+    """Kill every other process of this user in whose environment ``name`` is ``value``; the number killed."""
+    import psutil
+
+    deadline = time.monotonic() + _SWEEP
+    killed: set[int] = set()
+    while left := _marked(name, value):
+        for process in left:
+            killed.add(process.pid)
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.1)
+        if time.monotonic() > deadline:
+            break
+    return len(killed)
+
+
+def _marked(name: str, value: str) -> list[psutil.Process]:
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+            if process.pid != os.getpid() and _environment_of(process).get(name) == value:
+                found.append(process)
+    return found
+
+
+def _environment_of(process: psutil.Process) -> dict[str, str]:
+    """The environment of a process; one that is being loaded shows neither that nor its arguments for a moment."""
+    deadline = time.monotonic() + _LOADING
+    while not (found := process.environ()):
+        if process.cmdline() or not process.exe() or time.monotonic() > deadline:
+            return process.environ()  # it may have been loaded in between
+        time.sleep(0.001)
+    return found
 
 
 def _look(pid: int) -> tuple[float, bool]:

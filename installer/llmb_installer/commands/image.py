@@ -154,8 +154,9 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
 
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
-    if faults := images.check(target, deep=True):
-        raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"build it, or adopt it where possible: {again}")
+    if (fault := images.check(target, deep=True)) is not None:
+        hint = f"build it, or adopt it where possible: {again}"
+        raise LlmbError(f"{target}: {fault.message}", hint=hint, code=fault.code, key=str(target), value=fault.value)
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
     edge.echo(f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")

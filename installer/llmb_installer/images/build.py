@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import llmb
+from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
-from llmb.system import locks, shell, squashfs
+from llmb.system import locks, shell
 from llmb.system.process import ProcessId
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
@@ -144,19 +145,18 @@ def _reusable(target: Path, reference: Reference, architecture: str, progress: P
 
 def _inspect(target: Path) -> tuple[ImageFacts | None, str | None]:
     """The record of an image, and what is wrong with its file."""
-    fault = squashfs.superblock_fault(target)
+    damage = superblock_fault(target)
     try:
         facts = records.read_facts(target)
     except LlmbError:
-        return None, fault  # as without a record
-    if fault is None and facts is not None:
-        faults = records.compare(target, facts, deep=False)
-        fault = faults[0] if faults else None
+        facts = None  # as without a record
+    if damage is None and facts is not None:
+        damage = records.compare(target, facts, deep=False)
         mtime = target.stat().st_mtime_ns
-        if fault is None and facts.mtime_ns != mtime:  # it was copied, and its content has just been compared
+        if damage is None and facts.mtime_ns != mtime:  # it was copied, and its content has just been compared
             facts = replace(facts, mtime_ns=mtime)
             records.write_facts(target, facts)
-    return facts, fault
+    return facts, damage.message if damage is not None else None
 
 
 def _adopt(
@@ -233,9 +233,8 @@ def _finish(
 
     The record comes first: an older image beside it is detected and built again; one without a record would be adopted.
     """
-    fault = squashfs.superblock_fault(part)
-    if fault is not None:
-        message = f"the image of {manifest.reference} was written, but {fault}"
+    if (fault := superblock_fault(part)) is not None:
+        message = f"the image of {manifest.reference} was written, but {fault.message}"
         raise LlmbError(message, hint="give the same command again", code="image-damaged", key=str(manifest.reference))
     found = records.architecture_of(part)
     if found not in (None, manifest.architecture):

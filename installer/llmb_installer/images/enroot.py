@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
-from llmb.system import shell, squashfs
+from llmb.system import shell
 from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
@@ -86,9 +87,8 @@ def build_enroot(
             hint = f"check Slurm with sinfo, or choose a partition with --srun-arg; the output is in {log}"
         message = f"enroot import failed with exit code {code}:\n{output}"
         raise LlmbError(message, hint=hint, code="program-failed", key=program, value=code)
-    fault = squashfs.superblock_fault(part)
-    if fault is not None:
-        message = f"enroot import reports success, but its image is unusable: {fault}:\n{output}"
+    if (fault := superblock_fault(part)) is not None:
+        message = f"enroot import reports success, but its image is unusable: {fault.message}:\n{output}"
         raise LlmbError(message, hint=f"its output is in {log}", code="image-damaged", key="enroot")
     found = architecture_of(part)
     if found not in (None, architecture):

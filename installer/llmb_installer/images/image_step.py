@@ -3,7 +3,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -139,7 +139,7 @@ def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
 
 def _is_built(step: ImageStep) -> bool:
     """Whether its file exists, by a quick check; building checks more."""
-    return step.target is not None and step.target.is_file() and not check(step.target, deep=False)
+    return step.target is not None and step.target.is_file() and check(step.target, deep=False) is None
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
@@ -155,7 +155,8 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [Fault(message=f"{path}: {text}", code="image-damaged", value=str(path)) for text in check(path, deep=deep)]
+    fault = check(path, deep=deep)
+    return [] if fault is None else [replace(fault, message=f"{path}: {fault.message}", value=str(path))]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

@@ -21,7 +21,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import files, notices, secrets, shell
+from llmb.system import edge, files, secrets, shell
 from llmb.system.process import host_name
 from llmb.workload.gpus import CPU
 
@@ -151,7 +151,7 @@ def _full(folders: Sequence[Path]) -> str | None:
     """Why the queue waits, where one of the folders is on a full disk; None where none is."""
     try:
         for folder in folders:
-            files.check_room(folder)
+            files.check_space(folder)
     except files.NoRoomError as error:
         return f"the queue waits: {error.message}"
     return None
@@ -166,7 +166,7 @@ def _has_ended(run: RunRecord) -> bool:
     try:
         seen = journal.read(run.place)
     except LlmbError as error:  # the runner, if there is one, will find the request
-        notices.warn(error.message)
+        edge.warn(error.message)
         return False
     return seen is not None and seen.end is not None
 

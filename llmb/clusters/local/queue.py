@@ -173,7 +173,7 @@ def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) 
     """
     if locks.holder(folder, LOCK) is not None:
         return
-    files.check_room(folder)  # else its lock could not be written
+    files.check_space(folder)  # else its lock could not be written
     log = folder / LOG
     files.rotate(log, limit=_LOG_LIMIT)
     argv = [sys.executable, "-P", "-m", "llmb.clusters.local.supervisor", str(folder), str(idle)]

@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 
 from llmb.clusters.local.run_script import Script
 from llmb.errors import LlmbError
-from llmb.system import marked, shell
-from llmb.system.process import ProcessId
+from llmb.system import shell
+from llmb.system.process import ProcessId, kill_marked
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run
 _START = Path(__file__).with_name("start_rank.py")
@@ -177,7 +177,7 @@ def free_port() -> int:
 
 def sweep(run_id: str) -> None:
     """Kill every process of this user that belongs to the run, by the mark in its environment."""
-    marked.sweep(MARK, run_id)
+    kill_marked(MARK, run_id)
 
 
 def _signal_name(number: int) -> str:

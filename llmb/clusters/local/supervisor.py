@@ -71,7 +71,7 @@ def _take(folder: Path, path: Path) -> None:
         return
     if entry is not None:
         for written in (folder, entry.directory):
-            files.check_room(written)
+            files.check_space(written)
         _guarded(folder, entry.id, entry.directory, entry)
         queue.remove(folder, entry.id)
 
@@ -131,7 +131,7 @@ def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
-        files.check_room(entry.directory)
+        files.check_space(entry.directory)
         raise LlmbError(f"its runner did not start; {folder / LOG} says why", code="runner-failed")
     return runner
 

@@ -13,11 +13,10 @@ from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
-from llmb.config.images import image_path, recorded_size
+from llmb.config.images import image_path, recorded_size, superblock_fault
 from llmb.config.places import place_in_config
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
-from llmb.system.squashfs import superblock_fault
 
 _ANYWAY = "--no-preflight submits without this check"
 
@@ -151,7 +150,7 @@ def _damage_of(path: Path) -> str | None:
     recorded = recorded_size(path)
     if fault is None and recorded is not None and size != recorded:
         return f"it has {size:,} bytes, and its record says {recorded:,}"
-    return fault
+    return fault.message if fault is not None else None
 
 
 def faults_of_mounts(launch: Launch) -> Iterator[Fault]:

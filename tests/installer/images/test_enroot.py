@@ -88,7 +88,7 @@ def test_command_line_and_environment(build: Callable[..., ImageFacts], registry
     facts = build()
     assert (facts.builder, facts.architecture) == ("enroot", "amd64")
     assert facts.digest is not None
-    assert check(tmp_path / "x.sqsh", deep=True) == []
+    assert check(tmp_path / "x.sqsh", deep=True) is None
     seen = (tmp_path / "seen").read_text().splitlines()
     assert seen[:3] == ["import", "-a", "x86_64"]
     assert seen[5] == f"docker://{registry.host}#public/enroot:1"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine below: files, processes, locks, several things at a time, and which names are secrets."""
+"""Access to the machine: files, processes, locks, threads, HTTP, standard streams and secrets."""

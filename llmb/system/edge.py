@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where both commands meet the world: standard streams, the current folder, the home folder, and text for a terminal.
+"""Standard streams, the current folder, the home folder, and text for a terminal, for both commands.
 
-Whatever surrounds a command, it ends with a message and an exit code, never with a traceback.
+In any environment, a command ends with a message and an exit code, never with a traceback.
 """
 
 import errno
@@ -20,8 +20,8 @@ from llmb.errors import LlmbError, UsageError
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))  # by their numbers
 _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
-_BLANKS = "\n\t\xa0\u202f"  # which are not printable to Python, and do no harm
-# What a write to a stream fails with that is full, gone or not one to write to.
+_BLANKS = "\n\t\xa0\u202f"  # harmless, but not printable to Python
+# The errors of a write to a stream that is full, closed or not writable.
 _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG, errno.ENXIO})
 
 
@@ -38,14 +38,14 @@ _warning = threading.Lock()
 
 
 class OutputError(LlmbError):
-    """Standard output cannot be written, so that nobody has the answer."""
+    """Standard output cannot be written."""
 
 
 def prepare() -> None:
-    """Make the process fit for work, however it was started.
+    """Prepare the process, however it was started.
 
-    Closed streams are opened, characters that a terminal's encoding lacks are written as their codes, and the traceback
-    of a bug holds no escape sequence.
+    Opens closed streams, lets characters that a terminal's encoding lacks be written as their codes, and removes escape
+    sequences from the traceback of a bug.
     """
     open_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -56,9 +56,9 @@ def prepare() -> None:
 
 
 def open_streams() -> None:
-    """Have standard input, output and error: of a closed one nothing is read, and nothing comes out.
+    """Open each closed standard stream as the null device.
 
-    Left closed, its number would be that of the next file that is opened.
+    Otherwise the next file that is opened would get its number.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is not None:
@@ -74,30 +74,29 @@ def open_streams() -> None:
 
 
 def current_folder() -> Path:
-    """The current folder. Raises UsageError where it was removed or may not be looked at."""
+    """The current folder. Raises UsageError if it was removed or cannot be read."""
     try:
         return Path.cwd()
     except OSError as error:
-        raise UsageError(
-            f"the current folder cannot be used: {error.strerror or error}", hint="cd to a folder that is there"
-        ) from error
+        message = f"the current folder cannot be used: {error.strerror or error}"
+        raise UsageError(message, hint="cd to an existing folder", code="folder-unreadable") from error
 
 
 def require_home() -> None:
-    """Raise UsageError where nobody can say what the user's home folder is."""
+    """Raise UsageError if the user's home folder is unknown."""
     if not os.environ.get("HOME"):
         os.environ.pop("HOME", None)
     try:
         Path.home()
     except RuntimeError as error:
-        message = f"your home folder is not known: HOME is not set, and there is no user with the number {os.getuid()}"
-        raise UsageError(message, hint="export HOME=DIR, a folder of yours") from error
+        message = f"your home folder is unknown: HOME is not set, and no user has the id {os.getuid()}"
+        raise UsageError(message, hint="export HOME=DIR, a folder of yours", code="home-unknown", key="HOME") from error
 
 
 def printable(text: str) -> str:
-    """``text`` with its line ends and tabs, and each other character that is not printable written as its code.
+    """``text`` with each unprintable character, except for line ends and tabs, written as its code.
 
-    So that no escape sequence reaches a terminal, whoever wrote the text.
+    So no escape sequence reaches a terminal.
     """
     if _UNUSUAL.search(text) is None:
         return text
@@ -174,7 +173,7 @@ def warn(text: str) -> None:
 
 
 def flush() -> None:
-    """Have what was printed on standard output arrive. Raises OutputError, BrokenPipeError."""
+    """Flush standard output. Raises OutputError, BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -184,7 +183,7 @@ def flush() -> None:
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether ``error`` came of printing: what could not be written is still to be written."""
+    """Whether printing caused ``error``: then the text is still in the buffer of a stream."""
     if error.errno not in _BROKEN or error.filename is not None:
         return False
     for stream in (sys.stdout, sys.stderr):
@@ -196,7 +195,7 @@ def is_of_output(error: OSError) -> bool:
 
 
 def give_up_output() -> None:
-    """Throw away what cannot be written, so that the interpreter does not try again when it ends."""
+    """Discard what cannot be written, so that the interpreter does not try again when it ends."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -209,17 +208,18 @@ def _to_nowhere(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-    except (OSError, ValueError):  # a stream without a number of its own
+    except (OSError, ValueError):  # a stream without a number
         return
 
 
 def _output_error(error: OSError) -> OutputError:
     why = error.strerror or str(error)
-    return OutputError(f"standard output cannot be written: {why}", hint="send it to another place")
+    message = f"standard output cannot be written: {why}"
+    return OutputError(message, hint="redirect it elsewhere", code="output-unwritable")
 
 
 def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Python's own traceback, fit for a terminal."""
+    """Print Python's traceback without escape sequences."""
     text = "".join(traceback.format_exception(kind, error, trace))
     try:
         sys.stderr.write(printable(text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that writes files: whole or not at all, never half."""
+"""Reads and writes files; each is written completely or not at all."""
 
 import contextlib
 import errno
@@ -16,8 +16,8 @@ from typing import Any
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
 
-MODE = 0o666  # as the install directory's own mode has it; elsewhere less the user's umask
-_INSTALLS = ("cluster_config.yaml", ".llmb")  # what an install directory is known by
+MODE = 0o666  # limited by the install directory's mode; elsewhere by the user's umask
+_INSTALLS = ("cluster_config.yaml", ".llmb")  # files that identify an install directory
 _WRITERS = 8
 NEEDED_SPACE = 64 * 1024  # bytes that must be free for a run to begin
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -25,11 +25,11 @@ _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NoRoomError(LlmbError):
-    """A disk is full, or the user's share of it is."""
+    """A disk, or the user's quota on it, is full."""
 
 
 def expand(path: str | Path) -> Path:
-    """``path`` with the home folder for ``~``; as it is where nobody knows that home, so that it is not found."""
+    """``path`` with the home folder for ``~``; unchanged if that is unknown, so that it will not be found."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -37,17 +37,18 @@ def expand(path: str | Path) -> Path:
 
 
 def at_home(path: str) -> Path:
-    """``path`` with the home folder for ``~``. Raises LlmbError where nobody knows that home."""
+    """``path`` with the home folder for ``~``. Raises LlmbError if that is unknown."""
     if (found := expand(path)).parts[:1] == ("~",):
-        raise LlmbError("your home folder is not known, and HOME is not set", hint="export HOME=DIR, a folder of yours")
+        message, hint = "your home folder is unknown, and HOME is not set", "export HOME=DIR, a folder of yours"
+        raise LlmbError(message, hint=hint, code="home-unknown", key="HOME")
     return found
 
 
 def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
+    """Write ``text`` to ``path`` so that a reader sees the old or the new content, also after a crash of the machine.
 
-    Where it need not be ``durable``, such a crash may leave it empty. Raises LlmbError when the folder is not writable
-    or the disk is full; then ``path`` is as it was.
+    If it is not ``durable``, such a crash may leave it empty. Raises LlmbError if the folder is not writable or the
+    disk is full; ``path`` is then unchanged.
     """
     part = _part(path)
     try:
@@ -63,7 +64,7 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names in ``folder`` outlast a crash of the machine, where the file system can do that."""
+    """Make the names in ``folder`` survive a crash of the machine, if the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -73,9 +74,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
-    """Write ``text`` to ``path`` if nothing is there yet, ``durable`` as above; False when another was first.
+    """Write ``text`` to ``path`` if it does not exist, ``durable`` as in ``write_text``; False if it exists.
 
-    Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
+    Of several processes, on NFS too, exactly one succeeds, and a reader sees its whole text. Raises LlmbError.
     """
     part = _part(path)
     try:
@@ -88,9 +89,9 @@ def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True
 
 
 def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) -> bool:
-    """Write a few characters into ``path`` from byte ``at``, in one go and in place; False where it is gone.
+    """Write a few characters into ``path`` from byte ``at``, in one write and in place; False if it does not exist.
 
-    Also False, with nothing written, where the file does not hold ``over`` there, or that is not as long as ``text``.
+    Also False, with nothing written, if the file does not contain ``over`` there, or ``text`` has another length.
     """
     new, old = text.encode(), None if over is None else over.encode()
     try:
@@ -103,24 +104,23 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
                 return False
             return os.pwrite(descriptor, new, at) == len(new)
         finally:
-            os.close(descriptor)  # where NFS tells of a full disk
+            os.close(descriptor)  # where NFS reports a full disk
     except OSError:
         return False
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
-    """Write a folder of text files, whole or not at all; one that is there is left as it is. Raises LlmbError."""
+    """Write a folder of text files, completely or not at all; an existing one is kept. Raises LlmbError."""
     if path.is_dir():
         return
     part = _part(path)
     try:
-        # Several at a time: a disk makes many files durable in hardly more time than one.
+        # Several at a time: a disk syncs many files in hardly more time than one.
         run_bounded(
             iter(texts.items()),
             lambda item: _write_new(part / item[0], item[1], MODE),
             lambda _: True,
             workers=_WRITERS,
-            stop=lambda: False,
         )
         part.rename(path)
     except OSError as error:
@@ -141,23 +141,24 @@ def to_json(data: Any) -> str:
 
 
 def read_json(path: Path) -> Any | None:
-    """The data in a JSON file, None when there is no such file. Raises LlmbError when it is not JSON."""
+    """The data in a JSON file; None if it does not exist. Raises LlmbError: ``file-damaged`` if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
-    except RecursionError as error:
-        raise LlmbError(f"{path} cannot be read: nested too deeply", hint="it is damaged; move it away") from error
-    except (OSError, ValueError) as error:
-        raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
+        message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read access"
+        raise LlmbError(message, hint=hint, code="file-unreadable", key=str(path)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        message, hint = f"{path} cannot be read: {reason}", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged", key=str(path)) from error
 
 
 def read_text(path: Path, *, name: str | None = None) -> str:
-    """The text of a file that a user wrote, without a byte order mark; ``name`` is what the error calls it.
+    """The text of a file that a user wrote, without a byte order mark; ``name`` is its name in errors.
 
-    Raises UsageError when it cannot be read or is not UTF-8.
+    Raises UsageError if it cannot be read or is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8-sig")
@@ -171,7 +172,7 @@ def read_text(path: Path, *, name: str | None = None) -> str:
 
 @lru_cache(maxsize=1024)
 def mode_of_install(folder: Path) -> int | None:
-    """The permission bits of the install directory that ``folder`` is in; None outside of any."""
+    """The permission bits of the install directory that contains ``folder``; None outside of any."""
     for place in (folder, *folder.parents):
         try:
             if any((place / name).exists() for name in _INSTALLS):
@@ -182,7 +183,7 @@ def mode_of_install(folder: Path) -> int | None:
 
 
 def umask_in(folder: Path, own: int) -> int:
-    """The umask of what runs in ``folder``: as the install directory's mode has it, elsewhere the user's ``own``."""
+    """The umask for programs in ``folder``: by the install directory's mode, elsewhere the user's ``own``."""
     shared = mode_of_install(folder)
     return own if shared is None else 0o077 & ~shared
 
@@ -193,33 +194,33 @@ def own_umask() -> int:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("\nUmask:")[2].split()[0], 8)
     except (OSError, ValueError, IndexError):
-        found = os.umask(0o077)  # the only other way to learn it
+        found = os.umask(0o077)  # the only other way to read it
         os.umask(found)
         return found
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are not there; those of an install directory have its mode."""
+    """Create a folder and missing ones above it; in an install directory, they get its mode."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         try:
             one.mkdir()
-        except FileExistsError:  # another was quicker
+        except FileExistsError:  # another process created it
             continue
         share_folder(one)
 
 
 def share_folder(folder: Path) -> None:
-    """Give a folder that was just made the mode of the install directory that it is in, if it is in one."""
+    """Give a new folder the mode of its install directory, if any."""
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
             folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
 
 
 def share_tree(folder: Path) -> None:
-    """Give ``folder`` and all that other programs wrote into it the mode of its install directory.
+    """Give ``folder`` and everything in it the mode of its install directory.
 
-    Group and others get what the owner has, as far as the install directory's own mode allows it.
+    Group and others get the owner's permissions, as far as the install directory's mode allows.
     """
     shared = mode_of_install(folder.parent)
     if shared is None:
@@ -235,7 +236,7 @@ def share_tree(folder: Path) -> None:
 
 
 def rotate(path: Path, *, limit: int) -> None:
-    """Rename a log of more than ``limit`` bytes to ``<name>.1``, over the one before. Nobody may be writing to it."""
+    """Rename a log of more than ``limit`` bytes to ``<name>.1``, replacing that. No process may be writing to it."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > limit:
             path.replace(path.with_name(f"{path.name}.1"))
@@ -254,7 +255,7 @@ def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> Non
         descriptor = os.open(path, flags, mode)
     with os.fdopen(descriptor, "wb", buffering=0) as stream:
         if mode == MODE and (shared := mode_of_install(path.parent)) is not None:
-            with contextlib.suppress(OSError):  # a file system that has no modes
+            with contextlib.suppress(OSError):  # a file system without modes
                 os.fchmod(descriptor, 0o600 | shared & 0o066)
         left = memoryview(text.encode())
         while left:
@@ -267,7 +268,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
     try:
         path.hardlink_to(part)
     except FileExistsError:
-        return part.stat().st_nlink == 2  # our own link, where an NFS server's first answer was lost
+        return part.stat().st_nlink == 2  # our own link: an NFS server's first answer was lost
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
@@ -276,7 +277,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
 
 
 def _create_in_place(path: Path, text: str, mode: int) -> bool:
-    """The second best, for file systems without hard links: a reader may see the file empty for a moment."""
+    """For file systems without hard links: a reader may see an empty file for a moment."""
     try:
         _write_new(path, text, mode)
     except FileExistsError:
@@ -294,18 +295,22 @@ def _discard(part: Path) -> None:
 
 def check_space(folder: Path) -> None:
     """Write NEEDED_SPACE bytes into ``folder`` and remove them. Raises NoRoomError if the disk is full."""
-    if not folder.is_dir():  # a folder that was deleted does not come back
+    if not folder.is_dir():  # a deleted folder is not created again
         return
     part = _part(folder / "space")
     try:
         _write_new(part, " " * NEEDED_SPACE, 0o600)
     except OSError as error:
         if error.errno in _FULL:
-            raise NoRoomError(f"{folder} is full: {error.strerror}", hint="free some space there") from error
+            raise NoRoomError(
+                f"{folder} is full: {error.strerror}", hint="free some space there", code="disk-full", key=str(folder)
+            ) from error
     finally:
         _discard(part)
 
 
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
-    kind = NoRoomError if error.errno in _FULL else LlmbError
-    return kind(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")
+    message, hint = f"{path} cannot be written: {error.strerror}", "free space or fix the permissions there"
+    if error.errno in _FULL:
+        return NoRoomError(message, hint=hint, code="disk-full", key=str(path))
+    return LlmbError(message, hint=hint, code="file-unwritable", key=str(path))

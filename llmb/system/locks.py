@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock on a folder that may be on NFS or Lustre: exclusive create only, and a dead holder's lock is taken over.
+"""Locks on folders, also on NFS or Lustre: they need only exclusive create, and a dead holder's lock is taken over.
 
-The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. It is taken by creating the next
-one exclusively, when the present one is marked released or its holder is gone. So two that both find a dead holder
-cannot both win: they create the same file.
+The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. A process takes it by creating the
+next one exclusively, if the present one is marked released or its holder is gone. Two processes that both find a dead
+holder cannot both win: they create the same file.
 """
 
 import contextlib
@@ -38,32 +38,34 @@ def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise LlmbError(f"{folder} cannot be read: {error.strerror}", hint="ask its owner for access") from error
+        raise LlmbError(
+            f"{folder} cannot be read: {error.strerror}", hint="ask its owner for access", code="folder-unreadable"
+        ) from error
     return sorted((int(number), folder / f"{prefix}{number}") for number in found if _NUMBER.fullmatch(number))
 
 
 def holder(folder: Path, name: str) -> ProcessId | None:
-    """Who holds the lock now; None when nobody does."""
+    """The process that holds the lock; None if it is free."""
     generations = _generations(folder, name)
     return _holder_of(generations[-1][1]) if generations else None
 
 
 def _holder_of(path: Path) -> ProcessId | None:
     try:
-        beaten = path.stat().st_mtime
+        last_beat = path.stat().st_mtime
         text = path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError:  # another user's, closed to us: its heartbeat still tells
-        return _unknown() if _now_at(path.parent) - beaten < STALE_AFTER else None
+    except OSError:  # another user's, unreadable for us: its heartbeat still shows
+        return _unknown() if _now_at(path.parent) - last_beat < STALE_AFTER else None
     try:
         owner = ProcessId.from_data(json.loads(text))
-    except (ValueError, RecursionError):  # released, or, without hard links, not written yet
-        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - beaten > HEARTBEAT
+    except (ValueError, RecursionError):  # released; or, without hard links, not written yet
+        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - last_beat > HEARTBEAT
         return None if is_free else _unknown()
     if owner.is_here and not owner.is_hidden:
         return owner if owner.is_alive() else None
-    return owner if _now_at(path.parent) - beaten < STALE_AFTER else None
+    return owner if _now_at(path.parent) - last_beat < STALE_AFTER else None
 
 
 def _now_at(folder: Path) -> float:
@@ -72,7 +74,7 @@ def _now_at(folder: Path) -> float:
     try:
         part.touch(exist_ok=False)
         return part.stat().st_mtime
-    except OSError:  # a folder that we may only look at
+    except OSError:  # a folder that we can only read
         return time.time()
     finally:
         with contextlib.suppress(OSError):
@@ -89,30 +91,32 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
     if last[1] is not None and _holder_of(last[1]) is not None:
         return None
     mine = folder / f"{name}.lock.{last[0] + 1}"
-    # Not durable: after a crash of the machine nobody holds it, whatever the file says.
+    # Not durable: after a crash of the machine, no process holds it.
     if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current())), durable=False):
         return None
-    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had come and gone already
+    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # an old generation, already released
         mine.unlink(missing_ok=True)
         return None
     for _, older in generations:
-        with contextlib.suppress(OSError):  # another user's, in a folder whose files are their owners' alone
+        with contextlib.suppress(OSError):  # another user's, which we may not remove
             older.unlink(missing_ok=True)
     return mine
 
 
 def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
-    """The error that names the lock's file and its holder, and what is to be done about either."""
+    """The error with the lock's file, its holder, and what to do."""
     generations = _generations(folder, name)
     file = generations[-1][1] if generations else folder / f"{name}.lock"
     if owner is None or not owner.pid:
         message = f"{folder / name} is in use by another process"
-        return LockHeldError(f"{message} (lock file {file})", hint="wait until it has finished")
+        return LockHeldError(f"{message} (lock file {file})", hint="wait until it has finished", code="lock-held")
     message = f"{folder / name} is in use by process {owner.pid} on {owner.host} (lock file {file})"
     if owner.is_here:
-        return LockHeldError(message, hint=f"wait until it has finished; ps -fp {owner.pid} says what it is")
-    gone = f"if it has died, it counts no more after {STALE_AFTER / 60:.0f} minutes, or after: rm {file}"
-    return LockHeldError(message, hint=f"wait until it has finished; {gone}")
+        hint = f"wait until it has finished; to see what it is: ps -fp {owner.pid}"
+    else:
+        gone = f"if it has died, the lock ends after {STALE_AFTER / 60:.0f} minutes, or with: rm {file}"
+        hint = f"wait until it has finished; {gone}"
+    return LockHeldError(message, hint=hint, code="lock-held", value=owner.pid)
 
 
 @contextlib.contextmanager
@@ -121,16 +125,16 @@ def hold(
 ) -> Iterator[None]:
     """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds for it. Raises LockHeldError.
 
-    ``on_wait`` is called once with the holder when it has to wait. While held, a heartbeat tells other hosts so.
+    ``on_wait`` is called once with the holder if it has to wait. A heartbeat shows other hosts that it is held.
     """
     deadline = time.monotonic() + wait
-    told = False
+    is_reported = False
     while (mine := _try_acquire(folder, name)) is None:
         owner = holder(folder, name)
         if time.monotonic() >= deadline:
             raise _held(folder, name, owner)
-        if owner is not None and on_wait is not None and not told:
-            told = True
+        if owner is not None and on_wait is not None and not is_reported:
+            is_reported = True
             on_wait(owner)
         time.sleep(0.05)
     _heart.add(mine)
@@ -138,12 +142,12 @@ def hold(
         yield
     finally:
         _heart.discard(mine)
-        # Its folder may have been removed, or another host may have taken a stale lock over.
+        # Its folder may have been removed, or another host may have taken over a stale lock.
         files.overwrite(mine, _RELEASED)
 
 
 class _Heart:
-    """One thread, started with the first lock, that beats for all locks of this process."""
+    """The heartbeat of all locks of this process: one thread, started with the first lock."""
 
     def __init__(self) -> None:
         self.held: set[Path] = set()

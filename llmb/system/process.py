@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process is which: an identity that survives neither the process nor a reboot, so that it is never mistaken."""
+"""The identity of a process, which no later process shares, also after a reboot; and the end of marked processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import psutil
 
-# psutil is imported where it is called: its import takes longer than all that every command asks of this module.
+# psutil is imported where it is needed: most commands do not, and its import is slow.
 _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
 _SWEEP = 5.0  # seconds
@@ -27,7 +27,7 @@ _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock i
 class ProcessId:
     """A process: host name, process id, start time and the boot it started under.
 
-    ``start`` is for comparing alone: seconds since the boot, which setting the clock leaves alone; since the epoch on
+    ``start`` is only for comparison: seconds since the boot, which do not depend on the clock; since the epoch on
     systems without ``/proc``.
     """
 
@@ -53,7 +53,7 @@ class ProcessId:
         match values:
             case [str(host), int(pid), int() | float() as start, str(boot)] if 0 < pid < _MOST:
                 return cls(host=host, pid=pid, start=start, boot=boot)
-        raise ValueError("this is no process")
+        raise ValueError("this is not a process")
 
     @property
     def is_here(self) -> bool:
@@ -62,23 +62,23 @@ class ProcessId:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether it started after this host's last boot. Only to be asked where ``is_here``."""
+        """Whether it started after this host's last boot; only valid if ``is_here``."""
         return self.boot == boot_id()
 
     def is_alive(self) -> bool:
-        """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``.
+        """Whether this process runs (a zombie does not); only valid if ``is_here``.
 
-        True of another user's process that the system hides, for as long as one of its number is there.
+        For another user's process that the system hides: whether any process has its number.
         """
         return self.is_of_this_boot and self._seen() is not False
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a process of this number is there, and the system does not show which one (hidepid)."""
+        """Whether a process has this number, and the system hides which one (hidepid)."""
         return self.is_of_this_boot and self._seen() is None
 
     def _seen(self) -> bool | None:
-        """Whether this very process runs; None where that is hidden."""
+        """Whether this process runs; None if the system hides that."""
         try:
             start, ended = _look(self.pid)
         except ProcessLookupError:
@@ -88,7 +88,7 @@ class ProcessId:
         return not ended and abs(start - self.start) < _tolerance()
 
     def find(self) -> psutil.Process | None:
-        """The process to signal, None when it has ended or its number belongs to another by now."""
+        """The process to signal; None if it has ended, also if another has its number by now."""
         import psutil
 
         try:
@@ -156,9 +156,9 @@ def _look(pid: int) -> tuple[float, bool]:
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, PermissionError, ProcessLookupError) as error:
-        os.kill(pid, 0)  # which tells, whatever /proc hides: ProcessLookupError or PermissionError
+        os.kill(pid, 0)  # whatever /proc hides, it raises ProcessLookupError or PermissionError
         raise PermissionError(pid) from error
-    fields = text.rpartition(b")")[2].split()  # the name before may hold anything
+    fields = text.rpartition(b")")[2].split()  # the name before it may contain anything
     return int(fields[19]) / os.sysconf("SC_CLK_TCK"), fields[0] in (b"Z", b"X")
 
 
@@ -178,7 +178,7 @@ def _tolerance() -> float:
 
 @lru_cache(maxsize=1)
 def _this_process(pid: int) -> ProcessId:
-    return ProcessId.of(pid)  # kept by its number: after a fork it is another
+    return ProcessId.of(pid)  # cached by its number, which changes in a fork
 
 
 @lru_cache(maxsize=1)

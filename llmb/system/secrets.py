@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names are secrets: their values never go into scripts, records, arguments or logs."""
+"""Secrets, whose values never go into scripts, records, arguments or logs: their names, and the file for them."""
 
 import re
 import shlex
@@ -19,9 +19,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The values of those of the secrets ``names`` that there are: in the environment, else in SECRETS_FILE.
+    """The values of those secrets among ``names`` that exist, in the environment or else in SECRETS_FILE.
 
-    Raises LlmbError when that file can be read by others, or has a line that is not ``NAME=value``.
+    Raises LlmbError if others can read that file, or if a line of it is not ``NAME=value``.
     """
     found = {name: environ[name] for name in names if environ.get(name)}
     missing = [name for name in names if name not in found]
@@ -35,12 +35,13 @@ def names() -> list[str]:
 
 
 def save(values: Mapping[str, str]) -> None:
-    """Keep secrets in SECRETS_FILE, readable by its user alone; the others there stay. Raises LlmbError."""
+    """Save secrets in SECRETS_FILE, which only its user can read; others in it are kept. Raises LlmbError."""
     if not values:
         return
     path = files.at_home(SECRETS_FILE)
     if faulty := next((name for name, value in values.items() if "\n" in value), None):
-        raise LlmbError(f"{faulty} has more than one line", hint="a secret is one line")
+        message = f"{faulty} has more than one line"
+        raise LlmbError(message, hint="a secret is one line", code="secret-invalid", key=faulty)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _read_file(path)
     lines = _lines(path) if path.exists() else []
@@ -51,20 +52,22 @@ def save(values: Mapping[str, str]) -> None:
     try:
         files.write_text(path, "\n".join([*lines, *written, ""]), mode=0o600)
     except UnicodeEncodeError as error:
-        message = f"{', '.join(values)} cannot be kept: a character in it is no text"
-        raise LlmbError(message, hint="type it again, in UTF-8") from error
+        message = f"{', '.join(values)} cannot be saved: it is not valid UTF-8"
+        raise LlmbError(message, hint="type it again, in UTF-8", code="not-utf-8") from error
 
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
-            raise LlmbError(f"others can read {path}: its mode is {mode:o}", hint=f"chmod 600 {path}")
+            message = f"others can read {path}: its mode is {mode:o}"
+            raise LlmbError(message, hint=f"chmod 600 {path}", code="secrets-exposed", key=str(path))
         lines = _lines(path)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="make it a file that you can read") from error
+        message, hint = f"{path} cannot be read: {error.strerror}", "make it a file that you can read"
+        raise LlmbError(message, hint=hint, code="file-unreadable", key=str(path)) from error
     values = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ")
@@ -72,19 +75,22 @@ def _read_file(path: Path) -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise LlmbError(f"{path}:{number} is not of the form NAME=value", hint="one secret on each line")
+            place = f"{path}:{number}"
+            message, hint = f"{place} is not of the form NAME=value", "one secret on each line"
+            raise LlmbError(message, hint=hint, code="secret-invalid", key=place)
         values[name.strip()] = _unquoted(value.strip())
     return values
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of the file, which end with newlines alone. Raises OSError, LlmbError."""
+    """The lines of the file, split only at newlines. Raises OSError, LlmbError."""
     data = path.read_bytes()
     try:
         return data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise LlmbError(f"{path}:{line} is not UTF-8", hint="save the file as UTF-8") from error
+        place = f"{path}:{line}"
+        raise LlmbError(f"{place} is not UTF-8", hint="save the file as UTF-8", code="not-utf-8", key=place) from error
 
 
 def _name(line: str) -> str:
@@ -92,11 +98,11 @@ def _name(line: str) -> str:
 
 
 def _unquoted(value: str) -> str:
-    """The value as a shell takes it where it is quoted, as ``save`` writes it; as it stands else."""
+    """A quoted value as a shell reads it, which is how ``save`` writes it; any other value unchanged."""
     if value[:1] not in ("'", '"'):
         return value
     try:
         words = shlex.split(value)
-    except ValueError:  # a quote that is not closed is one of the value's own
+    except ValueError:  # an unclosed quote belongs to the value
         return value
     return words[0] if len(words) == 1 else value

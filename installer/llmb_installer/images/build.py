@@ -14,7 +14,7 @@ from typing import Any
 import llmb
 from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
-from llmb.system import locks, shell
+from llmb.system import files, locks, shell
 from llmb.system.process import ProcessId
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
@@ -54,8 +54,11 @@ def build(
     """
     wanted, architecture = Reference.parse(reference), architecture_name(architecture)
     target = target.expanduser().absolute()
-    _make_folder(target.parent)
-
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message, hint = f"{target.parent} cannot be created: {error.strerror}", f"choose {ELSEWHERE}"
+        raise LlmbError(message, hint=hint, code="folder-unwritable", key=str(target.parent)) from error
     with contextlib.ExitStack() as stack:
         _lock(stack, target, progress)
         _remove_parts(target)
@@ -77,24 +80,14 @@ def changed(facts: ImageFacts, manifest: Manifest) -> bool:
 def choose_builder(settings: BuildSettings) -> str:
     """``stream`` or ``enroot``, by the settings and the programs on this host. Raises LlmbError without either."""
     if settings.builder == "enroot" or (settings.builder == "auto" and settings.via == "srun"):
-        fault = enroot_fault(settings)
-        if fault is not None:
+        if (fault := enroot_fault(settings)) is not None:
             raise fault
         return "enroot"
-    fault = squash_fault(settings)
-    if fault is None:
+    if (fault := squash_fault(settings)) is None:
         return "stream"
     if settings.builder == "auto" and enroot_fault(settings) is None:
         return "enroot"
     raise fault
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"{folder} cannot be created: {error.strerror}"
-        raise LlmbError(message, hint=f"choose {ELSEWHERE}", code="folder-unwritable", key=str(folder)) from error
 
 
 def _lock(stack: contextlib.ExitStack, target: Path, progress: Progress) -> None:
@@ -242,7 +235,8 @@ def _finish(
         message = f"{manifest.reference} claims to be for {claimed}, but its programs are for {actual}"
         hint = "the image in the registry is wrong: report it to its publisher"
         raise LlmbError(message, hint=hint, code="architecture-wrong", key=str(manifest.reference), value=actual)
-    _sync(part)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
     facts = _facts_of(
         part,
         manifest.reference,
@@ -255,14 +249,5 @@ def _finish(
     )
     records.write_facts(target, facts)
     part.replace(target)
-    _sync(target.parent)
+    files.sync_folder(target.parent)
     return facts
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

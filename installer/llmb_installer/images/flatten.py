@@ -82,7 +82,10 @@ def write_image(
                 raise layer_fault(layer.label, error) from error
             counted.finish()
     for file in extra:
-        _write_extra(file, mtime, write)
+        given = Attributes(mode=file.mode, mtime=mtime)
+        write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
+        for name in file.names[1:]:
+            write(header(name, HARD, 0, given, file.names[0]))
     write(_END)
 
 
@@ -216,13 +219,6 @@ def _zeros(stream: Stream, count: int) -> None:
     while count > 0:
         stream.put(_ZEROS[:count])
         count -= len(_ZEROS)
-
-
-def _write_extra(file: ExtraFile, mtime: int, write: Write) -> None:
-    given = Attributes(mode=file.mode, mtime=mtime)
-    write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
-    for name in file.names[1:]:
-        write(header(name, HARD, 0, given, file.names[0]))
 
 
 def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: bytes = b"") -> bytes:

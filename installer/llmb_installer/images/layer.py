@@ -122,12 +122,8 @@ def _until(stop: Callable[[], bool], layer: Layer) -> Iterator[bytes]:
 def layer_fault(label: str, error: LlmbError) -> LlmbError:
     """``error`` with the layer's label: a rejected layer, a damaged tar file, or another error."""
     if isinstance(error, RefusedError):
-        message, hint, code = (
-            f"{label} {error.message}",
-            "the image is rejected: report it to its publisher",
-            error.code,
-        )
-        return LlmbError(message, hint=hint, code=code, key=label, value=error.value)
+        message, hint = f"{label} {error.message}", "the image is rejected: report it to its publisher"
+        return LlmbError(message, hint=hint, code=error.code, key=label, value=error.value)
     if isinstance(error, NotTarError):
         hint = "the image itself is damaged: report it to its publisher"
         return LlmbError(f"{label}: {error.message}", hint=hint, code=error.code, key=label)
@@ -208,9 +204,12 @@ def layers_of(
         labels, names = _labels(manifest), dict[str, Names]()
 
         def fetch(layer: Descriptor) -> tuple[str, Names]:
+            path = _path(folder, layer)
             try:
-                label = labels[layer.digest]
-                return layer.digest, _get(registry, manifest, layer, folder, label, progress, stop)
+                registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
+                with path.open("rb") as file:
+                    found = Layer(label=labels[layer.digest], file=file, size=layer.size)
+                    return layer.digest, read_names(found, stop.is_set)
             except BaseException:
                 stop.set()
                 raise
@@ -242,22 +241,6 @@ def _labels(manifest: Manifest) -> dict[str, str]:
     count = len(manifest.layers)
     pairs = enumerate((layer.digest for layer in manifest.layers), 1)
     return {digest: f"layer {number} of {count} ({digest[:19]}) of {manifest.reference}" for number, digest in pairs}
-
-
-def _get(
-    registry: Registry,
-    manifest: Manifest,
-    layer: Descriptor,
-    folder: Path,
-    label: str,
-    progress: Progress,
-    stop: threading.Event,
-) -> Names:
-    """Fetch one layer into ``folder``, and read the names in it."""
-    path = _path(folder, layer)
-    registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
-    with path.open("rb") as file:
-        return read_names(Layer(label=label, file=file, size=layer.size), stop.is_set)
 
 
 def _path(folder: Path, layer: Descriptor) -> Path:

@@ -95,7 +95,7 @@ def build_stream(
 
     Raises LlmbError.
     """
-    config = registry.config(manifest)
+    config = registry.config(manifest.reference, manifest.config)
     size = sum(layer.size for layer in manifest.layers)
     _check_space(part.parent, folder, size, missing_bytes(manifest, folder))
     once = sum({layer.digest: layer.size for layer in manifest.layers}.values())
@@ -187,17 +187,13 @@ def squash(
         except BrokenPipeError:
             pass  # it ended early: exit code and output give the reason
         output = own.read_text("utf-8", "replace")
-    _append(log, output)
-    assert process is not None
-    if process.returncode != 0:
-        raise _failed(process.returncode, output, target, log)
-
-
-def _append(log: Path, output: str) -> None:
     with contextlib.suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as stream:
             stream.write(output)
+    assert process is not None
+    if process.returncode != 0:
+        raise _failed(process.returncode, output, target, log)
 
 
 def _argv(target: Path, settings: BuildSettings, root: Attributes) -> list[str]:

@@ -105,10 +105,8 @@ class Download:
 
     def _body(self, response: httpx.Response) -> Iterator[bytes]:
         """The rest of the blob, whether or not the server supports Range."""
-        import httpx
-
         skip = self._to_skip(response)
-        try:
+        with http.raises(response.url, known=True, name=shown_host(response.url.netloc.decode())):
             for chunk in response.iter_raw():
                 self.check_stop()
                 new = chunk[skip:]
@@ -116,9 +114,6 @@ class Download:
                 if self.received + len(new) > self.descriptor.size:
                     raise self._damage("is longer than its manifest says")
                 yield new
-        except httpx.TransportError as error:
-            name = shown_host(response.url.netloc.decode())
-            raise http.failure(error, response.url, known=True, name=name) from error
 
     def _to_skip(self, response: httpx.Response) -> int:
         """The bytes at the start of the answer that were received before. Raises LlmbError, AskAgain."""

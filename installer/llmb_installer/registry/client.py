@@ -91,9 +91,17 @@ class Registry:
             version, index = manifests.choose(listed, name, reference).digest, index or _digest(body)
         raise manifests.unusable(reference, "is an index of indexes of indexes", "check the reference")
 
-    def config(self, manifest: Manifest) -> dict[str, Any]:
+    def config(self, reference: Reference, config: Descriptor) -> dict[str, Any]:
         """The image's configuration: ``config`` has Env, WorkingDir, Entrypoint, Cmd, User."""
-        return self._config(manifest.reference, manifest.config)
+        what = f"the configuration of {reference}"
+
+        def ask() -> bytes:
+            answer = self._read(reference.repository, f"blobs/{config.digest}", {})
+            self._require_ok(answer, what)
+            _check(answer.body, config.digest, what)
+            return answer.body
+
+        return manifests.parse_json(http.persist(ask, self._pause), what)
 
     def tags(self, repository: str) -> list[str] | None:
         """The first tags of a repository; None where it does not exist."""
@@ -138,7 +146,8 @@ class Registry:
         sent, is_new = self._access.header(repository), False
         while True:
             response = self._follow(url, {**headers, **({"Authorization": sent} if sent else {})})
-            if response.status_code not in (401, 403) or not self._is_own(response.url):
+            is_own = f"{response.url.scheme}://{response.url.netloc.decode()}" == self._base
+            if response.status_code not in (401, 403) or not is_own:
                 return response
             http.discard(response)
             if is_new or response.status_code == 403:
@@ -149,7 +158,7 @@ class Registry:
     def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> Manifest:
         data = manifests.parse_json(body, f"the manifest of {reference}")
         config, layers = manifests.read_manifest(data, reference)
-        found = str(self._config(reference, config).get("architecture") or "")
+        found = str(self.config(reference, config).get("architecture") or "")
         if found != architecture:
             raise manifests.no_architecture(reference, architecture, [found])
         return Manifest(
@@ -176,17 +185,6 @@ class Registry:
             return answer.body
 
         return http.persist(ask, self._pause)
-
-    def _config(self, reference: Reference, config: Descriptor) -> dict[str, Any]:
-        what = f"the configuration of {reference}"
-
-        def ask() -> bytes:
-            answer = self._read(reference.repository, f"blobs/{config.digest}", {})
-            self._require_ok(answer, what)
-            _check(answer.body, config.digest, what)
-            return answer.body
-
-        return manifests.parse_json(http.persist(ask, self._pause), what)
 
     def _pause(self, seconds: float, why: str, check_stop: Callable[[], None] = lambda: None) -> None:
         """Sleep, in pieces that let the user interrupt."""
@@ -257,9 +255,6 @@ class Registry:
 
     def _allows_plain(self, host: str) -> bool:
         return allows_plain_http(host, self._settings)
-
-    def _is_own(self, url: httpx.URL) -> bool:
-        return f"{url.scheme}://{url.netloc.decode()}" == self._base
 
 
 def _read_all(response: httpx.Response) -> http.Answer:

@@ -207,8 +207,11 @@ def parse_netrc(text: str) -> dict[str, Credentials]:
     found: dict[str, Credentials] = {}
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     words = [match[1] if match[1] is not None else match[0] for match in _WORD.finditer("\n".join(lines))]
-    machine, fields = "", dict[str, str]()
-    for key, value in [*_pairs(words), ("machine", "")]:
+    machine, fields, rest = "", dict[str, str](), iter(words)
+    pairs = [(word, next(rest, None)) for word in rest if word in ("machine", "login", "password", "account")]
+    for key, value in [*pairs, ("machine", "")]:
+        if value is None:  # a keyword at the end
+            continue
         if key == "machine":
             if machine and {"login", "password"} <= fields.keys():
                 found.setdefault(machine, Credentials(user=fields["login"], secret=fields["password"]))
@@ -216,17 +219,6 @@ def parse_netrc(text: str) -> dict[str, Credentials]:
         else:
             fields[key] = value
     return found
-
-
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
-    """Each keyword with the word after it; other words are skipped."""
-    pairs, index = [], 0
-    while index < len(words) - 1:
-        if words[index] in ("machine", "login", "password", "account"):
-            pairs.append((words[index], words[index + 1]))
-            index += 1
-        index += 1
-    return pairs
 
 
 def _password(text: str, path: Path, environ: Mapping[str, str]) -> str:

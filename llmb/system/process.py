@@ -114,26 +114,18 @@ def kill_marked(name: str, value: str) -> int:
 
     deadline = time.monotonic() + _SWEEP
     killed: set[int] = set()
-    while left := _marked(name, value):
-        for process in left:
-            killed.add(process.pid)
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=0.1)
-        if time.monotonic() > deadline:
+    while time.monotonic() < deadline:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+                if process.pid != os.getpid() and _environment_of(process).get(name) == value:
+                    found.append(process)
+                    process.kill()
+        if not found:
             break
+        killed.update(process.pid for process in found)
+        psutil.wait_procs(found, timeout=0.1)
     return len(killed)
-
-
-def _marked(name: str, value: str) -> list[psutil.Process]:
-    import psutil
-
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
-            if process.pid != os.getpid() and _environment_of(process).get(name) == value:
-                found.append(process)
-    return found
 
 
 def _environment_of(process: psutil.Process) -> dict[str, str]:

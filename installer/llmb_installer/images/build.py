@@ -14,8 +14,7 @@ from typing import Any
 import llmb
 from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
-from llmb.system import files, locks, shell
-from llmb.system.process import ProcessId
+from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.facts import ImageFacts
@@ -94,7 +93,7 @@ def _lock(stack: contextlib.ExitStack, target: Path, progress: Progress) -> None
     """Hold the lock of ``target`` as long as ``stack`` is open; report which process holds it before."""
     is_reported = False
 
-    def on_wait(owner: ProcessId) -> None:
+    def on_wait(owner: process.ProcessId) -> None:
         nonlocal is_reported
         if not is_reported:
             progress.say(f"waiting for process {owner.pid} on {owner.host}, which builds {target.name}")

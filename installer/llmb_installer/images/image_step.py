@@ -119,22 +119,14 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     checked = dict(zip(wanted, found, strict=True))
     costs = []
     for step in steps:
-        image = checked.get((step.reference, step.architecture))
-        there = image is None or step.target is None
-        cost = Estimate(fetch=0, disk=0)
-        if image is not None and not there:
-            missing = _missing_bytes(step, image)
+        image, cost = checked.get((step.reference, step.architecture)), Estimate(fetch=0, disk=0)
+        if image is not None and step.target is not None:
+            layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
+            left = missing_bytes(image.manifest, cache_folder(step.target, None))  # an earlier attempt left layers
+            missing = image.compressed_bytes - layers + left
             cost = Estimate(fetch=missing, disk=image.image_bytes + missing)
         costs.append((step, cost))
     return costs, []
-
-
-def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
-    """The bytes still to be fetched; an interrupted attempt left its layers."""
-    assert step.target is not None, "an image used by its reference costs nothing"
-    layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
-    left = missing_bytes(image.manifest, cache_folder(step.target, None))
-    return image.compressed_bytes - layers + left
 
 
 def _is_built(step: ImageStep) -> bool:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
-from llmb.system.parallel import run_bounded
-from llmb.system.shell import StoppedError
+from llmb.system import parallel, shell
 from llmb_installer.images.tar import BLOCK, Attributes, NotTarError, Stream, attributes, entries
 from llmb_installer.images.tree import RefusedError, clean
 from llmb_installer.registry import Descriptor, Manifest, Registry
@@ -106,7 +105,7 @@ def read_names(layer: Layer, stop: Callable[[], bool] = lambda: False) -> Names:
     """The names in ``layer``. Raises LlmbError, with its label, and StoppedError once ``stop()`` is true."""
     try:
         return _read(_until(stop, layer), max(_ALWAYS_ALLOWED, _MAX_RATIO * layer.size), layer.size)
-    except StoppedError:
+    except shell.StoppedError:
         raise
     except LlmbError as error:
         raise layer_fault(layer.label, error) from error
@@ -115,7 +114,7 @@ def read_names(layer: Layer, stop: Callable[[], bool] = lambda: False) -> Names:
 def _until(stop: Callable[[], bool], layer: Layer) -> Iterator[bytes]:
     for piece in pieces(layer.file):
         if stop():
-            raise StoppedError(f"reading {layer.label} was interrupted")
+            raise shell.StoppedError(f"reading {layer.label} was interrupted")
         yield piece
 
 
@@ -180,13 +179,12 @@ def cache_folder(target: Path, cache: Path | None) -> Path:
 def missing_bytes(manifest: Manifest, folder: Path) -> int:
     """The bytes still to be fetched, by the sizes of the files in ``folder``."""
     sizes = {_path(folder, layer): layer.size for layer in manifest.layers}
-    return sum(max(0, size - _begun(path)) for path, size in sizes.items() if not path.exists())
-
-
-def _begun(path: Path) -> int:
-    """The bytes that an interrupted download of ``path`` left."""
-    part = path.with_name(f"{path.name}.part")
-    return part.stat().st_size if part.exists() else 0
+    missing = 0
+    for path, size in sizes.items():
+        part = path.with_name(f"{path.name}.part")  # of an interrupted download
+        if not path.exists():
+            missing += max(0, size - (part.stat().st_size if part.exists() else 0))
+    return missing
 
 
 @contextlib.contextmanager
@@ -203,24 +201,20 @@ def layers_of(
     with contextlib.ExitStack() as files:
         labels, names = _labels(manifest), dict[str, Names]()
 
-        def fetch(layer: Descriptor) -> tuple[str, Names]:
+        def fetch(layer: Descriptor) -> None:
             path = _path(folder, layer)
             try:
                 registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
                 with path.open("rb") as file:
                     found = Layer(label=labels[layer.digest], file=file, size=layer.size)
-                    return layer.digest, read_names(found, stop.is_set)
+                    names[layer.digest] = read_names(found, stop.is_set)
             except BaseException:
                 stop.set()
                 raise
 
-        def keep(fetched: tuple[str, Names]) -> bool:
-            names.update([fetched])
-            return True
-
         try:
             largest_first = sorted(wanted.values(), key=lambda layer: -layer.size)
-            run_bounded(largest_first, fetch, keep, workers=_CONNECTIONS, stop=stop.is_set)
+            parallel.run_bounded(largest_first, fetch, workers=_CONNECTIONS, stop=stop.is_set)
         finally:
             stop.set()
         opened = [files.enter_context(_path(folder, layer).open("rb")) for layer in manifest.layers]

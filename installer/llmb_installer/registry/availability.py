@@ -86,7 +86,7 @@ def check_images(
             found = _attempt(registries[reference.registry].manifest, reference, pair[1])
             outcomes[pair] = found if isinstance(found, LlmbError) else Checked(reference=reference, manifest=found)
 
-        parallel.run_bounded(references, look, lambda _: True, workers=_WORKERS)
+        parallel.run_bounded(references, look, workers=_WORKERS)
     if faults := _faults([(pair[0], found) for pair in references if isinstance(found := outcomes[pair], LlmbError)]):
         raise PreflightError(faults)
     return [found for pair in wanted if isinstance(found := outcomes[pair], Checked)]

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.system import http
-from llmb.system.shell import StoppedError
+from llmb.system import http, shell
 from llmb_installer.registry.manifests import Descriptor
 from llmb_installer.registry.reference import shown_host
 
@@ -60,7 +59,7 @@ class Download:
     def check_stop(self) -> None:
         """Raise StoppedError once the user has interrupted."""
         if self.stop():
-            raise StoppedError(f"the download of {self.path} was interrupted")
+            raise shell.StoppedError(f"the download of {self.path} was interrupted")
 
     def _is_complete(self) -> bool:
         """Whether an earlier run completed it; a file with other content is removed."""

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
 from llmb.system import http
-from llmb_installer.registry import blobs, manifests
-from llmb_installer.registry.access import Access
-from llmb_installer.registry.manifests import Descriptor, Manifest
+from llmb_installer.registry import access, blobs, manifests
 from llmb_installer.registry.reference import (
     Reference,
     RegistrySettings,
@@ -66,7 +64,7 @@ class Registry:
             ca_bundle=self._settings.ca_bundle,
             read_seconds=read_seconds,
         )
-        self._access = Access(
+        self._access = access.Access(
             self._endpoint.registry, environ, home, lambda: f"{self._base_url()}/v2/", self._ask, self._allows_plain
         )
         self._base: str | None = None
@@ -79,7 +77,7 @@ class Registry:
     def __exit__(self, *error: object) -> None:
         self._client.close()
 
-    def manifest(self, reference: Reference, architecture: str) -> Manifest:
+    def manifest(self, reference: Reference, architecture: str) -> manifests.Manifest:
         """The image for ``architecture``, in the machine's name or the registry's (x86_64 or amd64)."""
         name, version, index = manifests.architecture_name(architecture), reference.version, None
         for _ in range(_DEEPEST):
@@ -91,7 +89,7 @@ class Registry:
             version, index = manifests.choose(listed, name, reference).digest, index or _digest(body)
         raise manifests.unusable(reference, "is an index of indexes of indexes", "check the reference")
 
-    def config(self, reference: Reference, config: Descriptor) -> dict[str, Any]:
+    def config(self, reference: Reference, config: manifests.Descriptor) -> dict[str, Any]:
         """The image's configuration: ``config`` has Env, WorkingDir, Entrypoint, Cmd, User."""
         what = f"the configuration of {reference}"
 
@@ -114,7 +112,7 @@ class Registry:
     def fetch_blob(
         self,
         repository: str,
-        descriptor: Descriptor,
+        descriptor: manifests.Descriptor,
         path: Path,
         on_bytes: Callable[[int], None],
         *,
@@ -155,13 +153,13 @@ class Registry:
             challenges = response.headers.get_list("WWW-Authenticate")
             sent, is_new = self._access.renew(repository, challenges, sent), True
 
-    def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> Manifest:
+    def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> manifests.Manifest:
         data = manifests.parse_json(body, f"the manifest of {reference}")
         config, layers = manifests.read_manifest(data, reference)
         found = str(self.config(reference, config).get("architecture") or "")
         if found != architecture:
             raise manifests.no_architecture(reference, architecture, [found])
-        return Manifest(
+        return manifests.Manifest(
             reference=reference,
             digest=_digest(body),
             index_digest=index,

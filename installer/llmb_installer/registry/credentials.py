@@ -2,7 +2,6 @@
 """Finds the credentials for a registry: in the environment, then in the files of docker, podman and enroot."""
 
 import base64
-import binascii
 import json
 import re
 import shlex
@@ -141,7 +140,7 @@ def _from_entry(entry: dict[str, Any], path: Path, registry: str) -> Credentials
     if entry.get("auth"):
         try:
             user, colon, secret = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+        except (TypeError, ValueError):
             colon = ""
         if not colon:
             message = f"{path}: 'auth' of {registry} cannot be decoded"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images by reference, and the files that they are installed as."""
+"""Container images by reference, their .sqsh files, and the check that such a file is complete."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from llmb.errors import Fault, LlmbError
 from llmb.system import files
 
 _MAGIC = b"hsqs"
-_SIZE_AT = 40  # where the superblock has the bytes used as a 64-bit number, by the format's documentation
+_SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
 _SUPERBLOCK = 96
 
 
 def file_name(reference: str) -> str:
-    """The file of an image: ``nvcr.io/nvidia/nemo:25.04.01`` is ``nvidia+nemo+25.04.01.sqsh``."""
+    """The file name of an image: ``nvidia+nemo+25.04.01.sqsh`` for ``nvcr.io/nvidia/nemo:25.04.01``."""
     plain = reference.removeprefix("docker://").replace("#", "/")
     registry, slash, rest = plain.partition("/")
     name = rest if slash and (re.search(r"[.:]", registry) or registry == "localhost") else plain
@@ -24,20 +24,20 @@ def file_name(reference: str) -> str:
 
 
 def image_path(reference: str, config: ClusterConfig) -> Path:
-    """Where the image is on this cluster; a reference that is a path already stays."""
+    """The path of the image on this cluster; a reference that is a path is returned as it is."""
     if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
         return files.expand(reference)
     return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
 
 
 def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
-    """The digest that the installer wrote beside the image; None where it did not, or what it wrote is damaged."""
+    """The digest in the installer's record of the image; None without a record, or with a damaged one."""
     digest = _fact(image_path(reference, config), "digest")
     return digest if isinstance(digest, str) else None
 
 
 def recorded_size(path: Path) -> int | None:
-    """The bytes that the image at ``path`` must have by the record beside it; None without one."""
+    """The size in bytes of the image at ``path`` by its record; None without one."""
     size = _fact(path, "size")
     return size if isinstance(size, int) else None
 
@@ -51,7 +51,7 @@ def _fact(path: Path, name: str) -> object:
 
 
 def superblock_fault(path: Path) -> Fault | None:
-    """What is wrong with a squashfs file by its superblock and length, a read of 96 bytes. Raises LlmbError."""
+    """Why the image at ``path`` is not a complete squashfs file; None if it is one. Raises LlmbError."""
     try:
         with path.open("rb") as file:
             head = file.read(_SUPERBLOCK)

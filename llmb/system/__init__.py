@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the machine: files, processes, locks, threads, HTTP, standard streams and secrets."""
+"""Effects on this machine: files, processes, locks, threads, standard streams and secrets."""

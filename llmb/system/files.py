@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes files; each is written completely or not at all."""
+"""Writes files atomically: a reader sees the old content or the new. The only module that writes install files."""
 
 import contextlib
 import errno
@@ -16,20 +16,20 @@ from typing import Any
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
 
-MODE = 0o666  # limited by the install directory's mode; elsewhere by the user's umask
-_INSTALLS = ("cluster_config.yaml", ".llmb")  # files that identify an install directory
+MODE = 0o666  # reduced by the install directory's mode, elsewhere by the user's umask
+_INSTALLS = ("cluster_config.yaml", ".llmb")  # an install directory has one of these
 _WRITERS = 8
-NEEDED_SPACE = 64 * 1024  # bytes that must be free for a run to begin
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+SPACE = 64 * 1024  # bytes that must be free for a run to start
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-class NoRoomError(LlmbError):
-    """A disk, or the user's quota on it, is full."""
+class DiskFullError(LlmbError):
+    """The disk or the user's quota is full."""
 
 
 def expand(path: str | Path) -> Path:
-    """``path`` with the home folder for ``~``; unchanged if that is unknown, so that it will not be found."""
+    """``path`` with ``~`` replaced by the home folder; unchanged if the home folder is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -37,18 +37,18 @@ def expand(path: str | Path) -> Path:
 
 
 def at_home(path: str) -> Path:
-    """``path`` with the home folder for ``~``. Raises LlmbError if that is unknown."""
+    """``path`` with ``~`` replaced by the home folder. Raises LlmbError if that is unknown."""
     if (found := expand(path)).parts[:1] == ("~",):
-        message, hint = "your home folder is unknown, and HOME is not set", "export HOME=DIR, a folder of yours"
-        raise LlmbError(message, hint=hint, code="home-unknown", key="HOME")
+        message = "your home folder is not known, and HOME is not set"
+        raise LlmbError(message, hint="export HOME=DIR", code="home-unknown")
     return found
 
 
 def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old or the new content, also after a crash of the machine.
+    """Write ``text`` to ``path`` atomically, also if the machine crashes.
 
-    If it is not ``durable``, such a crash may leave it empty. Raises LlmbError if the folder is not writable or the
-    disk is full; ``path`` is then unchanged.
+    Without ``durable``, a crash may leave it empty. Raises LlmbError if the folder is not writable or the disk is full;
+    then ``path`` is unchanged.
     """
     part = _part(path)
     try:
@@ -64,7 +64,7 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a crash of the machine, if the file system can."""
+    """Make the names in ``folder`` survive a crash of the machine, if the file system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -74,9 +74,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
-    """Write ``text`` to ``path`` if it does not exist, ``durable`` as in ``write_text``; False if it exists.
+    """Write ``text`` to a new file ``path``, ``durable`` as above; False if it already exists.
 
-    Of several processes, on NFS too, exactly one succeeds, and a reader sees its whole text. Raises LlmbError.
+    Of several processes that try, also on NFS, exactly one succeeds, and a reader sees its whole text. Raises
+    LlmbError.
     """
     part = _part(path)
     try:
@@ -89,9 +90,9 @@ def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True
 
 
 def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) -> bool:
-    """Write a few characters into ``path`` from byte ``at``, in one write and in place; False if it does not exist.
+    """Overwrite bytes of ``path`` in place from byte ``at`` in one write; False if the file does not exist.
 
-    Also False, with nothing written, if the file does not contain ``over`` there, or ``text`` has another length.
+    Also False, with nothing written, if the file does not have ``over`` there, or ``over`` is not as long as ``text``.
     """
     new, old = text.encode(), None if over is None else over.encode()
     try:
@@ -104,18 +105,18 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
                 return False
             return os.pwrite(descriptor, new, at) == len(new)
         finally:
-            os.close(descriptor)  # where NFS reports a full disk
+            os.close(descriptor)  # NFS reports a full disk here
     except OSError:
         return False
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
-    """Write a folder of text files, completely or not at all; an existing one is kept. Raises LlmbError."""
+    """Write a folder of text files atomically; an existing folder is not changed. Raises LlmbError."""
     if path.is_dir():
         return
     part = _part(path)
     try:
-        # Several at a time: a disk syncs many files in hardly more time than one.
+        # In parallel: syncing many files takes hardly longer than syncing one.
         run_bounded(
             iter(texts.items()),
             lambda item: _write_new(part / item[0], item[1], MODE),
@@ -123,39 +124,41 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         )
         part.rename(path)
     except OSError as error:
-        if not path.is_dir():  # else another has written it meanwhile
+        if not path.is_dir():  # else another process has written it
             raise _cannot_write(path, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def write_json(path: Path, data: Any, *, mode: int = MODE) -> None:
-    """Write plain data as indented JSON, by ``write_text``."""
+    """Write plain data as indented JSON with ``write_text``."""
     write_text(path, to_json(data), mode=mode)
 
 
 def to_json(data: Any) -> str:
-    """Plain data as the indented JSON text that our files hold."""
+    """Plain data as indented JSON, the format of llmb's files."""
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any | None:
-    """The data in a JSON file; None if it does not exist. Raises LlmbError: ``file-damaged`` if it is not JSON."""
+    """The data of a JSON file; None if it does not exist. Raises LlmbError if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read access"
-        raise LlmbError(message, hint=hint, code="file-unreadable", key=str(path)) from error
-    except (OSError, ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        message, hint = f"{path} cannot be read: {reason}", "it is damaged; move it away"
-        raise LlmbError(message, hint=hint, code="file-damaged", key=str(path)) from error
+        message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read permission"
+        raise LlmbError(message, hint=hint, code="file-unreadable") from error
+    except RecursionError as error:
+        message, hint = f"{path} cannot be read: nested too deeply", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged") from error
+    except (OSError, ValueError) as error:
+        message, hint = f"{path} cannot be read: {error}", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged") from error
 
 
 def read_text(path: Path, *, name: str | None = None) -> str:
-    """The text of a file that a user wrote, without a byte order mark; ``name`` is its name in errors.
+    """The text of a user's file, without a byte order mark; errors call it ``name``.
 
     Raises UsageError if it cannot be read or is not UTF-8.
     """
@@ -171,7 +174,7 @@ def read_text(path: Path, *, name: str | None = None) -> str:
 
 @lru_cache(maxsize=1024)
 def mode_of_install(folder: Path) -> int | None:
-    """The permission bits of the install directory that contains ``folder``; None outside of any."""
+    """The permission bits of the install directory that contains ``folder``; None outside of one."""
     for place in (folder, *folder.parents):
         try:
             if any((place / name).exists() for name in _INSTALLS):
@@ -182,7 +185,7 @@ def mode_of_install(folder: Path) -> int | None:
 
 
 def umask_in(folder: Path, own: int) -> int:
-    """The umask for programs in ``folder``: by the install directory's mode, elsewhere the user's ``own``."""
+    """The umask for programs in ``folder``: from the mode of its install directory, elsewhere the user's ``own``."""
     shared = mode_of_install(folder)
     return own if shared is None else 0o077 & ~shared
 
@@ -199,27 +202,27 @@ def own_umask() -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and missing ones above it; in an install directory, they get its mode."""
+    """Create a folder and its missing parents; in an install directory they have its mode."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         try:
             one.mkdir()
-        except FileExistsError:  # another process created it
+        except FileExistsError:  # another process was faster
             continue
         share_folder(one)
 
 
 def share_folder(folder: Path) -> None:
-    """Give a new folder the mode of its install directory, if any."""
+    """Give a new folder the mode of the install directory that contains it, if any."""
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
             folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
 
 
 def share_tree(folder: Path) -> None:
-    """Give ``folder`` and everything in it the mode of its install directory.
+    """Give ``folder`` and all that other programs wrote into it the mode of its install directory.
 
-    Group and others get the owner's permissions, as far as the install directory's mode allows.
+    Group and others get what the owner has, as far as the install directory's own mode allows it.
     """
     shared = mode_of_install(folder.parent)
     if shared is None:
@@ -254,7 +257,7 @@ def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> Non
         descriptor = os.open(path, flags, mode)
     with os.fdopen(descriptor, "wb", buffering=0) as stream:
         if mode == MODE and (shared := mode_of_install(path.parent)) is not None:
-            with contextlib.suppress(OSError):  # a file system without modes
+            with contextlib.suppress(OSError):  # a file system that has no modes
                 os.fchmod(descriptor, 0o600 | shared & 0o066)
         left = memoryview(text.encode())
         while left:
@@ -267,7 +270,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
     try:
         path.hardlink_to(part)
     except FileExistsError:
-        return part.stat().st_nlink == 2  # our own link: an NFS server's first answer was lost
+        return part.stat().st_nlink == 2  # our own link, if the NFS server's first answer was lost
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
@@ -276,7 +279,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
 
 
 def _create_in_place(path: Path, text: str, mode: int) -> bool:
-    """For file systems without hard links: a reader may see an empty file for a moment."""
+    """Create the file on a file system without hard links: a reader may see it empty for a moment."""
     try:
         _write_new(path, text, mode)
     except FileExistsError:
@@ -293,23 +296,21 @@ def _discard(part: Path) -> None:
 
 
 def check_space(folder: Path) -> None:
-    """Write NEEDED_SPACE bytes into ``folder`` and remove them. Raises NoRoomError if the disk is full."""
+    """Write SPACE bytes into ``folder`` and remove them. Raises DiskFullError if the disk is full."""
     if not folder.is_dir():  # a deleted folder is not created again
         return
     part = _part(folder / "space")
     try:
-        _write_new(part, " " * NEEDED_SPACE, 0o600)
+        _write_new(part, " " * SPACE, 0o600)
     except OSError as error:
-        if error.errno in _FULL:
-            raise NoRoomError(
-                f"{folder} is full: {error.strerror}", hint="free some space there", code="disk-full", key=str(folder)
-            ) from error
+        if error.errno in _NO_SPACE:
+            message = f"{folder} is full: {error.strerror}"
+            raise DiskFullError(message, hint="free some space there", code="disk-full") from error
     finally:
         _discard(part)
 
 
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
-    message, hint = f"{path} cannot be written: {error.strerror}", "free space or fix the permissions there"
-    if error.errno in _FULL:
-        return NoRoomError(message, hint=hint, code="disk-full", key=str(path))
-    return LlmbError(message, hint=hint, code="file-unwritable", key=str(path))
+    kind, code = (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
+    message, hint = f"{path} cannot be written: {error.strerror}", "check free space and permissions there"
+    return kind(message, hint=hint, code=code)

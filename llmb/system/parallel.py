@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs several tasks at a time in threads; delays Ctrl-C until running tasks have finished; limits the time of code."""
+"""Runs several tasks at a time in threads, started in order, and delays Ctrl-C until running tasks have finished."""
 
 import contextlib
 import signal
@@ -98,29 +98,3 @@ def held_interrupts(on_first: Callable[[], None]) -> Iterator[Callable[[], bool]
         yield lambda: came
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-class OverdueError(BaseException):
-    """The time is over; not an Exception, so that the interrupted code cannot catch it by accident."""
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OverdueError in the body after ``seconds``, and again each second until the body ends.
-
-    A signal does it, which also interrupts a regular expression. Nothing is limited outside of the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise OverdueError
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, left, again)
-        signal.signal(signal.SIGALRM, before)

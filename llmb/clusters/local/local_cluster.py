@@ -21,7 +21,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import edge, files, secrets, shell
+from llmb.system import console, files, secrets, shell
 from llmb.system.process import host_name
 from llmb.workload.gpus import CPU
 
@@ -78,7 +78,7 @@ class LocalCluster:
         if not _has_begun(run):
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
-            with contextlib.suppress(files.NoRoomError):  # the run waits in the queue, and its state says why
+            with contextlib.suppress(files.DiskFullError):  # the run waits in the queue, and its state says why
                 ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
@@ -152,7 +152,7 @@ def _full(folders: Sequence[Path]) -> str | None:
     try:
         for folder in folders:
             files.check_space(folder)
-    except files.NoRoomError as error:
+    except files.DiskFullError as error:
         return f"the queue waits: {error.message}"
     return None
 
@@ -166,7 +166,7 @@ def _has_ended(run: RunRecord) -> bool:
     try:
         seen = journal.read(run.place)
     except LlmbError as error:  # the runner, if there is one, will find the request
-        edge.warn(error.message)
+        console.warn_once(error.message)
         return False
     return seen is not None and seen.end is not None
 

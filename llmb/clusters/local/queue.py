@@ -166,7 +166,7 @@ def _position(path: Path) -> int:
 def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) -> None:
     """Start a supervisor for the queue in ``folder`` unless one holds its lock; it ends after ``idle`` idle seconds.
 
-    Raises LlmbError when it does not start, NoRoomError on a full disk.
+    Raises LlmbError when it does not start, DiskFullError on a full disk.
 
     Call it after the entry was written: a supervisor looks at the queue once more after releasing the lock, so either
     it sees the entry, or this function finds the lock free.

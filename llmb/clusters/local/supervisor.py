@@ -53,7 +53,7 @@ def _serve(folder: Path, idle: float) -> None:
         if waiting:
             try:
                 _take(folder, waiting[0])
-            except files.NoRoomError as error:  # the run keeps its position, and starts when there is space
+            except files.DiskFullError as error:  # the run keeps its position, and starts when there is space
                 _say(f"the queue waits: {error.message}")
                 time.sleep(FULL_POLL)
             last = time.monotonic()
@@ -79,7 +79,7 @@ def _take(folder: Path, path: Path) -> None:
 def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
     """Run one job or wait for it. No failure of a job stops the queue.
 
-    Raises NoRoomError where a full disk prevented its start.
+    Raises DiskFullError where a full disk prevented its start.
     """
     try:
         queue.set_running(folder, Running(id=run_id, directory=directory))
@@ -87,7 +87,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) ->
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
             shell.reap(runner)
-    except files.NoRoomError:
+    except files.DiskFullError:
         raise
     except LlmbError as error:
         _give_up(run_id, directory, error.message)

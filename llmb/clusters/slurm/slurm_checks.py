@@ -14,7 +14,7 @@ from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size, superblock_fault
-from llmb.config.places import place_in_config
+from llmb.config.locate import place_in_config
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 

@@ -119,7 +119,7 @@ def test_what_a_reader_wants_is_on_the_page(source: str) -> None:
         "37 runs on h100, submitted 2025-11-20 to 2025-11-21",
         "4 of 14 compared configurations are clearly slower than published",
         "GPU out of memory: 2 runs",
-        "Fix: nothing else may run on these GPUs",
+        "Fix: check that nothing else runs on these GPUs",
         "window: iterations 11-44 here, the last iteration of 50 in the published run",
         "SM clock: up to 1395 MHz",
         "nvcr.io/nvidia/nemo:25.04.01 sha256:4f1c0de2",

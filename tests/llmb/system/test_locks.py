@@ -52,29 +52,32 @@ def test_the_holder_is_known_and_gone_after_release(tmp_path: Path) -> None:
 
 
 def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
-    waited: list[ProcessId] = []
+    holders: list[ProcessId] = []
     with locks.hold(tmp_path, "x"), locks.hold(tmp_path, "y"):
-        with pytest.raises(locks.LockHeldError) as caught, locks.hold(tmp_path, "x", wait=0.1, on_wait=waited.append):
+        with (
+            pytest.raises(locks.LockHeldError) as caught,
+            locks.hold(tmp_path, "x", wait=0.1, on_wait=holders.append),
+        ):
             pass
-        assert (caught.value.code, caught.value.value) == ("lock-held", os.getpid())
+        assert f"is in use by process {os.getpid()} on" in caught.value.message
         assert f"(lock file {tmp_path / 'x.lock.1'})" in caught.value.message
-        assert str(caught.value.hint).endswith(f"ps -fp {os.getpid()}")
-    assert waited == [ProcessId.current()]
+        assert (caught.value.code, caught.value.value) == ("lock-held", tmp_path / "x.lock.1")
+        assert f"ps -fp {os.getpid()}" in (caught.value.hint or "")
+    assert holders == [ProcessId.current()]
 
 
-def test_a_lock_held_elsewhere_says_what_to_do_about_a_dead_holder(tmp_path: Path) -> None:
+def test_the_hint_for_a_lock_of_another_host_removes_it_if_its_holder_died(tmp_path: Path) -> None:
     write_owner(tmp_path, dataclasses.replace(ended(), host="node7", pid=7), generation=4)
-    with pytest.raises(locks.LockHeldError, match="on node7") as caught:
+    with pytest.raises(locks.LockHeldError, match="x is in use by process 7 on node7") as caught:
         locks.hold(tmp_path, "x").__enter__()
-    assert (caught.value.code, caught.value.value) == ("lock-held", 7)
-    assert str(caught.value.hint).endswith(f"rm {tmp_path / 'x.lock.4'}")
+    assert (caught.value.code, caught.value.value) == ("lock-held", tmp_path / "x.lock.4")
+    assert (caught.value.hint or "").endswith(f"after 5 minutes, or remove it: rm {tmp_path / 'x.lock.4'}")
     (tmp_path / "x.lock.4").unlink()
     with locks.hold(tmp_path, "x"):
         pass
     (tmp_path / "x.lock.9").touch()
-    with pytest.raises(locks.LockHeldError, match=r"lock file .*x\.lock\.9\)") as caught:
+    with pytest.raises(locks.LockHeldError, match=r"by another process \(lock file .*x\.lock\.9\)"):
         locks.hold(tmp_path, "x").__enter__()
-    assert (caught.value.code, caught.value.value) == ("lock-held", None)
 
 
 def test_an_error_inside_releases(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 """Tests of secrets: which names are, and where their values come from."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from llmb.errors import LlmbError
 from llmb.system import secrets
 
 
@@ -25,11 +25,11 @@ def test_the_environment_comes_before_the_file(kept: Path) -> None:
     assert secrets.find(names, {"HF_TOKEN": "exported", "MORE": "x"})["HF_TOKEN"] == "exported"
 
 
-def test_only_what_is_asked_for_is_read(kept: Path, fails: Any) -> None:
+def test_only_what_is_asked_for_is_read(kept: Path) -> None:
     kept.chmod(0o644)
     assert secrets.find((), {}) == {}
     assert secrets.find(("HF_TOKEN",), {"HF_TOKEN": "x"}) == {"HF_TOKEN": "x"}
-    with fails("secrets-exposed", kept) as raised:
+    with pytest.raises(LlmbError, match="others can read") as raised:
         secrets.find(("HF_TOKEN",), {})
     assert raised.value.hint == f"chmod 600 {kept}"
 
@@ -38,9 +38,9 @@ def test_without_a_file_there_are_none(home: Path) -> None:
     assert secrets.find(("HF_TOKEN",), {}) == {}
 
 
-def test_a_line_that_is_no_secret_is_named_without_its_text(kept: Path, fails: Any) -> None:
+def test_a_line_that_is_no_secret_is_named_without_its_text(kept: Path) -> None:
     kept.write_text("HF_TOKEN=x\nhf_abcdef\n")
-    with fails("secret-invalid", f"{kept}:2") as raised:
+    with pytest.raises(LlmbError, match="secrets:2 is not of the form NAME=value") as raised:
         secrets.find(("OTHER_KEY",), {})
     assert "abcdef" not in raised.value.message
 
@@ -66,14 +66,14 @@ def test_the_first_secret_makes_the_file(home: Path) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("HF_TOKEN=x\n", 0o600)
 
 
-def test_a_secret_is_one_line(home: Path, fails: Any) -> None:
-    with fails("secret-invalid", "HF_TOKEN"):
+def test_a_secret_is_one_line(home: Path) -> None:
+    with pytest.raises(LlmbError, match="HF_TOKEN has more than one line"):
         secrets.save({"HF_TOKEN": "x\ny"})
 
 
-def test_nothing_is_added_to_a_file_that_others_read(kept: Path, fails: Any) -> None:
+def test_nothing_is_added_to_a_file_that_others_read(kept: Path) -> None:
     kept.chmod(0o644)
-    with fails("secrets-exposed", kept):
+    with pytest.raises(LlmbError, match="others can read"):
         secrets.save({"HF_TOKEN": "x"})
 
 
@@ -119,9 +119,10 @@ def test_what_users_write_by_hand_is_read_as_before(kept: Path) -> None:
     assert found == {"A_KEY": "it's", "B_KEY": "two words", "C_KEY": "x", "D_KEY": "'open", "E_KEY": "a'b\""}
 
 
-def test_a_file_that_is_no_text_is_a_fault_with_its_line(kept: Path, fails: Any) -> None:
+def test_a_file_that_is_no_text_is_a_fault_with_its_line(kept: Path) -> None:
     kept.write_bytes(b"A_KEY=x\nB_KEY=caf\xe9\n")
-    with fails("not-utf-8", f"{kept}:2"):
+    with pytest.raises(LlmbError, match="secrets:2 is not UTF-8") as raised:
         secrets.find(("A_KEY",), {})
-    with fails("not-utf-8", f"{kept}:2"):
+    assert raised.value.hint == "save the file as UTF-8"
+    with pytest.raises(LlmbError, match="is not UTF-8"):
         secrets.save({"A_KEY": "y"})

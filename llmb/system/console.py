@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard streams, the current folder, the home folder, and text for a terminal, for both commands.
+"""Standard streams, the current folder and the home folder, and text for a terminal.
 
-In any environment, a command ends with a message and an exit code, never with a traceback.
+With closed streams, full disks or missing folders, a command still ends with a message and an exit code.
 """
 
 import errno
@@ -21,20 +21,18 @@ from llmb.errors import LlmbError, UsageError
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))  # by their numbers
 _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
 _BLANKS = "\n\t\xa0\u202f"  # harmless, but not printable to Python
-# The errors of a write to a stream that is full, closed or not writable.
+# The errors of writing to a stream that is full, closed or not writable.
 _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG, errno.ENXIO})
 
 
 _MESSAGE = re.compile(r"(error|warning|hint|note): ")
-# Parts of a message that stay in one line, so that they can be pasted: a command up to the end of its clause, and what
-# is in quotes. All else may be wrapped at blanks.
+# Parts of a message that must not be wrapped, so that they can be pasted: a command up to the end of its clause, and
+# text in quotes.
 _PART = re.compile(
     r"(?:llmb-run|llmb-install|export \w+=|(?:apt-get|cd|chmod|cp|mkdir|mv|pip|ps|rm|scancel|scontrol|sinfo|ssh) )"
     r".*?(?=[;,.:)]?(?:  |$)|[;,:)] )|'[^']*'\S*|\S+"
 )
 _LEAST_WIDTH = 30
-_warned: set[str] = set()
-_warning = threading.Lock()
 
 
 class OutputError(LlmbError):
@@ -42,10 +40,10 @@ class OutputError(LlmbError):
 
 
 def prepare() -> None:
-    """Prepare the process, however it was started.
+    """Prepare the standard streams of this process.
 
-    Opens closed streams, lets characters that a terminal's encoding lacks be written as their codes, and removes escape
-    sequences from the traceback of a bug.
+    Opens closed streams, replaces characters that the terminal's encoding lacks by their codes, and keeps escape
+    sequences out of the traceback of a bug.
     """
     open_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -56,10 +54,7 @@ def prepare() -> None:
 
 
 def open_streams() -> None:
-    """Open each closed standard stream as the null device.
-
-    Otherwise the next file that is opened would get its number.
-    """
+    """Connect closed standard streams to /dev/null; otherwise the next opened file would get their number."""
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is not None:
             continue
@@ -79,7 +74,7 @@ def current_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         message = f"the current folder cannot be used: {error.strerror or error}"
-        raise UsageError(message, hint="cd to an existing folder", code="folder-unreadable") from error
+        raise UsageError(message, hint="cd to a folder that exists", code="folder-unusable") from error
 
 
 def require_home() -> None:
@@ -89,14 +84,14 @@ def require_home() -> None:
     try:
         Path.home()
     except RuntimeError as error:
-        message = f"your home folder is unknown: HOME is not set, and no user has the id {os.getuid()}"
-        raise UsageError(message, hint="export HOME=DIR, a folder of yours", code="home-unknown", key="HOME") from error
+        message = f"your home folder is not known: HOME is not set, and there is no user with the number {os.getuid()}"
+        raise UsageError(message, hint="export HOME=DIR", code="home-unknown") from error
 
 
 def printable(text: str) -> str:
-    """``text`` with each unprintable character, except for line ends and tabs, written as its code.
+    """``text`` with each character that is not printable, except line ends and tabs, replaced by its code.
 
-    So no escape sequence reaches a terminal.
+    It keeps escape sequences of foreign texts away from the terminal.
     """
     if _UNUSUAL.search(text) is None:
         return text
@@ -152,24 +147,9 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
         click.echo(wrap(shown, _stderr_width()) if err else shown, nl=nl, err=err)
     except OSError as error:
         if error.errno == errno.EPIPE and not err:
-            raise  # the reader of our output has gone: `| head`
+            raise  # the reader closed the pipe: `| head`
         if not err:
             raise _output_error(error) from error
-
-
-def forget_warnings() -> None:
-    """Forget the printed warnings: another command begins in this process."""
-    with _warning:
-        _warned.clear()
-
-
-def warn(text: str) -> None:
-    """Print a warning on standard error, once in a command; several threads may call this."""
-    with _warning:
-        if text in _warned:
-            return
-        _warned.add(text)
-    echo(f"warning: {text}", err=True)
 
 
 def flush() -> None:
@@ -183,7 +163,7 @@ def flush() -> None:
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether printing caused ``error``: then the text is still in the buffer of a stream."""
+    """Whether ``error`` comes from printing: then a flush fails again."""
     if error.errno not in _BROKEN or error.filename is not None:
         return False
     for stream in (sys.stdout, sys.stderr):
@@ -195,7 +175,7 @@ def is_of_output(error: OSError) -> bool:
 
 
 def give_up_output() -> None:
-    """Discard what cannot be written, so that the interpreter does not try again when it ends."""
+    """Discard output that cannot be written, so that the interpreter does not try again at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -208,14 +188,13 @@ def _to_nowhere(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-    except (OSError, ValueError):  # a stream without a number
+    except (OSError, ValueError):  # a stream without a file descriptor
         return
 
 
 def _output_error(error: OSError) -> OutputError:
-    why = error.strerror or str(error)
-    message = f"standard output cannot be written: {why}"
-    return OutputError(message, hint="redirect it elsewhere", code="output-unwritable")
+    message = f"standard output cannot be written: {error.strerror or error}"
+    return OutputError(message, hint="write to another file or disk", code="output-failed")
 
 
 def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -225,3 +204,22 @@ def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackT
         sys.stderr.write(printable(text))
     except (OSError, ValueError):
         return
+
+
+_warned: set[str] = set()
+_warning = threading.Lock()
+
+
+def forget_warnings() -> None:
+    """Start a new command in this process: each warning may be printed again."""
+    with _warning:
+        _warned.clear()
+
+
+def warn_once(text: str) -> None:
+    """Print a warning on standard error, once in a command however often it occurs. Safe for threads."""
+    with _warning:
+        if text in _warned:
+            return
+        _warned.add(text)
+    echo(f"warning: {text}", err=True)

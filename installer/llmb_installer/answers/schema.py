@@ -12,6 +12,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import suggest
 from llmb.workload.variables import Environment, check_passed
+from llmb_installer.registry import RegistrySettings
 
 AUTO = "auto"
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -110,20 +111,14 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageAnswers:
-    """How images are built; None for ``level`` and ``processors`` uses the builder's own default.
-
-    The other fields are those of ``llmb_installer.registry.settings``.
-    """
+class ImageAnswers(RegistrySettings):
+    """How images are built; None for ``level`` and ``processors`` uses the builder's own default."""
 
     builder: Literal["auto", "stream", "enroot"] = "auto"
     compression: Literal["zstd", "lz4", "gzip", "lzo", "xz"] = "zstd"
     level: int | None = None
     processors: int | None = None
     keep_layers: bool = False
-    insecure_registries: tuple[str, ...] = ()
-    registry_mirrors: dict[str, str] = field(default_factory=dict)
-    ca_bundle: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

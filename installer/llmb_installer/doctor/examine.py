@@ -16,7 +16,6 @@ from llmb_installer import record
 from llmb_installer.answers import read_answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, machine, schedulers, wrong
-from llmb_installer.images.image_step import registry_settings
 from llmb_installer.registry import RegistrySettings, check_images, size
 
 IMAGES = "images"
@@ -159,7 +158,7 @@ def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) 
     if path is None or not path.is_file():
         return None
     asked = read_answers(yamlfile.load(path), install=install, known=workloads, recorded=True)
-    return registry_settings(asked.images)
+    return asked.images
 
 
 def image_findings(

@@ -10,8 +10,7 @@ from llmb.system import secrets, shell
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.images.enroot import enroot_fault
-from llmb_installer.images.settings import BuildSettings
-from llmb_installer.images.squash import squash_fault
+from llmb_installer.images.squash import BuildSettings, squash_fault
 from llmb_installer.registry import size
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments

@@ -150,7 +150,7 @@ def _damage_of(path: Path) -> str | None:
     recorded = recorded_size(path)
     if fault is None and recorded is not None and size != recorded:
         return f"it has {size:,} bytes, and its record says {recorded:,}"
-    return fault
+    return fault.message if fault is not None else None
 
 
 def faults_of_mounts(launch: Launch) -> Iterator[Fault]:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb_installer.images.settings import BuildSettings
-from llmb_installer.images.squash import squash_fault
+from llmb_installer.images.squash import BuildSettings, squash_fault
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 from llmb_testing.slurm import SlurmKit

@@ -119,7 +119,7 @@ def wait(
 def _not_here(open_: Sequence[JobState]) -> LlmbError:
     where = open_[0].detail
     what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
-    return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE)
+    return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE, code="run-elsewhere")
 
 
 def _retried(

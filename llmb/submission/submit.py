@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from llmb.clusters.base import Cluster, UnclearError, identity_of
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, UnclearError, elsewhere, identity_of
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import record, store
@@ -49,6 +49,12 @@ def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
 def submitter_of(run: RunRecord) -> ProcessId | None:
     """The process that is submitting the run now; None without one."""
     return locks.holder(run.directory, LOCK)
+
+
+def check_is_here(cluster: Cluster, run: RunRecord) -> None:
+    """Raise LlmbError for a run that another cluster has, and where this one does not answer."""
+    if (where := elsewhere(cluster, run)) is not None:
+        raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE, code="run-elsewhere", value=run.id)
 
 
 def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run list`: the workloads, the rows of one workload, and the published figures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

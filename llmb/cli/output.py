@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints rows in the format that the user chose; stdout has only data."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence

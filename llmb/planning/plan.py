@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.planning.rules import TRACE_VARIABLES
+from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.workload.spec import Workload
@@ -120,6 +120,35 @@ def resolve(
     if proxy is None:
         raise UsageError(f"{key} {size} has no proxy", hint="omit 'proxy'", code="no-proxy", key="proxy")
     return workload, proxy
+
+
+def only_gpu_type(
+    request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig
+) -> tuple[str, str, str] | None:
+    """The workload, the size and the cluster's only GPU type that it runs on; None where that is its default."""
+    try:
+        workload, size = resolve(request, workloads, config.gpu_type, config.rows_for(config.gpu_type))
+    except UsageError:  # the plan reports it, with every other fault
+        return None
+    types = dict.fromkeys([config.gpu_type, *config.gpu_types])
+    able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
+    return (workload.key, size, able[0]) if len(able) == 1 and able[0] != config.gpu_type else None
+
+
+def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str) -> bool:
+    """Whether ENABLE_PROFILE gave a measured job too in the release of this configuration."""
+    if gpu_type not in (config.gpu_type, *config.gpu_types):
+        return False
+    rows = config.rows_for(gpu_type)
+    try:
+        workload, name = resolve(request, workloads, gpu_type, rows)
+    except UsageError:  # the plan reports it, with every other fault
+        return False
+    size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
+    row = find_row(size, rows, dtype, request.scales[0], strong=False)
+    release = row.release(request.scales[0]) if row is not None else None
+    window = profile_window(workload, size, release, size.max_steps or workload.max_steps)
+    return window is not None and window.measured_too
 
 
 def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLimits:

@@ -5,7 +5,6 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -41,7 +40,7 @@ class SubmitResult:
         return (self.run.directory / record.RECORD).is_file()
 
 
-def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
+def submission_lock(run: RunRecord) -> contextlib.AbstractContextManager[None]:
     """The lock of a run; only its holder may submit the run. Raises LockHeldError or LlmbError."""
     return locks.hold(run.directory, LOCK)
 

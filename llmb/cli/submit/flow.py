@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce
+from llmb.cli.submit import announce, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
@@ -54,8 +54,6 @@ def run(
     if not options.dry_run:
         return _submit(context, items, options, force=overrides.force, failed=bool(faults))
     if options.resume:
-        from llmb.cli.submit import resume
-
         items = list(resume.rest_of(context, items, dry_run=True).items)
     from llmb.cli.submit import preview
 
@@ -116,8 +114,6 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
     before: Sequence[RunRecord] = ()
     under_way: Sequence[RunRecord] = ()
     if options.resume:
-        from llmb.cli.submit import resume
-
         with resume.resume_lock(context):
             rest = resume.rest_of(context, items, dry_run=False)
             before, under_way = rest.done, rest.live

@@ -10,10 +10,9 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import RETRY_AFTER, JobState, may_be_retried
+from llmb.submission.prepare import NO_ARGS
 from llmb.submission.submit import SubmitResult, check_is_here, start_attempt, submission_lock, submit_each
 from llmb.system.process import ProcessId
-
-NO_ARGS: Mapping[str, str | bool] = {}
 
 
 def retry(

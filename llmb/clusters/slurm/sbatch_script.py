@@ -19,8 +19,8 @@ VBOOST_LINE = "llmb vboost: "  # begins the line in the log that llmb.logs.condi
 # One task on each node runs this. sudo -n never asks: without a rule for nvidia-smi it prints an error and ends.
 # Source: PerfEnvPlugin of NeMo 2.3 does it by one srun before the training, with sudo, outside of any container.
 _BOOST_NODE = """\
-llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
-    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'\\n'}\""""
+llmb_output=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_output##*$'\\n'}\""""
 
 # The step shares its resources with the training (--overlap), which starts even if this step fails. The log gets the
 # first reason that a node printed, else the last line of srun.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
-from llmb.clusters.local import journal, queue, run_script
+from llmb.clusters.local import journal, queue, ranks
 from llmb.clusters.local.queue import ensure_supervisor
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
@@ -68,9 +68,8 @@ class LocalCluster:
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script that the runner executes for ``launch``. Pure."""
-        staged = programs.path(self.config.llmb_install, self.digest)
-        machine = run_script.Machine(cpus=self.found.cpus, programs=str(staged))
-        return run_script.to_text(run_script.make(launch, stamp, machine, grace=self.grace))
+        staged = str(programs.path(self.config.llmb_install, self.digest))
+        return ranks.to_text(ranks.make_script(launch, stamp, cpus=self.found.cpus, programs=staged, grace=self.grace))
 
     def submit(self, run: RunRecord) -> str:
         """Add a recorded run to the queue, once however often it is called; the attempt's id. Raises LlmbError."""
@@ -115,7 +114,7 @@ class LocalCluster:
 
     def _stage(self, run: RunRecord) -> None:
         staged = programs.stage(self.config.llmb_install)
-        wanted = Path(run_script.read(run.script).programs)
+        wanted = Path(ranks.read_script(run.script).programs)
         if wanted != staged and not wanted.is_dir():
             message = f"{run.script} needs the programs in {wanted}, which no longer exist"
             raise LlmbError(message, hint="submit the job again", code="programs-missing", value=str(wanted))

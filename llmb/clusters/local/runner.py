@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from llmb.clusters.local import journal, run_script
+from llmb.clusters.local import journal
 from llmb.clusters.local.journal import End, Journal, end_now
-from llmb.clusters.local.ranks import Ranks
-from llmb.clusters.local.run_script import Script
+from llmb.clusters.local.ranks import Ranks, Script, read_script
 from llmb.errors import LlmbError, describe
 from llmb.runs import record
 from llmb.runs.record import RunRecord
@@ -57,7 +56,7 @@ def _conclude(run: RunRecord, end: End) -> End:
 
 def _end_of(run: RunRecord, begun: Journal) -> End:
     try:
-        return _run(run_script.read(run.script), run.place, begun)
+        return _run(read_script(run.script), run.place, begun)
     except LlmbError as error:
         _say(describe(error))
         return end_now(FAILED, error.message)

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.clusters import rundir
+from llmb.clusters import bashscript
 from llmb.clusters.base import Pace
 from llmb.clusters.runai import phases, pod_script, request, runai_checks
-from llmb.clusters.runai.faults import RefusedError
 from llmb.clusters.runai.pod_script import Setting
-from llmb.clusters.runai.rest import BrokenGatewayError, Client
+from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
 from llmb.clusters.runai.token import find_credentials
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
@@ -134,7 +133,7 @@ class RunaiCluster:
             listed = self.api.by_names(left, since, deleted=deleted) if left else {}
             found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
         for name, run in wanted.items():
-            if run.id not in found and rundir.read(run).job_id is not None:
+            if run.id not in found and bashscript.read_files(run).job_id is not None:
                 found[run.id] = name
         return found
 

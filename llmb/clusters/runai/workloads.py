@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.clusters.base import UnclearError
-from llmb.clusters.runai import faults
-from llmb.clusters.runai.faults import NotThereError, RefusedError
-from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.rest import Client, NotThereError, RefusedError, not_understood
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 
@@ -135,7 +133,7 @@ class Api:
             if {"id", "clusterId"} <= one.keys()
         ]
         if named and not found:
-            raise faults.not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
+            raise not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
         if not found:
             message = f"this access key sees no project '{name}' in Run:ai"
             hint = "check runai.project in cluster_config.yaml; if the project exists, ask for access to it"

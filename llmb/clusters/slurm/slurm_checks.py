@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import commands, container, partitions, sbatch_script
+from llmb.clusters.slurm import container, partitions, sbatch_script
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
@@ -15,10 +15,12 @@ from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size
 from llmb.config.places import place_in_config
+from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.system.squashfs import superblock_fault
 
+_HELP_SECONDS = 60.0  # help asks no controller: only a busy machine is slow, and a script without the answer may fail
 _ANYWAY = "--no-preflight submits without this check"
 
 
@@ -95,14 +97,14 @@ def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str
 
 
 def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
-    shown = commands.help_of(client, "srun") if setting.container else None
+    shown = help_of(client, "srun") if setting.container else None
     if shown is not None and "--container-image" not in shown:
         yield Fault(
             message="this Slurm has no pyxis: srun has no option --container-image",
             hint="slurm.container: none in cluster_config.yaml runs jobs from a Python environment",
             code="pyxis-missing",
         )
-    if setting.mpi is not None and (fault := commands.mpi_fault(client, setting.mpi)) is not None:
+    if setting.mpi is not None and (fault := mpi_fault(client, setting.mpi)) is not None:
         yield Fault(
             message=f"this Slurm {fault}",
             place=place_in_config(setting.config.llmb_install, "slurm", "mpi"),
@@ -200,3 +202,57 @@ def faults_of_writable(launch: Launch, config: ClusterConfig, lacks: frozenset[s
             code="writable-unsupported",
             key="container_writable",
         )
+
+
+def has_segment(client: Client, config: ClusterConfig) -> bool:
+    """Whether sbatch has ``--segment``; asked only where a job could use it. True where there is no sbatch."""
+    slurm = config.slurm
+    given = slurm is not None and (slurm.segment or "segment" in {*slurm.gpu.given, *slurm.cpu.given})
+    if not given and not any(config.gpu(name).gpus_per_node == 4 for name in (config.gpu_type, *config.gpu_types)):
+        return True
+    shown = help_of(client, "sbatch")
+    return shown is None or "--segment" in shown
+
+
+def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
+    """Those of container.PYXIS_OPTIONS, and PMIX, that this srun does not have. Empty where srun cannot be asked."""
+    slurm = config.slurm or SlurmConfig()
+    shown = help_of(client, "srun") if slurm.container == container.PYXIS else None
+    if shown is None or "--container-image" not in shown:  # without any pyxis, nothing is known of its options
+        return frozenset()
+    found = {name for name in container.PYXIS_OPTIONS if name.removeprefix("no-") not in shown}
+    kinds = mpi_kinds(client) if slurm.mpi is None else None
+    return frozenset(found if kinds is None or PMIX in kinds else {*found, PMIX})
+
+
+def mpi_fault(client: Client, kind: str) -> str | None:
+    """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked."""
+    kinds = mpi_kinds(client)
+    if kinds is not None and kind not in (*kinds, NO_MPI):
+        return f"has no MPI plugin '{kind}'"
+    try:  # a listed plugin may lack its library
+        done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)
+    except LlmbError:
+        return None
+    refused = done.code != 0 and "Invalid MPI type" in done.err
+    return f"cannot load its MPI plugin '{kind}'" if refused else None
+
+
+def mpi_kinds(client: Client) -> list[str] | None:
+    """The values that srun takes for ``--mpi``; None where it cannot be asked."""
+    shown = _plain(client, ["srun", "--mpi=list"])
+    return None if shown is None else shown.replace(",", " ").split()
+
+
+def help_of(client: Client, program: str) -> str | None:
+    """The help of one of Slurm's commands; None where it cannot be run."""
+    return _plain(client, [program, "--help"])
+
+
+def _plain(client: Client, argv: Sequence[str]) -> str | None:
+    """The output of a command that asks no controller."""
+    try:
+        done = client.run(argv, timeout=_HELP_SECONDS)
+    except LlmbError:
+        return None
+    return done.out + done.err if done.code == 0 else None

@@ -42,8 +42,8 @@ def create(config: ClusterConfig) -> SlurmCluster:
         config=config,
         client=client,
         digest=programs.digest(),
-        knows_segment=commands.has_segment(client, config),
-        lacks=commands.lacking(client, config),
+        knows_segment=slurm_checks.has_segment(client, config),
+        lacks=slurm_checks.lacking(client, config),
     )
 
 

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 import yaml
 
-from llmb.clusters.runai.fields import REQUESTS
+from llmb.clusters.runai.runai_checks import REQUESTS
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
 from llmb_testing.runai import Cluster, ControlPlane, Project, server

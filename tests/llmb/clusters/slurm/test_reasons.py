@@ -3,8 +3,8 @@
 
 import pytest
 
+from llmb.clusters.slurm.commands import advice_for
 from llmb.clusters.slurm.refusals import hint_for
-from llmb.clusters.slurm.rows import advice_for
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,10 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
     loss = _run_steps(recipe, place, plan, trainer)
     if recipe.checkpoint is not None and recipe.checkpoint.save:
-        _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
+        consumed = recipe.max_steps * recipe.global_batch
+        folder = Path(recipe.checkpoint.dir)
+        started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
+        _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
     # Last, as in NeMo: readers of the log take the run for finished.
     _log(place, end_line(recipe.max_steps))
     leave_group()
@@ -215,12 +218,6 @@ def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) 
         _log(place, step_line(_record(recipe, place, trainer.device, step, loss, seconds)))
     tracer.before(recipe.max_steps)
     return loss
-
-
-def _save(recipe: Recipe, folder: Path, place: Place, trainer: Trainer, loss: float) -> None:
-    consumed = recipe.max_steps * recipe.global_batch
-    started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
-    _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
 
 
 def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch.Tensor:

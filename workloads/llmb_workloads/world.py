@@ -23,7 +23,13 @@ class Place:
 def place_from(environ: Mapping[str, str]) -> Place:
     """The place from the environment; raises RefusedError unless the process can connect to the others of its run."""
     place = rank_from(environ)
-    _check_meeting_point(environ, place.world)
+    missing = [name for name in MEETING_POINT if not environ.get(name)]
+    names = _spelling(environ)
+    # A single process connects to none.
+    if names is not None and place.world > 1 and missing:
+        cause = f"{names[0]} is set, {' and '.join(missing)} not"
+        fix = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
+        raise RefusedError("environment", cause, fix)
     return place
 
 
@@ -42,16 +48,6 @@ def rank_from(environ: Mapping[str, str]) -> Place:
 
 def _spelling(environ: Mapping[str, str]) -> tuple[str, str, str] | None:
     return next((names for names in SPELLINGS if names[0] in environ), None)
-
-
-def _check_meeting_point(environ: Mapping[str, str], world: int) -> None:
-    missing = [name for name in MEETING_POINT if not environ.get(name)]
-    names = _spelling(environ)
-    # A single process connects to none.
-    if names is not None and world > 1 and missing:
-        cause = f"{names[0]} is set, {' and '.join(missing)} not"
-        fix = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
-        raise RefusedError("environment", cause, fix)
 
 
 def _count(environ: Mapping[str, str], name: str, known_by: str) -> int:

@@ -15,8 +15,7 @@ from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, LOST, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState, Moment
-from llmb.system import files, notices
-from llmb.system.process import ProcessId
+from llmb.system import files, notices, process
 from llmb.text import typed
 
 SCHEDULER = "scheduler.json"
@@ -44,8 +43,8 @@ class Journal:
 
     schema_version: int = 1
     id: str
-    runner: ProcessId | None = None
-    ranks: tuple[ProcessId, ...] = ()
+    runner: process.ProcessId | None = None
+    ranks: tuple[process.ProcessId, ...] = ()
     started: Moment | None = None
     end: End | None = None
 

@@ -14,15 +14,13 @@ from pathlib import Path
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
 from llmb.clusters.local import journal, queue, ranks
-from llmb.clusters.local.queue import ensure_supervisor
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import files, notices, secrets, shell
-from llmb.system.process import host_name
+from llmb.system import files, notices, process, secrets, shell
 from llmb.workload.gpus import CPU
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -58,7 +56,7 @@ class LocalCluster:
 
     def identity(self) -> str:
         """The queue's folder and this host. Raises LlmbError where no home folder is known."""
-        return f"the queue in {self.folder.resolve()} on {host_name()}"
+        return f"the queue in {self.folder.resolve()} on {process.host_name()}"
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """Every fault that prevents these launches; empty when there is none."""
@@ -78,7 +76,7 @@ class LocalCluster:
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
             with contextlib.suppress(files.NoRoomError):  # the run waits in the queue, and its state says why
-                ensure_supervisor(self.folder, self.environ, idle=self.idle)
+                queue.ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
@@ -134,7 +132,7 @@ class LocalCluster:
         if not queue.has_work(self.folder):
             return None
         try:
-            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+            queue.ensure_supervisor(self.folder, self.environ, idle=self.idle)
         except LlmbError as error:
             return f"{error.message}; {error.hint}"
         return None

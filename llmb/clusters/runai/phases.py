@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import RunFiles
 from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
@@ -98,7 +97,7 @@ def of_files(run: RunRecord) -> JobState | None:
     return _timed(run, JobState(state=state, exit_code=files.exit_code, started=files.started, ended=files.ended))
 
 
-def _complete(run: RunRecord, files: RunFiles, data: Mapping[str, Any], state: str) -> JobState:
+def _complete(run: RunRecord, files: bashscript.RunFiles, data: Mapping[str, Any], state: str) -> JobState:
     """An end with what only the script knows: the exit code, the time limit, that pods were started twice."""
     if state == FAILED and (run.place / RESTARTED).exists():
         return _preempted(files)
@@ -129,7 +128,7 @@ def _timed(run: RunRecord, state: JobState) -> JobState:
     return replace(state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}")
 
 
-def _preempted(files: RunFiles) -> JobState:
+def _preempted(files: bashscript.RunFiles) -> JobState:
     reason = "Run:ai has evicted its pods and started them again; a run starts once"
     return JobState(state="PREEMPTED", reason=reason, started=files.started, ended=files.ended)
 

@@ -81,15 +81,10 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         spec["annotations"] = [{"name": name, "value": value} for name, value in runai.annotations.items()]
     if kind_of(launch) == DISTRIBUTED:
         spec |= {"distributedFramework": "PyTorch", "numWorkers": launch.nodes - 1, "cleanPodPolicy": "None"}
-    spec = _joined(spec, _yours(launch, runai))
+    skipped = _OF_SEVERAL if kind_of(launch) == TRAINING else frozenset()
+    spec = _joined(spec, {name: value for name, value in runai.spec.items() if name not in skipped})
     found = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
     return found if kind_of(launch) == TRAINING else {**found, "masterSpecSameAsWorker": True}  # the master trains too
-
-
-def _yours(launch: Launch, runai: RunaiConfig) -> dict[str, Any]:
-    """The fields of runai.spec that the API has for this kind of workload."""
-    is_one = kind_of(launch) == TRAINING
-    return {name: value for name, value in runai.spec.items() if not (is_one and name in _OF_SEVERAL)}
 
 
 def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:

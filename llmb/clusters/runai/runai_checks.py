@@ -4,21 +4,20 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from llmb.clusters import checks
 from llmb.clusters.runai import pod_script, request
-from llmb.clusters.runai.pod_script import Setting
 from llmb.clusters.runai.request import in_pod, is_on
 from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import store
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+from llmb.runs.launch import Launch
 from llmb.system.secrets import is_secret_name
 from llmb.text import yamlfile
 from llmb.text.names import suggest
@@ -26,7 +25,7 @@ from llmb.text.names import suggest
 _VOLUME = "check runai.pvc in cluster_config.yaml: 'path' is its folder in pods, 'local' its folder here"
 
 
-def check(launches: Sequence[Launch], setting: Setting, runai: RunaiConfig, digest: str) -> list[Fault]:
+def check(launches: Sequence[Launch], setting: pod_script.Setting, runai: RunaiConfig, digest: str) -> list[Fault]:
     """Every fault of these launches and of the configuration, without calling the API."""
     # Repeats of a job follow one another and have the same faults.
     faults = [fault for launch, _ in itertools.groupby(launches) for fault in _own_faults(launch, setting, runai)]
@@ -44,14 +43,12 @@ def faults_of_api(api: Api) -> Iterator[Fault]:
         yield as_fault(error)
 
 
-def _own_faults(launch: Launch, setting: Setting, runai: RunaiConfig) -> Iterator[Fault]:
-    root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
-    stamp = Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
+def _own_faults(launch: Launch, setting: pod_script.Setting, runai: RunaiConfig) -> Iterator[Fault]:
+    stamp = checks.preview_stamp(launch, setting.config)
     try:
         script = pod_script.render(launch, stamp, setting, f"launch_{launch.name}")
     except LlmbError as error:
-        message = f"{launch.name}: {error.message}"
-        yield Fault(message=message, hint=error.hint, code=error.code, key=error.key, value=error.value)
+        yield replace(as_fault(error), message=f"{launch.name}: {error.message}")
     else:
         yield from _faults_of_request(script)
     yield from checks.faults_of_launch(launch, setting.config)

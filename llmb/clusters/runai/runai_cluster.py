@@ -13,7 +13,6 @@ from pathlib import Path
 from llmb.clusters import bashscript
 from llmb.clusters.base import Pace
 from llmb.clusters.runai import phases, pod_script, request, runai_checks
-from llmb.clusters.runai.pod_script import Setting
 from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
 from llmb.clusters.runai.token import find_credentials
 from llmb.clusters.runai.workloads import Api
@@ -52,8 +51,9 @@ class RunaiCluster:
     apis: list[Api] = field(default_factory=list)
 
     @property
-    def _setting(self) -> Setting:
-        return Setting(config=self.config, programs=str(programs.path(self.config.llmb_install, self.digest)))
+    def _setting(self) -> pod_script.Setting:
+        staged = programs.path(self.config.llmb_install, self.digest)
+        return pod_script.Setting(config=self.config, programs=str(staged))
 
     @property
     def api(self) -> Api:
@@ -144,9 +144,11 @@ class RunaiCluster:
         known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
         found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
         found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
-        found = {key: _with_fix(state) for key, state in self._explained(found, by_workload).items()}
+        for key, state in self._explained(found, by_workload).items():
+            found[key] = replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
         missing = [run for run in runs if run.id not in found]
-        deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
+        since = min((run.submitted_at for run in missing), default=now)
+        deleted = api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}
         for run in missing:
             data = deleted.get(name_of(run))
             found[run.id] = phases.of_deleted(run, data, now) if data is not None else _gone(run, now)
@@ -190,11 +192,12 @@ class RunaiCluster:
 
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
         """``found``, with Kubernetes' warnings about a few runs that start or have failed without a reason."""
-        unexplained = [
-            (key, run)
-            for key, run in by_workload.items()
-            if run.id in found and not found[run.id].reason and _needs_reason(found[run.id])
-        ]
+        unexplained = []
+        for key, run in by_workload.items():
+            state = found.get(run.id)
+            failed = state is not None and state.state == "FAILED" and state.exit_code is None
+            if state is not None and not state.reason and (failed or state.state == "CONFIGURING"):
+                unexplained.append((key, run))
         for key, run in unexplained[:_ASKED]:
             try:
                 events = self.api.events(key)
@@ -207,21 +210,9 @@ class RunaiCluster:
         return found
 
 
-def _with_fix(state: JobState) -> JobState:
-    return replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
-
-
-def _needs_reason(state: JobState) -> bool:
-    return state.state == "CONFIGURING" or (state.state == "FAILED" and state.exit_code is None)
-
-
 def name_of(run: RunRecord) -> str:
     """The run's name in Run:ai."""
     return request.workload_name(run.launch, run.stamp)
-
-
-def _since(runs: Sequence[RunRecord]) -> float:
-    return min(run.submitted_at for run in runs)
 
 
 def _gone(run: RunRecord, now: float) -> JobState:

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import RunFiles
 from llmb.clusters.slurm import commands
-from llmb.clusters.slurm.commands import MISSING, NO_ACCOUNTING, Client, Row, SilentError
 from llmb.clusters.slurm.request import job_name
 from llmb.config.slurm import seconds
 from llmb.errors import LlmbError
@@ -52,7 +50,7 @@ class View:
     """What one poll knows of a run: from its own files, from accounting, and from the queue where that was asked."""
 
     run: RunRecord
-    files: RunFiles
+    files: bashscript.RunFiles
     accounted: JobState | None = None
     queued: JobState | None = None
     silence: str | None = None
@@ -83,11 +81,11 @@ class View:
 class Poller:
     """Asks Slurm about submitted runs; ``memory`` lasts as long as the command."""
 
-    client: Client
+    client: commands.Client
     memory: Memory
 
     @property
-    def asker(self) -> Client:
+    def asker(self) -> commands.Client:
         """The client with the patience that this question deserves."""
         brief = min(BRIEF, self.client.ask_seconds)
         return self.client if self.memory.is_patient else replace(self.client, ask_seconds=brief)
@@ -108,7 +106,7 @@ class Poller:
         try:
             for row in self._queued(asked):
                 asked[row.job_id].queued = row.state
-        except SilentError as error:
+        except commands.SilentError as error:
             if not any(view.accounted for view in views.values()):
                 raise
             for view in asked.values():
@@ -143,7 +141,7 @@ class Poller:
                 _keep_first(found, left, row)
         return found
 
-    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[Row]:
+    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[commands.Row]:
         memory = self.memory
         if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
             return []
@@ -158,21 +156,21 @@ class Poller:
     def _note_failure(self, error: LlmbError) -> None:
         """Remember that accounting failed: for good where there is none, else for a while."""
         memory = self.memory
-        if error.code in (NO_ACCOUNTING, MISSING):
+        if error.code in (commands.NO_ACCOUNTING, commands.MISSING):
             memory.has_accounting = False
             return
         memory.rest_until = time.monotonic() + memory.rest
         memory.rest = min(2 * memory.rest, _LONGEST_REST)
 
-    def _queued(self, by_job: Mapping[str, View]) -> Iterable[Row]:
+    def _queued(self, by_job: Mapping[str, View]) -> Iterable[commands.Row]:
         if not by_job:
             return []
         try:
             return _rows_of(by_job, commands.queued(self.asker, ids=list(by_job)))
-        except SilentError:
+        except commands.SilentError:
             raise
         except LlmbError as error:  # no program, or a question that it refuses: nothing is known either way
-            raise SilentError(error.message, hint=error.hint, code=error.code) from error
+            raise commands.SilentError(error.message, hint=error.hint, code=error.code) from error
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:
@@ -224,18 +222,18 @@ def last_seen(run: RunRecord) -> JobState:
     return store.seen_state(run) or JobState(state=UNKNOWN)
 
 
-def read_files(run: RunRecord) -> RunFiles:
+def read_files(run: RunRecord) -> bashscript.RunFiles:
     """What the script of the run's present attempt has written so far; a job's id is a number."""
     files = bashscript.read_files(run)
     return files if files.job_id is None or files.job_id.isdecimal() else replace(files, job_id=None)
 
 
-def _rows_of(by_job: Mapping[str, View], found: Iterable[Row]) -> list[Row]:
+def _rows_of(by_job: Mapping[str, View], found: Iterable[commands.Row]) -> list[commands.Row]:
     """The rows of these runs: a row of another name is another cluster's, or was written before the job's true end."""
     return [row for row in found if row.job_id in by_job and row.name == name_of(by_job[row.job_id].run)]
 
 
-def _keep_first(found: dict[str, str], by_name: Mapping[str, RunRecord], row: Row) -> None:
+def _keep_first(found: dict[str, str], by_name: Mapping[str, RunRecord], row: commands.Row) -> None:
     """Keep the id of the first job of a name: of a run submitted twice, the second job ends itself."""
     run = by_name.get(row.name)
     if run is not None and (run.id not in found or int(row.job_id) < int(found[run.id])):
@@ -247,7 +245,7 @@ def _was_killed(state: JobState) -> bool:
     return state.reason.startswith(_LAUNCH_FAILURE) or (state.exit_code or 0) > 128
 
 
-def _end_of(run: RunRecord, files: RunFiles) -> JobState | None:
+def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:
     """How the run ended, by its own files alone; None where they do not say."""
     # Slurm's daemons write into the script's output as well.
     found = [

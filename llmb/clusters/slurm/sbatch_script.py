@@ -119,7 +119,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         variables.pop(container.PYTHONPATH)
     parts = [
         "#!/bin/bash",
-        *(_option(name, value) for name, value in options.items()),
+        *(f"#SBATCH --{name}" + ("" if value is None else f"={directive(value)}") for name, value in options.items()),
         "",
         # Always quoted, so that a preview looks like the script except for its placeholders.
         f"llmb_run={bash(stamp.place, always=True)}",
@@ -150,15 +150,6 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
     }
 
 
-def python(launch: Launch, setting: Setting) -> str:
-    """The Python that the ranks run."""
-    return "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
-
-
-def _option(name: str, value: str | None) -> str:
-    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={directive(value)}"
-
-
 def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
     """The command that starts the ranks, line by line."""
     total = launch.nodes * launch.ranks_per_node
@@ -175,7 +166,8 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
     yield f"bash -c {bash(_rank(launch, setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
-    yield bashscript.program(launch, python(launch, setting))
+    python = "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
+    yield bashscript.program(launch, python)
 
 
 def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str:

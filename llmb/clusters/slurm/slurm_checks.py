@@ -4,6 +4,7 @@
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.clusters import checks
@@ -17,7 +18,7 @@ from llmb.config.images import image_path, recorded_size
 from llmb.config.places import place_in_config
 from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+from llmb.runs.launch import Launch
 from llmb.system.squashfs import superblock_fault
 
 _HELP_SECONDS = 60.0  # help asks no controller: only a busy machine is slow, and a script without the answer may fail
@@ -42,18 +43,20 @@ def check(
 
 def _own_faults(launch: Launch, setting: sbatch_script.Setting) -> Iterator[Fault]:
     """The faults of a launch that do not depend on the state of the cluster."""
+    stamp = checks.preview_stamp(launch, setting.config)
     try:
-        sbatch_script.render(launch, _stamp(launch, setting), setting)
+        sbatch_script.render(launch, stamp, setting)
     except LlmbError as error:
-        message = f"{launch.name}: {error.message}"
-        yield Fault(message=message, hint=error.hint, code=error.code, key=error.key, value=error.value)
+        yield replace(as_fault(error), message=f"{launch.name}: {error.message}")
     yield from checks.faults_of_launch(launch, setting.config)
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
     yield from faults_of_image(launch, setting.config)
     yield from faults_of_mounts(launch)
-    yield from _own_mount_faults((_stamp(launch, setting).directory, setting.programs))
+    yield from (
+        _separator_fault(folder) for folder in (stamp.directory, setting.programs) if "," in folder or ":" in folder
+    )
     yield from faults_of_writable(launch, setting.config, setting.lacks)
 
 
@@ -84,7 +87,7 @@ def _judge(
     for launch, _ in itertools.groupby(launches):
         own = list(partitions.faults_of(launch, setting.config, found))
         faults += own
-        stamp, knows = _stamp(launch, setting), setting.knows_segment
+        stamp, knows = checks.preview_stamp(launch, setting.config), setting.knows_segment
         jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
     usable = frozenset(name for name, partition in found.items() if partition.available == "up")
     return faults, list(refusals(client, jobs, usable))
@@ -113,11 +116,6 @@ def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[F
             key="slurm.mpi",
             value=setting.mpi,
         )
-
-
-def _stamp(launch: Launch, setting: sbatch_script.Setting) -> Stamp:
-    root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
-    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
 
 
 def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -169,11 +167,6 @@ def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
             )
             message = f"{source} cannot be mounted: it does not exist"
             yield Fault(message=message, hint=hint, code="mount-missing", key=mount, value=source)
-
-
-def _own_mount_faults(folders: tuple[str, ...]) -> Iterator[Fault]:
-    """Whether pyxis can read the names of the folders that every container of llmb mounts."""
-    yield from (_separator_fault(folder) for folder in folders if "," in folder or ":" in folder)
 
 
 def _separator_fault(mount: str) -> Fault:

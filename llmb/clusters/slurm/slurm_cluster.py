@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import commands, poll, sbatch_script, slurm_checks
-from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import NodeWait
+from llmb.clusters.slurm import commands, partitions, poll, sbatch_script, slurm_checks
 from llmb.clusters.slurm.refusals import hint_for
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
@@ -37,7 +35,7 @@ _staging = threading.Lock()  # the first of several concurrent jobs stages for t
 
 def create(config: ClusterConfig) -> SlurmCluster:
     """The cluster whose commands are on PATH; a preview needs none of them."""
-    client = Client(environ=os.environ, passed=config.pass_environment)
+    client = commands.Client(environ=os.environ, passed=config.pass_environment)
     return SlurmCluster(
         config=config,
         client=client,
@@ -52,13 +50,13 @@ class SlurmCluster:
     """The cluster type ``slurm``; ``digest``: of the installed programs; the rest as in ``sbatch_script.Setting``."""
 
     config: ClusterConfig
-    client: Client
+    client: commands.Client
     digest: str
     knows_segment: bool = True
     lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
     memory: poll.Memory = field(default_factory=poll.Memory)
-    patience: NodeWait = field(default_factory=NodeWait)
+    patience: partitions.NodeWait = field(default_factory=partitions.NodeWait)
 
     @property
     def _setting(self) -> sbatch_script.Setting:

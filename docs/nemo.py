@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes nemo.md's table from the list of differences that `make test-nemo` checks; --check says if it is stale."""
+"""Writes nemo.md's table from the list of differences that `make test-nemo` checks; --check: exit code 1 if stale."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ HEAD = ("Rows", "Setting", "llmb", "NVIDIA's script", "Reason", "Source")
 
 
 def table() -> str:
-    """The list as Markdown, a line for each setting; not padded, since some values are long."""
+    """The list as Markdown with a line for each setting; not padded, because some values are long."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ["---"] * len(HEAD), *_lines()))
 
 
@@ -31,7 +31,7 @@ def _lines() -> Iterator[list[str]]:
 
 
 def _shown(value: Any) -> str:
-    """A value of a setting; a class by its own name."""
+    """A value of a setting; a class without its module."""
     if value is None or isinstance(value, bool) or value in ("absent", "*"):
         return WORDS[value]
     text = str(value)
@@ -39,7 +39,7 @@ def _shown(value: Any) -> str:
 
 
 def page(before: str) -> str:
-    """The page with the table as it should be. Raises ValueError where it has no place for it."""
+    """The page with the current table. Raises ValueError if the page has no markers for it."""
     head, begin, rest = before.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
@@ -48,16 +48,16 @@ def page(before: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the table into the page; with --check only compares, and ends 1 when it is stale."""
+    """Write the table into the page; with --check, only compare, and return 1 if it is stale."""
     before = PAGE.read_text("utf-8")
     now = page(before)
     if "--check" not in arguments:
         PAGE.write_text(now, "utf-8")
         return 0
     if before != now:
-        print(f"{NAME} is not what differences.yaml says; write it anew: python docs/nemo.py")
+        print(f"{NAME} is out of date; run: python docs/nemo.py")
         return 1
-    print(f"{NAME} is as differences.yaml has it")
+    print(f"{NAME} is up to date")
     return 0
 
 

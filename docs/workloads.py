@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes workloads.md from the workloads' YAML, or with --check says whether it is as the YAML has it."""
+"""Writes workloads.md from the workloads' YAML; with --check, exit code 1 if the page is out of date."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,33 +21,38 @@ NAME = "docs/workloads.md"
 HEAD = """\
 # Workloads
 
-<!-- Written by `python docs/workloads.py` from plugins/*/*/workload.yaml and published.yaml: mend those. -->
+<!-- Written by `python docs/workloads.py` from plugins/*/*/workload.yaml and published.yaml: edit those. -->
 
-What can be run, and what was published for it. `llmb-run list -w W` shows a workload's rows on your machine,
-`llmb-run list --published` the figures, both also as JSON and CSV.
+The workloads that you can run, and their published figures. `llmb-run list -w W` prints the rows of a workload, and
+`llmb-run list --published` the figures; both can print JSON and CSV.
 
-A row is for all its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on. N is the job's GPU count,
-DP = N / (TP·PP·CP), GA (gradient accumulation) = GBS / (MBS·DP). Both must come out whole, the layers must divide by
-PP·VP, and with VP > 1 GA by PP. A job takes whole nodes, or a part of one with the sizes smoke and tiny. `--set tp=4`
-changes a number, and is checked the same way. smoke is for the first run on a cluster ([jobs](jobs.md)).
-Strong scaling keeps the batch while the GPUs grow; `strong_scaling: true` in a job list or `--strong-scaling` asks for
-it. GB/GPU is the memory that one GPU must have. Release is the published release whose settings a row follows, by GPU
-count where there are several: that of its newest figure. A row without one has the settings of NeMo 2.3.1's scripts
-([nemo.md](nemo.md#which-settings)).
+A row is for all of its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on.
+
+- N is the job's GPU count, DP = N / (TP·PP·CP), and GA (gradient accumulation) = GBS / (MBS·DP). Both must be whole
+  numbers, the layers must be a multiple of PP·VP, and with VP > 1, GA must be a multiple of PP. `--set tp=4` overrides
+  a number; the same checks apply.
+- A job uses whole nodes; with the sizes smoke and tiny it can use part of a node. smoke is for the first run on a
+  cluster ([jobs](jobs.md)).
+- Strong scaling keeps the batch while the number of GPUs grows; request it with `--strong-scaling`, or with
+  `strong_scaling: true` in a job list.
+- GB/GPU is the memory that one GPU must have.
+- Release is the published release whose settings a row follows, that of its newest figure, by GPU count if there are
+  several. A row without a release has the settings of NeMo 2.3.1's scripts ([nemo.md](nemo.md#which-settings)).
 """
 FIGURES = """\
 ## Published figures
 
-Step times in seconds, and what was printed beside them. A figure counts for its own release, batch and window only:
-`last` is the last step alone. An MFU compares only with one of the same FLOPs formula ([results](results.md)).
+Step times in seconds, and the values that were printed with them. A figure is valid for its release, batch and window
+only; the window `last` is the last step alone. Compare an MFU only with an MFU of the same FLOPs formula
+([results](results.md)).
 """
 CHECKED = """\
-## Printed values that do not follow
+## Printed values that disagree
 
-`llmb-run list --published --check` does all sums again: tokens/s and days from the step time, model FLOPs from the
-model's shape, MFU from the printed FLOPs and the dense peak (for Llama's 405b and its proxy no FLOPs are printed: those
-are taken that its MFU follow from). Tolerance: {tolerance}.
-What is listed stays as it was printed; verdicts compare step times alone.
+`llmb-run list --published --check` recomputes the printed values: tokens/s and days from the step time, model FLOPs
+from the model's shape, and the MFU from the printed FLOPs and the dense peak. For Llama's 405b and its proxy no FLOPs
+are printed, so the FLOPs that give the printed MFU are used. Tolerance: {tolerance}.
+llmb keeps the values as they were printed; verdicts compare only step times.
 """
 
 
@@ -76,7 +81,7 @@ def _peaks() -> str:
         for name, own in known_types().items()
         if own.peak_tflops
     ]
-    return "Dense peaks, for MFU:\n\n" + _table(columns, rows).rstrip("\n")
+    return "Dense peaks, which the MFU uses:\n\n" + _table(columns, rows).rstrip("\n")
 
 
 def _workload(workload: Workload) -> list[str]:
@@ -100,7 +105,7 @@ def _workload(workload: Workload) -> list[str]:
     parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
-        parts += ["Checkpoints, and the GPU counts that they were tested at:", _table(CHECKPOINTS, saved)]
+        parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]
     return parts
 
 
@@ -172,16 +177,16 @@ def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> s
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page; with --check only compares, and ends 1 when it is stale."""
+    """Write the page; with --check, only compare, and return 1 if it is stale."""
     workloads = [read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))]
     text = page(workloads)
     if "--check" not in arguments:
         PAGE.write_text(text, "utf-8")
         return 0
     if not PAGE.exists() or PAGE.read_text("utf-8") != text:
-        print(f"{NAME} is not what the YAML says; write it anew: python docs/workloads.py")
+        print(f"{NAME} is out of date; run: python docs/workloads.py")
         return 1
-    print(f"{NAME} is as the YAML has it")
+    print(f"{NAME} is up to date")
     return 0
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a plugin imports from llmb: the hook marker, the values that hooks take and give, and read_workload.
+"""Everything that a plugin imports from llmb: the hook marker, the values that hooks take and return, read_workload.
 
-Each name is loaded when it is first asked for. Every start of llmb-run imports every plugin, so a plugin that imports
-its values inside its hooks, and only ``hookimpl`` at its top, costs next to nothing.
+Each name is imported on first use. Every start of llmb-run imports every plugin, so a plugin should import only
+``hookimpl`` at its top, and values inside its hooks.
 """
 
 from importlib import import_module
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from llmb.runs.state import JobState
     from llmb.workload.model import MambaShape, ModelShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
-    from llmb.workload.spec import BatchRule, Checkpoint, NemoRecipe, Row, Scales, Size, Workload, read_workload
+    from llmb.workload.nemo_recipe import NemoRecipe
+    from llmb.workload.rows import BatchRule, Row, Scales
+    from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names the plugins that llmb itself brings, for the loader; the command line adds its own commands to them."""
+"""Lists llmb's own plugins for the loader; the command line adds its commands to them."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ from llmb.frameworks import nemo
 
 
 def builtin_plugins() -> list[tuple[str, Any]]:
-    """Each built-in plugin with its name; the last one answers every hook that a workload's plugin leaves out."""
+    """The built-in plugins by name; the last one answers the hooks that a workload's plugin does not define."""
     return [("clusters", clusters), ("nemo", nemo)]

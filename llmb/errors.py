@@ -9,6 +9,9 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+RUN_FAILED = 3  # exit code: a run failed, or a verdict is FAIL or INVALID
+INTERRUPTED = 130  # exit code: Ctrl-C
+
 
 class LlmbError(Exception):
     """An error that the user can fix; ends the command with ``exit_code``.

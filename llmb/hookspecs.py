@@ -28,7 +28,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def llmb_workload() -> Workload:  # type: ignore[empty-body]
-    """The one workload of this plugin.
+    """Return the workload of this plugin; a plugin has at most one.
 
     Called once by each command that needs workloads. Must be cheap: no network, no import of a training framework.
     """
@@ -36,36 +36,35 @@ def llmb_workload() -> Workload:  # type: ignore[empty-body]
 
 @hookspec(firstresult=True)
 def llmb_setup(workload: Workload, site: Site) -> Needs | None:
-    """What ``workload`` needs installed at ``site``: images, venvs, repositories, assets.
+    """Return what ``workload`` needs installed at ``site``: images, venvs, repositories, assets.
 
-    Called while an install is planned. Pure: the same arguments give equal Needs; nothing is fetched or written here.
-    None leaves the answer to llmb's own default.
+    Called while an install is planned. Pure: the same arguments give equal Needs, and nothing is fetched or written.
+    Return None for llmb's default.
     """
 
 
 @hookspec(firstresult=True)
 def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
-    """How ``job`` runs: program, arguments, environment, files to stage. Not who starts the ranks: the cluster does.
+    """Return how ``job`` runs: program, arguments, environment, files to stage. The cluster starts the ranks.
 
-    Called for each job of a submission and of a dry run. Pure. None leaves the answer to llmb's own default.
+    Called for each job of a submission and of a dry run. Pure. Return None for llmb's default.
     """
 
 
 @hookspec(firstresult=True)
 def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec | Samples | None:
-    """How the log of ``run`` is read: the needle of a step's line and the names of its values.
+    """Return how to read the log of ``run``: a ParseSpec with the needle of step lines and the names of their values.
 
-    Or what it says, where the plugin reads the log itself: ``run.log``, which may not be there yet.
-
-    Called for each run whose results are asked for. Pure, but for that. None leaves the answer to llmb's own default.
+    A plugin that reads the log itself returns Samples; the file, ``run.log``, may not exist yet. Called for each run
+    whose results are shown. Pure, except that it may read the log. Return None for llmb's default.
     """
 
 
 @hookspec
 def llmb_clusters() -> Sequence[ClusterType]:  # type: ignore[empty-body]
-    """Further cluster types. Called when a command needs its cluster; llmb's own come through this hook too."""
+    """Return further cluster types. Called when a command needs its cluster; llmb's own types use this hook too."""
 
 
 @hookspec
 def llmb_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
-    """Further ``llmb-run`` commands. Called at every start, ``--help`` too, so it must import little."""
+    """Return further ``llmb-run`` commands. Called at every start, also for ``--help``, so it must import little."""

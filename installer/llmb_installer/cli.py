@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import LlmbError, describe
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import DRY_RUN, FILE, FOLDER, FORMAT, YES
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def cli(
     llmb-install --config answers.yaml --yes        install; again: continue
     llmb-install --yes                              in an install directory: use its recorded answers
     """
-    edge.require_home()
+    console.require_home()
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
@@ -95,7 +95,7 @@ def cli(
         _carry_out(context, wanted)
         return
     for note in () if wanted.agreed else wanted.notes:
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if record_file is not None:
         gather.record_answers(wanted.intent, record_file)
     flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
@@ -130,29 +130,29 @@ def end_in_order() -> None:
 
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
-    edge.prepare()
+    console.prepare()
     end_in_order()
     try:
         code = cli.main(standalone_mode=False)
-        edge.flush()
+        console.flush()
     except LlmbError as error:
-        edge.echo(describe(error), err=True)
+        console.echo(describe(error), err=True)
         code = error.exit_code
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        edge.echo(describe(as_error(error)), err=True)
+        console.echo(describe(as_error(error)), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort
-        edge.echo(text or "interrupted; finished steps are kept: run the same command again to continue", err=True)
+        console.echo(text or "interrupted; finished steps are kept: run the same command again to continue", err=True)
         code = 130
     except BrokenPipeError:  # nothing reads our output any more
         code = 0
     except OSError as error:
-        if not edge.is_of_output(error):
+        if not console.is_of_output(error):
             raise
-        edge.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+        console.echo(f"error: the output cannot be written: {error.strerror}", err=True)
         code = LlmbError.exit_code
-    edge.give_up_output()
+    console.give_up_output()
     sys.exit(code)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmb.errors import Fault, InputFaults, UsageError
-from llmb.system import edge, files
+from llmb.system import console, files
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey
 from llmb_installer import fits, record
@@ -95,7 +95,7 @@ def gather(
     """
     offered, recorded = flow.known(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
-        edge.echo(f"note: using the recorded answers of {folder}; --config uses others", err=True)
+        console.echo(f"note: using the recorded answers of {folder}; --config uses others", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
@@ -111,8 +111,8 @@ def gather(
     from llmb_installer.detect import detected as detection
     from llmb_installer.wizard import ask
 
-    edge.echo("Detecting this machine and its cluster ...", err=True)
-    detected = detection.detect(os.environ, edge.current_folder(), install)
+    console.echo("Detecting this machine and its cluster ...", err=True)
+    detected = detection.detect(os.environ, console.current_folder(), install)
     if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
     _require_fit(document, detected.slurm)
@@ -159,7 +159,7 @@ def _check_given(document: Document, found: SlurmFound | None = None) -> tuple[l
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
 
 
 def _placed(fault: Fault, document: Document) -> Fault:
@@ -175,7 +175,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     try:
-        folder = record.find_folder(install, os.environ, edge.current_folder())
+        folder = record.find_folder(install, os.environ, console.current_folder())
     except UsageError:  # there is none: the missing keys are reported
         return None
     return folder if record.answers_path(folder).is_file() else None
@@ -186,9 +186,9 @@ def _show_plan(document: Document, offered: flow.Known) -> None:
     intent, notes = _intent(document, offered)
     plan = look(replace(intent, adopts=True))
     for note in notes:
-        edge.echo(f"note: {note}")
+        console.echo(f"note: {note}")
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
-    edge.echo(show.plan_text(plan, costs))
+    console.echo(show.plan_text(plan, costs))
     costs.require()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
-from llmb.system import files, locks, marked
+from llmb.system import files, locks, process
 from llmb.text import typed, yamlfile
 
 FOLDER = ".llmb"
@@ -158,7 +158,7 @@ def mark(install: Path) -> dict[str, str]:
 def end_leftover_programs(install: Path) -> None:
     """End programs of a killed installer, such as pip, which would write into what is built next."""
     for name, value in mark(install).items():
-        marked.sweep(name, value)
+        process.kill_marked(name, value)
 
 
 def remove_leftovers(install: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that llmb-run itself brings, as a plugin: they come through the same hook as anyone else's."""
+"""llmb's own commands, as a plugin: they use the same hook as commands of other plugins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmb_commands() -> list[click.Command]:
-    """llmb's own commands; each imports what it works with only when it runs."""
+    """llmb's own commands; each imports what it needs when it runs."""
     from llmb.cli import baseline, compare, config, explain, jobs, list_, parse, plugins, report, results
     from llmb.cli.submit import single, submit_all
 

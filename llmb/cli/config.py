@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run config`: the configuration as it counts, every layer applied."""
+"""`llmb-run config`: the configuration with all layers applied."""
 
 import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
-from llmb.system import edge
+from llmb.system import console
 
 
 @click.command("config")
 @options.install_option
 @pass_context
 def command(context: Context) -> None:
-    """Show the configuration that counts here, as YAML."""
+    """Show the configuration in effect, as YAML."""
     import yaml
 
     from llmb.text.typed import to_data
 
-    edge.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)
+    console.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command works with: the plugins, and, found when first asked for, the install directory and its cluster."""
+"""What a command works with: the plugins, the install directory and its cluster, each loaded on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import UsageError
-from llmb.system import edge, notices
+from llmb.system import console
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
@@ -35,7 +35,7 @@ def say(text: str) -> None:
     context = current.find_object(Context) if current is not None else None
     if current is not None and context is not None:
         text = with_install(text, current.find_root().command, context.install_option)
-    edge.echo(text, err=True)
+    console.echo(text, err=True)
 
 
 def with_install(text: str, group: click.Command, install: Path | None) -> str:
@@ -56,10 +56,9 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
 
 
 class Context:
-    """One command line's surroundings. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
 
-    ``faulty_figures``: the workloads whose published figures were asked for and could not be read; ``unreadable``:
-    the runs that could not.
+    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
     """
 
     def __init__(self, plugins: Plugins) -> None:
@@ -71,19 +70,19 @@ class Context:
         self._figures: dict[str, tuple[Figure, ...]] = {}
 
     def warn(self, text: str) -> None:
-        """Say a warning, however often it comes up, once."""
-        notices.warn(text)
+        """Print a warning, once in a command."""
+        console.warn_once(text)
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
-        """The workloads by key; a plugin that could not be used is named once."""
+        """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
         for problem in self.plugins.problems:
-            say(f"warning: plugin {problem.source} is left out: {problem.reason}")
+            say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
         return workloads
 
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
-        """The published figures of the workloads ``keys``, of all where None; a file that is faulty is said once."""
+        """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
         from llmb.errors import describe
         from llmb.workload.published import read_published
 
@@ -96,40 +95,41 @@ class Context:
                 except UsageError as error:
                     self._figures[key] = ()
                     self.faulty_figures.append(key)
-                    say(f"warning: nothing published counts for {key}\n{describe(error)}")
+                    say(f"warning: the published figures of {key} are not used\n{describe(error)}")
         return [figure for key in wanted for figure in self._figures[key]]
 
     @cached_property
     def config(self) -> ClusterConfig:
-        """The configuration of the install directory with every layer; layers above the file are said."""
+        """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
         from llmb.config import find_install, load_config, with_slurm_args
         from llmb.text.names import suggest
 
-        install = find_install(self.install_option, os.environ, edge.current_folder())
-        config, said = load_config(install, os.environ, self.slurm_args)
-        for text in said:
-            say(f"note: {text}")
-        kinds = ["local", "slurm", "runai", *(kind for kind in self.plugins.cluster_types())]
+        install = find_install(self.install_option, os.environ, console.current_folder())
+        config, notes = load_config(install, os.environ, self.slurm_args)
+        for note in notes:
+            say(f"note: {note}")
+        kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
         if config.cluster_type not in kinds:
-            choices = list(dict.fromkeys(kinds))
-            raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, choices))
+            raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))
         return with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster to talk to; None for a type that this version can plan for but not run on."""
+        """The cluster; None for a type that this version can plan for but not submit to."""
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
         return kind.create(self.config) if kind is not None else None
 
     def need_cluster(self) -> Cluster:
-        """The cluster. Raises UsageError where there is none to talk to."""
+        """The cluster. Raises UsageError for a type that this version cannot submit to."""
         if self.cluster is None:
-            message = f"this version of llmb cannot run jobs on cluster type {self.config.cluster_type}"
-            raise UsageError(message, hint="--dry-run shows the jobs; a plugin may bring the cluster type")
+            kind = self.config.cluster_type
+            message = f"this version of llmb cannot run jobs on cluster type {kind}"
+            hint = "--dry-run shows the jobs; a plugin can add the cluster type"
+            raise UsageError(message, hint=hint, code="cluster-type-unsupported", key="cluster_type", value=kind)
         return self.cluster
 
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
-        """The runs of this install that ``names`` mean, each once, all without names; unreadable ones are said."""
+        """The runs of this install that ``names`` name, each once (default: all). Warns of unreadable runs."""
         from llmb.runs import store
 
         runs, self.unreadable = store.all_runs(self.config)
@@ -143,8 +143,10 @@ def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
     from llmb.errors import Fault, InputFaults
     from llmb.text import yamlfile
 
-    place = yamlfile.load(install / CONFIG_FILE).place(("cluster_type",))
-    return InputFaults([Fault(place=place, message=f"cluster_type '{name}' is not known", hint=hint)])
+    key = "cluster_type"
+    place, message = yamlfile.load(install / CONFIG_FILE).place((key,)), f"cluster_type '{name}' is not known"
+    fault = Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=key, value=name)
+    return InputFaults([fault])
 
 
 pass_context = click.make_pass_decorator(Context)

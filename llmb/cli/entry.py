@@ -1,33 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a command begins: Ctrl-C ends it at once and without a traceback until it is loaded, and once it is over."""
+"""Entry point of a command: before the command is loaded and after it ends, Ctrl-C ends the process silently."""
 
-# What `signal` is made of, and there at once: the import of `signal` itself takes milliseconds, and is interrupted.
+# The C module below `signal`: importing `signal` takes milliseconds, in which Ctrl-C would print a traceback.
 import _signal  # type: ignore[import-not-found]
 
-# Before any other import. Under nohup a signal is ignored, and stays so.
-_HEARS = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
-if _HEARS:
+# Before any other import. A signal that is ignored, as under nohup, stays ignored.
+_HANDLES = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+if _HANDLES:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 from collections.abc import Callable  # noqa: E402
 
 
 def begin(main: Callable[[], object]) -> None:
-    """Call the ``main`` of a command that is loaded: Ctrl-C is its own to handle while it runs."""
+    """Call ``main``, the function of a loaded command, which handles Ctrl-C itself while it runs."""
     try:
-        if _HEARS:
+        if _HANDLES:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         main()
-    except KeyboardInterrupt:  # while the command printed an error, or before it could handle any
+    except KeyboardInterrupt:  # outside of the command's own handler
         raise SystemExit(130) from None
     finally:
-        if _HEARS:
+        if _HANDLES:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def main() -> None:
     """Run ``llmb-run`` and leave with its exit code."""
-    from llmb.cli import app  # noqa: F401 - which ``run`` would import while Ctrl-C is heard
-    from llmb.cli.start import run
+    from llmb.cli import app
 
-    begin(run)
+    begin(app.main)

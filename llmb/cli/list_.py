@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run list`: the workloads, with -w every row of one; and the published figures."""
+"""`llmb-run list`: the workloads, the rows of one workload, and the published figures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@click.option(
-    "-w", "--workload", metavar="W", help="Show every configuration of one workload, or of one size: key_size."
-)
-@click.option("--published", is_flag=True, help="Show the published figures that runs are compared with.")
-@click.option("--check", is_flag=True, help="Of what is published, show what does not follow from its step time.")
+@click.option("-w", "--workload", metavar="W", help="Show all rows of one workload, or of one size: W_SIZE.")
+@click.option("--published", is_flag=True, help="Show the published figures.")
+@click.option("--check", is_flag=True, help="Check published figures against their step times.")
 @options.format_option
 @options.install_option
 @pass_context
 def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
-    """Show the workloads that can be run, and which of them are installed here."""
+    """Show the workloads, and which of them are installed."""
     from llmb.planning import listing
     from llmb.text.names import find_workload_and_size
 
@@ -37,7 +35,7 @@ def command(context: Context, workload: str | None, published: bool, check: bool
         _print_published(context, [key] if key else list(context.workloads), size, check, fmt)
         return
     if installed is not None:
-        _tell_obstacles(context, [key] if key else list(context.workloads), size)
+        _note_obstacles(context, [key] if key else list(context.workloads), size)
     if key is None:
         rows = listing.sizes(context.workloads.values())
         if installed is None:
@@ -45,14 +43,14 @@ def command(context: Context, workload: str | None, published: bool, check: bool
         else:
             _print([*listing.SIZES, listing.INSTALLED], _mark(context, rows, installed), fmt)
     else:
-        if installed is not None and not _are_here([key], installed)[0]:
+        if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
         rows = listing.configurations(context.workloads[key])
         _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
 
 
-def _tell_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:
-    """Say which sizes cannot run on this cluster as it is, and what makes them run; nothing where it cannot be read."""
+def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:
+    """Print which sizes cannot run with this configuration, and the fix; nothing if the configuration is invalid."""
     import os
 
     from llmb.config import find_install, load_config
@@ -61,7 +59,7 @@ def _tell_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
 
     try:
         config, _ = load_config(find_install(context.install_option, os.environ, Path.cwd()), os.environ)
-    except LlmbError:  # what is wrong there, other commands tell
+    except LlmbError:  # other commands report it
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
     found: dict[tuple[str, str | None], list[str]] = {}
@@ -69,25 +67,24 @@ def _tell_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
         if size in (None, one.size):
             found.setdefault((one.reason, one.hint), []).append(f"{one.workload} {one.size}")
     for (reason, hint), names in found.items():
-        say(f"note: {', '.join(names)} cannot run here as it is: {reason}" + (f"\nhint: {hint}" if hint else ""))
+        say(f"note: {', '.join(names)} cannot run here: {reason}" + (f"\nhint: {hint}" if hint else ""))
 
 
 def _find_installed(option: Path | None) -> tuple[str, ...] | None:
-    """What is installed here; None without an install directory, and where it cannot be read: then it says why.
+    """The installed workloads; None without an install directory, or with one that cannot be read.
 
-    Says so too where LLMB_INSTALL names none: this command needs none, the next one will. Raises UsageError where the
-    option does.
+    A warning is printed for one that cannot be read, and for an LLMB_INSTALL that is not an install directory. Raises
+    UsageError for an ``option`` that is not one.
     """
     import os
 
-    from llmb.config.installed import installed_in
-    from llmb.config.locate import find_install
+    from llmb.config.locate import find_install, installed_in
     from llmb.errors import UsageError, describe
-    from llmb.system import edge
+    from llmb.system import console
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
-        install = find_install(option, named, edge.current_folder())
+        install = find_install(option, named, console.current_folder())
     except UsageError as error:
         if option is not None:
             raise
@@ -97,25 +94,25 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     try:
         return installed_in(install)
     except UsageError as error:
-        say(f"warning: what is installed here is not known\n{describe(error)}")
+        say(f"warning: the installed workloads are unknown\n{describe(error)}")
         return None
 
 
 def _mark(context: Context, rows: Sequence[Mapping[str, Any]], installed: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows with whether each workload is installed; says which installed ones no plugin offers."""
-    offered = _are_here(installed, list(context.workloads))
-    if strange := [name for name, is_known in zip(installed, offered, strict=True) if not is_known]:
-        say(f"note: installed here, and no plugin offers it: {', '.join(strange)}")
-    marks = _are_here([row["workload"] for row in rows], installed)
+    """The rows with a field ``installed``. Prints a note for installed workloads that no plugin offers."""
+    offered = _are_among(installed, list(context.workloads))
+    if orphans := [name for name, is_offered in zip(installed, offered, strict=True) if not is_offered]:
+        say(f"note: installed, but no plugin offers it: {', '.join(orphans)}")
+    marks = _are_among([row["workload"] for row in rows], installed)
     return [{**row, "installed": mark} for row, mark in zip(rows, marks, strict=True)]
 
 
-def _are_here(names: Sequence[str], among: Sequence[str]) -> list[bool]:
-    """Whether each of the names of workloads, in any spelling, is ``among`` others."""
+def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
+    """For each name of a workload, whether it is one of the ``others`` in any spelling."""
     from llmb.text.names import squash_workload
 
-    here = {squash_workload(name) for name in among}
-    return [squash_workload(name) in here for name in names]
+    forms = {squash_workload(name) for name in others}
+    return [squash_workload(name) in forms for name in names]
 
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
@@ -126,21 +123,21 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
     count = sum(map(len, found.values()))
     if not check:
         _print(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
-        say(f"{count} published figures" if count else "nothing is published")
+        say(f"{count} published figures" if count else "no published figures")
         return
     wrong = [one for key in keys for one in disagreements(found[key], context.workloads[key])]
     _print(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
-    what = f"{len(wrong)} printed values in {rows} of them do not follow" if wrong else "all printed values follow"
-    say(f"{count} published figures checked: {what} (tolerance: {TOLERANCE})")
+    what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
+    say(f"{count} published figures checked: {what} with the step times (tolerance: {TOLERANCE})")
 
 
 def _print(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], fmt: str) -> None:
-    """Print rows: all that is known of them to programs, to people what the columns show."""
+    """Print rows: with all fields as JSON and CSV, else with the ``columns``."""
     from llmb.cli.output import print_rows
     from llmb.planning import listing
 
-    if fmt == "csv":  # a list is written as people read it, not as JSON
+    if fmt == "csv":  # lists in the form that people read, not as JSON
         shown = {column.key: column.show for column in columns}
         rows = [
             {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli.context import Context
-from llmb.config.habits import long_name
+from llmb.config.sbatch_options import long_name
 from llmb.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,16 +45,20 @@ def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value:
 
 
 def slurm_arg_in_words(name: str, value: str | bool) -> str:
-    """``--slurm-arg`` as it is given for an option of sbatch with this value."""
+    """The ``--slurm-arg`` that gives this option of sbatch."""
     text = name if value is True else f"{name}={'null' if value is False else value}"
     return f"--slurm-arg {shlex.quote(text)}"
 
 
 def slurm_arg_option(command: F) -> F:
-    """``--slurm-arg KEY=VALUE``, as often as needed."""
-    text = "Give sbatch an option: comment=x, or overcommit alone; exclusive=null leaves one of llmb's away."
+    """``--slurm-arg KEY=VALUE``, may be repeated."""
     return click.option(
-        "--slurm-arg", multiple=True, metavar="KEY=VALUE", expose_value=False, callback=_keep_slurm_args, help=text
+        "--slurm-arg",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_slurm_args,
+        help="Add an sbatch option: qos=x; KEY=null removes one.",
     )(command)
 
 
@@ -66,7 +70,7 @@ def install_option(command: F) -> F:
         metavar="DIR",
         expose_value=False,
         callback=_keep_install,
-        help="Install directory (else LLMB_INSTALL, else the nearest above this folder).",
+        help="Install directory (default: LLMB_INSTALL or a parent).",
     )(command)
 
 
@@ -79,39 +83,40 @@ def format_option(command: F) -> F:
 
 
 def format_or_junit_option(command: F) -> F:
-    """``--format`` with ``junit`` beside the others, for what can pass or fail."""
+    """``--format`` with ``junit`` too, for results that pass or fail."""
     formats = click.Choice([*FORMATS, "junit"])
     return click.option("--format", "fmt", type=formats, default="table", help="Output format.")(command)
 
 
 def window_option(command: F) -> F:
-    """``--window``: the iterations that count."""
-    return click.option("--window", metavar="A-B", help="Iterations to measure over, 0-based, or 'last'.")(command)
+    """``--window``: the iterations that are measured."""
+    return click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")(command)
 
 
 def reference_option(command: F) -> F:
-    """``--reference RELEASE``: whose published figures to compare with."""
-    text = "Compare with the figures of this release (else of the newest that has one)."
+    """``--reference RELEASE``: the release whose published figures to compare with."""
+    text = "Compare with this release (default: the newest)."
     return click.option("--reference", metavar="RELEASE", help=text)(command)
 
 
 def retries_option(command: F) -> F:
-    """``--retries N``: what a node broke is submitted again while waiting."""
-    text = "While waiting, retry up to N times a run that a node failure, a preemption or the like has ended."
+    """``--retries N``: how often a run is retried after a node failure or a preemption."""
+    text = "Retry a run up to N times after node failures."
     return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """``8,16`` as numbers, for an option of comma-separated whole numbers."""
+    """Parse an option of comma-separated whole numbers, ``8,16``."""
     if value is None:
         return ()
     parts = [part.strip() for part in value.split(",")]
     if any(not part.isdecimal() or int(part) < 1 for part in parts):
         option = parameter.opts[0]
-        raise UsageError(f"{option}: '{value}' is not a list of whole numbers from 1", hint=f"{option} 128,256")
+        message, hint = f"{option}: '{value}' is not a list of whole numbers from 1", f"{option} 128,256"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key=option, value=value)
     return tuple(int(part) for part in parts)
 
 
 def words(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Words given in several options or separated by commas."""
+    """Parse words given in several options or separated by commas."""
     return tuple(word.strip() for item in value for word in item.split(",") if word.strip())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints rows in the format that the user asked for: data on stdout, and nothing else there."""
+"""Prints rows in the format that the user chose; stdout has only data."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import say
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import Column, Row, fit, output_width, render, to_json
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """Print a table, JSON, CSV or Markdown; an empty table prints nothing, empty data its empty form."""
+    """Print a table, JSON, CSV or Markdown. Without rows, JSON and CSV print their empty form, the others nothing."""
     if rows or fmt in ("json", "csv"):
-        edge.echo(render(columns, rows, fmt), nl=False)
+        console.echo(render(columns, rows, fmt), nl=False)
 
 
 def print_runs(
@@ -32,15 +32,15 @@ def print_runs(
         return
     width = output_width()
     text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **how)
-    edge.echo(text, nl=False)
+    console.echo(text, nl=False)
     if omitted:
         say(f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv shows them")
 
 
 def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:
-    """Print ``{key: [...]}`` as ``to_json`` writes it, item by item: ten thousand scripts need not be in memory."""
+    """Print ``{key: [...]}`` like ``to_json``, but item by item, to hold few of ten thousand scripts in memory."""
     before = f'{{\n  "{key}": ['
     for item in items:
-        edge.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
+        console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
         before = ","
-    edge.echo(before + "]\n}" if before != "," else "\n  ]\n}")
+    console.echo(before + "]\n}" if before != "," else "\n  ]\n}")

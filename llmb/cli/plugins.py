@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run plugins`: which plugins there are, what each offers, why one is left out; and a new one."""
+"""`llmb-run plugins`: lists the plugins, checks them, and writes a new one."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.system import edge
+from llmb.system import console
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
 @options.format_option
 @click.pass_context
 def group(click_context: click.Context, fmt: str) -> None:
-    """Show the plugins and what each offers."""
+    """List, check and create plugins."""
     if click_context.invoked_subcommand is None:
         click_context.invoke(list_, fmt=fmt)
 
@@ -23,7 +23,7 @@ def group(click_context: click.Context, fmt: str) -> None:
 @options.format_option
 @pass_context
 def list_(context: Context, fmt: str) -> None:
-    """Show the plugins and what each offers."""
+    """Show the plugins and the workload of each."""
     from llmb.cli.output import print_rows
     from llmb.text.tables import Column
 
@@ -39,20 +39,21 @@ def list_(context: Context, fmt: str) -> None:
 @group.command("check")
 @pass_context
 def check(context: Context) -> int:
-    """Look through every plugin and say what is wrong; exit 1 when something is.
+    """Check every plugin; exit code 1 if one has a fault.
 
-    It must load, its published figures must be readable, each of its rows must come out whole, and its launch answer.
+    A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
+    hooks must answer.
     """
-    from llmb.errors import InputFaults, describe
+    from llmb.errors import Fault, InputFaults, describe
     from llmb.plugins.checkup import faults_of
 
     plugins = context.plugins
     workloads = plugins.workloads()
     plugins.cluster_types()
     for problem in plugins.problems:
-        until = f"until then plugin {problem.source} is left out"
-        wrong = InputFaults(list(problem.faults), hint=until) if problem.faults else None
-        say(describe(wrong) if wrong is not None else f"error: {problem.source}: {problem.reason}")
+        until = f"plugin {problem.source} is skipped until this is fixed"
+        faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
+        say(describe(InputFaults(faults, hint=until if problem.faults else None)))
     context.figures(workloads)
     faults = [fault for workload in workloads.values() for fault in faults_of(workload, plugins)]
     if faults:
@@ -60,7 +61,7 @@ def check(context: Context) -> int:
     if plugins.problems or context.faulty_figures or faults:
         return 1
     count = len(plugins.sources)
-    edge.echo(f"{count} plugin{'' if count == 1 else 's'}, all in order")
+    console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
 
 
@@ -69,9 +70,10 @@ def check(context: Context) -> int:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @pass_context
 def new(context: Context, name: str, folder: Path | None) -> None:
-    """Write a plugin with a workload of your own, called NAME, into FOLDER (else ./NAME).
+    """Write a new plugin with a workload NAME.
 
-    It is complete as it is: a table with a small llama, for H100s and for this machine, to be changed into yours.
+    The plugin is written to FOLDER (default: ./NAME). It is complete: its workload is a small llama for H100s and for
+    this machine. Edit workload.yaml to make it yours.
     """
     from llmb.errors import UsageError
     from llmb.plugins import scaffold
@@ -82,18 +84,21 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     folder = folder or Path(plain)
     for key in context.workloads:
         if squash_workload(key) == squash_workload(plain):
-            hint = "choose another name: of two plugins that offer one workload neither is taken"
-            raise UsageError(f"{context.plugins.offers[key].source} offers {key} already", hint=hint)
+            message = f"plugin {context.plugins.offers[key].source} already offers {key}"
+            hint = "choose another name: llmb uses neither of two plugins that offer the same workload"
+            raise UsageError(message, hint=hint, code="workload-duplicate", value=name)
     if folder.exists():
-        raise UsageError(f"{folder} is there already", hint="name another folder: llmb-run plugins new NAME FOLDER")
+        hint = f"choose another folder: llmb-run plugins new {name} FOLDER"
+        raise UsageError(f"{folder} already exists", hint=hint, code="folder-exists", value=folder)
     texts = scaffold.scaffold(plain)
     files.write_folder(folder, texts)
     for path in texts:
-        edge.echo(f"{folder / path}")
+        console.echo(f"{folder / path}")
     where = folder if folder.is_absolute() else f"./{folder}"
-    say(f"it is found once it is installed: pip install -e {where}")
-    say(f"then: llmb-run plugins check; llmb-run list -w {plain}; llmb-run single -w {plain} -s tiny --scale 1 -d")
-    say(f"before it runs, install what it needs: llmb-install add {plain} --yes")
+    say(f"install the plugin:       pip install -e {where}")
+    say(f"check it:                 llmb-run plugins check; llmb-run list -w {plain}")
+    say(f"preview a job:            llmb-run single -w {plain} -s tiny --scale 1 -d")
+    say(f"install what jobs need:   llmb-install add {plain} --yes")
 
 
 def _rows(context: Context) -> list[dict[str, str]]:
@@ -105,7 +110,7 @@ def _rows(context: Context) -> list[dict[str, str]]:
     return [
         {
             "plugin": source,
-            "status": "left out" if source in refused else "ok",
+            "status": "skipped" if source in refused else "ok",
             "workload": by_source.get(source, ""),
             "reason": refused.get(source, ""),
         }

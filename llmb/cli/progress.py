@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.cli.context import Context, say
-from llmb.cli.exit_codes import INTERRUPTED
-from llmb.errors import LlmbError
+from llmb.errors import INTERRUPTED, LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState

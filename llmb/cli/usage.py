@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in llmb's own way what click finds wrong with a command line: what is wrong, and below it the fix."""
+"""Turns click's usage errors into llmb's own: the message, and a hint with the fix."""
 
 import click
 
@@ -7,32 +7,37 @@ from llmb.errors import LlmbError, UsageError
 
 
 def as_error(error: click.ClickException) -> LlmbError:
-    """The error of llmb's own tree for ``error``, with the same exit code: 2 for wrong usage, else 1."""
+    """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1."""
     if not isinstance(error, click.UsageError):
-        return LlmbError(_sentence(error.format_message()))
-    message, fix = _told(error)
+        return LlmbError(_sentence(error.format_message()), code="command-failed")
+    found = _usage_error(error)
     more = f"{error.ctx.command_path} --help" if error.ctx is not None else None
-    return UsageError(message, hint="  ".join(filter(None, (fix, more))) or None)
+    found.hint = "  ".join(filter(None, (found.hint, more))) or None
+    return found
 
 
-def _told(error: click.UsageError) -> tuple[str, str | None]:
-    """What is wrong, and the fix where it is plain."""
-    whose = error.ctx.command_path if error.ctx is not None else "llmb"
+def _usage_error(error: click.UsageError) -> UsageError:
+    """The error without the reference to ``--help``."""
+    command = error.ctx.command_path if error.ctx is not None else "llmb"
     match error:
-        case click.NoSuchOption():
-            return f"{whose} has no option '{error.option_name}'", _other_option(error)
-        case click.NoSuchCommand():
-            return f"{whose} has no command '{error.command_name}'", _other_command(error)
-        case click.BadOptionUsage():
-            takes_one = "requires" in error.message  # else it was given one that it does not take
-            wrong = "needs a value" if takes_one else "takes no value"
-            return f"{error.option_name} {wrong}", f"{error.option_name}{' VALUE' if takes_one else ' alone'}"
+        case click.NoSuchOption(option_name=name):
+            message = f"{command} has no option '{name}'"
+            return UsageError(message, hint=_other_option(error), code="option-unknown", value=name)
+        case click.NoSuchCommand(command_name=name):
+            message = f"{command} has no command '{name}'"
+            return UsageError(message, hint=_other_command(error), code="command-unknown", value=name)
+        case click.BadOptionUsage(option_name=name):
+            is_missing = "requires" in error.message  # click has no other sign, and no context here
+            wrong, fix = ("needs a value", f"{name} VALUE") if is_missing else ("takes no value", f"{name} alone")
+            return UsageError(f"{name} {wrong}", hint=fix, code="option-usage", key=name)
         case click.MissingParameter(param=click.Parameter() as parameter):
-            return f"{whose}: {_name(parameter)} is missing", _usage(error)
+            name = _name(parameter)
+            return UsageError(f"{command}: {name} is missing", hint=_usage(error), code="argument-missing", key=name)
         case click.BadParameter(param=click.Parameter() as parameter):
             return _wrong_value(error.message, parameter)
     sentence = _sentence(error.format_message())
-    return sentence if error.ctx is None else f"{whose}: {sentence}", _usage(error)
+    message = sentence if error.ctx is None else f"{command}: {sentence}"
+    return UsageError(message, hint=_usage(error), code="usage")
 
 
 def _other_option(error: click.NoSuchOption) -> str | None:
@@ -41,11 +46,11 @@ def _other_option(error: click.NoSuchOption) -> str | None:
         return "--force lifts checks; it has no short form:" if "--force" in options else _meant(error.possibilities)
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _meant(error.possibilities)
-    return "the options of a command stand behind its name:"
+    return "write the options of a command after its name:"
 
 
 def _other_command(error: click.NoSuchCommand) -> str | None:
-    """click's own guess; of a group that imports its commands one by one, the nearest."""
+    """The commands that click suggests; for a group that imports its commands when called, the nearest name."""
     from llmb.text.names import nearest
 
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
@@ -54,17 +59,22 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
     return _meant([close] if close else None)
 
 
-def _wrong_value(message: str, parameter: click.Parameter) -> tuple[str, str | None]:
-    kind, (value, _, _) = parameter.type, message.partition(" is not ")
+def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:
+    """The error for a value that ``parameter`` does not take; only click's ``message`` has the value."""
+    from llmb.text.names import nearest
+
+    kind, (value, _, _), hint = parameter.type, message.partition(" is not "), None
     if isinstance(kind, click.IntRange):
         most = f" to {kind.max}" if kind.max is not None else ""
         message = f"{value} is not a whole number from {kind.min or 0}{most}"
-    if not isinstance(kind, click.Choice):
-        return f"{_name(parameter)}: {_sentence(message)}", None
-    from llmb.text.names import nearest
-
-    close = nearest(value.strip("'"), kind.choices)
-    return f"{_name(parameter)}: {value} is not one of {', '.join(kind.choices)}", _meant([close] if close else None)
+    elif isinstance(kind, click.Choice):
+        message = f"{value} is not one of {', '.join(kind.choices)}"
+        close = nearest(value.strip("'"), kind.choices)
+        hint = _meant([close] if close else None)
+    name = _name(parameter)
+    return UsageError(
+        f"{name}: {_sentence(message)}", hint=hint, code="value-not-allowed", key=name, value=value.strip("'")
+    )
 
 
 def _meant(possibilities: list[str] | None) -> str | None:
@@ -76,7 +86,7 @@ def _name(parameter: click.Parameter) -> str:
 
 
 def _usage(error: click.UsageError) -> str | None:
-    """The command with its arguments and the options that it needs; None without any."""
+    """The command with its arguments and required options; None if it has none."""
     context = error.ctx
     if context is None:
         return None
@@ -90,7 +100,7 @@ def _usage(error: click.UsageError) -> str | None:
 
 
 def _sentence(text: str) -> str:
-    """As llmb's messages are written: a small letter to begin with, no full stop."""
+    """``text`` in the style of llmb's messages: lower-case first letter, no full stop."""
     text = text.strip().removesuffix(".")
-    is_word = text.partition(" ")[0][1:].islower()  # not a name, as NaN and MAX_STEPS are
+    is_word = text.partition(" ")[0][1:].islower()  # not a name such as NaN or MAX_STEPS
     return text[:1].lower() + text[1:] if is_word else text

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a cluster: what cluster_config.yaml may say, and the layers that it is made of.
+"""The configuration of a cluster: the schema of cluster_config.yaml, and the layers above it.
 
-Each name is loaded when it is first asked for: `llmb-run list` finds an install directory, and needs no more than that.
+Each name is imported on first use, because `llmb-run list` only has to find the install directory.
 """
 
 from importlib import import_module

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images by reference, and the files that they are installed as."""
+"""Container images by reference, their .sqsh files, and the check that such a file is complete."""
 
+import os
 import re
+import struct
 from pathlib import Path
 
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.system import files
 
+_MAGIC = b"hsqs"
+_SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
+_SUPERBLOCK = 96
+
 
 def file_name(reference: str) -> str:
-    """The file of an image: ``nvcr.io/nvidia/nemo:25.04.01`` is ``nvidia+nemo+25.04.01.sqsh``."""
+    """The file name of an image: ``nvidia+nemo+25.04.01.sqsh`` for ``nvcr.io/nvidia/nemo:25.04.01``."""
     plain = reference.removeprefix("docker://").replace("#", "/")
     registry, slash, rest = plain.partition("/")
     name = rest if slash and (re.search(r"[.:]", registry) or registry == "localhost") else plain
@@ -18,20 +24,20 @@ def file_name(reference: str) -> str:
 
 
 def image_path(reference: str, config: ClusterConfig) -> Path:
-    """Where the image is on this cluster; a reference that is a path already stays."""
+    """The path of the image on this cluster; a reference that is a path is returned as it is."""
     if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
         return files.expand(reference)
     return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
 
 
 def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
-    """The digest that the installer wrote beside the image; None where it did not, or what it wrote is damaged."""
+    """The digest in the installer's record of the image; None without a record, or with a damaged one."""
     digest = _fact(image_path(reference, config), "digest")
     return digest if isinstance(digest, str) else None
 
 
 def recorded_size(path: Path) -> int | None:
-    """The bytes that the image at ``path`` must have by the record beside it; None without one."""
+    """The size in bytes of the image at ``path`` by its record; None without one."""
     size = _fact(path, "size")
     return size if isinstance(size, int) else None
 
@@ -42,3 +48,21 @@ def _fact(path: Path, name: str) -> object:
     except LlmbError:
         return None
     return facts.get(name) if isinstance(facts, dict) else None
+
+
+def superblock_fault(path: Path) -> str | None:
+    """Why the image at ``path`` is not a complete squashfs file; None if it is one. Raises LlmbError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SUPERBLOCK)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return "it is not there"
+    except OSError as error:
+        raise LlmbError(f"{path} cannot be read: {error.strerror}") from error
+    if size == 0:
+        return "it is empty"
+    if len(head) < _SUPERBLOCK or not head.startswith(_MAGIC):
+        return "it is not a squashfs image"
+    (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
+    return f"it is cut: {size:,} of {used:,} bytes are there" if size < used else None

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb.config.habits import long_name
 from llmb.config.locate import CONFIG_FILE
+from llmb.config.sbatch_options import long_name
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args
-from llmb.errors import UsageError
+from llmb.errors import InputFaults, UsageError
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.typed import KeyFaultError
@@ -21,13 +21,13 @@ _VARIABLES = {
     "partition": ("SBATCH_PARTITION", "SLURM_PARTITION"),
     "gres": ("SBATCH_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"),
 }
-_BEATEN_BY = {"gres": ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")}
+_OVERRIDDEN_BY = {"gres": ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")}
 NO_ARGS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserConfig:
-    """~/.config/llmb/config.yaml: what one user of a shared install sets for herself."""
+    """~/.config/llmb/config.yaml: the settings of one user of a shared install."""
 
     account: str | None = None
     partition: str | None = None
@@ -37,42 +37,42 @@ class UserConfig:
 def load_config(
     install: Path, environ: Mapping[str, str], slurm_args: Mapping[str, object] = NO_ARGS
 ) -> tuple[ClusterConfig, list[str]]:
-    """The configuration of ``install`` with every layer, and a sentence for each layer above the file.
+    """The configuration of ``install`` with all layers, and a note for each layer above the file.
 
-    ``slurm_args``: the command line's options of sbatch, for the sentences alone; ``with_slurm_args`` adds them. Raises
-    InputFaults with file, line and the nearest valid word.
+    ``slurm_args``: the sbatch options of the command line, only for the notes; ``with_slurm_args`` adds them. Raises
+    InputFaults with file, line and the nearest valid key.
     """
     config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
-    said: list[str] = []
+    notes: list[str] = []
     named = config.llmb_install
     if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):
-        said.append(f"{install} is used; its {CONFIG_FILE} still says llmb_install: {named}")
+        notes.append(f"{install} is used; its {CONFIG_FILE} still has llmb_install: {named}")
     config = replace(config, llmb_install=install)
     user_file = files.expand(environ.get("XDG_CONFIG_HOME") or "~/.config") / "llmb" / "config.yaml"
     if user_file.is_file():
         config = _with_user(config, typed.read(UserConfig, yamlfile.load(user_file)))
-        said.append(f"{user_file} is used over {CONFIG_FILE}")
+        notes.append(f"{user_file} overrides {CONFIG_FILE}")
     if config.slurm is not None:
         over = dict.fromkeys(_options(config.slurm.args), f"slurm.args of {CONFIG_FILE}")
         over |= dict.fromkeys(_options(slurm_args), "--slurm-arg")
-        given = _variables(environ, over, said)
+        given = _variables(environ, over, notes)
         config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
-    return config, said
+    return config, notes
 
 
 def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> ClusterConfig:
-    """The configuration with the command line's options of sbatch, ``args``, over all others. Raises UsageError."""
+    """The configuration with ``args``, the sbatch options of the command line, above all layers. Raises UsageError."""
     if not args:
         return config
     if config.cluster_type != "slurm":
-        hint = "leave it out"
-        raise UsageError(f"--slurm-arg is for clusters of type slurm, and this one is {config.cluster_type}", hint=hint)
+        message = f"--slurm-arg needs cluster type slurm, and this cluster is {config.cluster_type}"
+        raise UsageError(message, hint="remove it", code="option-without-effect", key="--slurm-arg")
     try:
         check_slurm_args(args)
     except KeyFaultError as error:
-        raise UsageError(f"--slurm-arg: {error}", hint=error.hint) from error
+        raise InputFaults([error.as_fault("--slurm-arg")]) from error
     slurm = config.slurm or SlurmConfig()
-    # A time limit is the job's own: the launch has it.
+    # The time limit is part of the job, and its launch has it.
     others = {name: value for name, value in args.items() if long_name(name) != "time"}
     return replace(config, slurm=replace(slurm, args={**slurm.args, **others}))
 
@@ -87,14 +87,14 @@ def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
 
 
 def _options(args: Mapping[str, object]) -> list[str]:
-    """The long names of options, but for counts of GPUs that are left away: another way of counting them stands."""
+    """The long names of the options, without a GPU count of null or false, which leaves the count to another option."""
     return [name for key, value in args.items() if (name := long_name(key)) in _VARIABLES or value]
 
 
-def _variables(environ: Mapping[str, str], over: Mapping[str, str], said: list[str]) -> dict[str, str | int | None]:
-    """The options that variables of the shell give. ``over``: what comes over them, and where it is said."""
+def _variables(environ: Mapping[str, str], over: Mapping[str, str], notes: list[str]) -> dict[str, str | int | None]:
+    """The options that the shell's variables set. ``over``: the options that override them, each with its source."""
     given: dict[str, str | int | None] = {}
-    # Within an allocation these are Slurm's own, and tell of that allocation.
+    # In an allocation, Slurm itself sets these for the allocation.
     own = "SLURM_" if environ.get("SLURM_JOB_ID") else None
     for option, names in _VARIABLES.items():
         usable = (name for name in names if own is None or not name.startswith(own))
@@ -102,18 +102,18 @@ def _variables(environ: Mapping[str, str], over: Mapping[str, str], said: list[s
         if name is None:
             continue
         value = environ[name]
-        if (beaten_by := next((one for one in _BEATEN_BY.get(option, (option,)) if one in over), None)) is not None:
-            said.append(f"{name}={value} is not used: {over[beaten_by]} gives {beaten_by}")
+        if (higher := next((one for one in _OVERRIDDEN_BY.get(option, (option,)) if one in over), None)) is not None:
+            notes.append(f"{name}={value} is not used: {over[higher]} sets {higher}")
             continue
         given[option] = int(value) if value.isdecimal() else None if value.lower() == "null" else value
         if option == "gres":
             given["gpus_per_node"] = None
-        said.append(f"{name}={value} is used as the {option} of GPU jobs")
+        notes.append(f"{name}={value} is used as the {option} of GPU jobs")
     return given
 
 
 def _without(types: dict[str, GpuTypeConfig], given: Mapping[str, object]) -> dict[str, GpuTypeConfig]:
-    """The GPU types without what a higher layer sets for all GPU jobs."""
+    """The GPU types without the options that a higher layer sets for all GPU jobs."""
     fields = {"partition": ("partition",), "gres": ("gres", "gpus_per_node")}
     unset = dict.fromkeys(itertools.chain(*(names for option, names in fields.items() if option in given)))
     return {name: replace(own, **unset) for name, own in types.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the install directory: the option, the variable LLMB_INSTALL, or the nearest one above this folder."""
+"""Finds the install directory, and reads what is needed of its configuration without checking all of it."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,19 +7,21 @@ from pathlib import Path
 
 from llmb.errors import UsageError
 from llmb.system import files
+from llmb.text import yamlfile
 
 CONFIG_FILE = "cluster_config.yaml"
-_HOW = "give --install DIR, set LLMB_INSTALL, or go into the install directory; llmb-install makes one"
+_HOW = "give --install DIR, set LLMB_INSTALL, or go into an install directory; llmb-install makes one"
 
 
 def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """The install directory, absolute. Raises UsageError when none is named or found, or it has no configuration.
+    """The install directory, absolute: ``option``, LLMB_INSTALL, or the nearest one above ``cwd``.
 
-    The older STAGE_PATH is refused whatever else is said: which directory counts must never be a guess.
+    Raises UsageError if there is none or it has no configuration, and always if the older STAGE_PATH is set, so that
+    the directory in use is never a guess.
     """
     if "STAGE_PATH" in environ:
         hint = "set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH"
-        raise UsageError("STAGE_PATH is no longer read", hint=hint)
+        raise UsageError("STAGE_PATH is no longer read", hint=hint, code="stage-path")
     if option is not None:
         return _checked(cwd / option, "--install")
     if value := environ.get("LLMB_INSTALL"):
@@ -27,7 +29,7 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
             return folder
-    raise UsageError(f"no {CONFIG_FILE} in this folder or above it", hint=_HOW)
+    raise UsageError(f"no {CONFIG_FILE} in this folder or above it", hint=_HOW, code="install-missing")
 
 
 def _checked(folder: Path, source: str) -> Path:
@@ -37,5 +39,23 @@ def _checked(folder: Path, source: str) -> Path:
         value = str(folder)
         raise UsageError(f"{source}: {folder} {state}", hint=hint, code="install-missing", key=source, value=value)
     if not (folder / CONFIG_FILE).is_file():
-        raise UsageError(f"{source}: {folder} has no {CONFIG_FILE}", hint=_HOW)
+        message = f"{source}: {folder} has no {CONFIG_FILE}"
+        raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)
     return folder.resolve()
+
+
+def installed_in(install: Path) -> tuple[str, ...]:
+    """The installed workloads by the configuration of ``install``. Raises UsageError if it is not valid YAML."""
+    data = yamlfile.load(install / CONFIG_FILE).data
+    workloads = data.get("workloads") if isinstance(data, dict) else None
+    names = workloads.get("installed") if isinstance(workloads, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def place_in_config(install: Path, *keys: str) -> str:
+    """``file:line`` of the key at this path in the configuration of ``install``; empty if it has no such key."""
+    try:
+        document = yamlfile.load(install / CONFIG_FILE)
+    except UsageError:
+        return ""
+    return document.place(keys) if keys in document.lines else ""

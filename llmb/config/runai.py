@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cluster_config.yaml may say of Run:ai."""
+"""The section ``runai`` of cluster_config.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from llmb.text.typed import KeyFaultError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiPvc:
-    """A persistent volume claim: its name in Run:ai, where pods see it, and the Kubernetes claim.
+    """A persistent volume claim: its name in Run:ai, its mount ``path`` in pods, and the Kubernetes claim.
 
-    ``local``: where this machine sees it, the same as ``path`` where None.
+    ``local``: its mount path on this machine; None: the same as ``path``.
     """
 
     name: str
@@ -31,7 +31,7 @@ class RunaiPvc:
 
     @property
     def here(self) -> Path:
-        """Where this machine sees the volume."""
+        """The mount path of the volume on this machine."""
         return self.local or Path(self.path)
 
 
@@ -44,13 +44,13 @@ class RunaiSecret:
 
     def __post_init__(self) -> None:
         if _SECRET.fullmatch(self.name) is None:
-            hint = "small letters, digits, and hyphens between them: create the secret under such a name"
+            hint = "create the secret with a name of lower-case letters and digits, with hyphens between them"
             raise KeyFaultError(f"Run:ai's API accepts no secret named '{self.name}'", "name", hint=hint)
         if not self.key:
-            raise KeyFaultError("is empty", "key", hint="the key in the secret that holds the value")
+            raise KeyFaultError("is empty", "key", hint="write the key of the secret that has the value")
 
 
-# What llmb alone sets in each workload of Run:ai: with other values a benchmark would be lost, or another one.
+# Fields of a Run:ai workload that only llmb sets; other values would change or lose the benchmark.
 FIXED_RUNAI_SPEC = frozenset(
     {
         "args",
@@ -66,22 +66,22 @@ FIXED_RUNAI_SPEC = frozenset(
         "restartPolicy",
     }
 )
-# What llmb sets a part of: yours is added to it.
+# Fields that llmb sets in part; the values in cluster_config.yaml are added.
 _SHARED: Mapping[str, type] = {"compute": dict, "storage": dict, "environmentVariables": list, "annotations": list}
 _GPUS = "gpuDevicesRequest"
 _WORDS: Mapping[type, str] = {dict: "a mapping", list: "a list"}
-_SECRET = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # as the API's documentation has it
+_SECRET = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # source: the API's documentation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiConfig:
     """Run:ai: the control plane's API, the project, and the volume for files and logs.
 
-    ``cluster``: its name or uuid, where several have a project of that name. ``secrets``: where a pod gets each
-    variable whose value is a secret. ``extended_resources``: of each pod, such as network devices, and how many.
-    ``keep_days``: after how many days Run:ai forgets a workload that has ended. ``spec``: further fields of the
-    workload's spec, by the API's names; None for one that is not to be sent. ``compute``, ``storage``,
-    ``environmentVariables`` and ``annotations`` in it are added to llmb's own.
+    ``cluster``: name or uuid, needed if several clusters have a project of that name. ``secrets``: the Kubernetes
+    secret of each variable whose value is a secret. ``extended_resources``: number of each pod's resources, such as
+    network devices. ``keep_days``: days after which Run:ai deletes a finished workload. ``spec``: further fields of
+    the workload's spec by their API names, None to omit one; ``compute``, ``storage``, ``environmentVariables`` and
+    ``annotations`` are added to llmb's own.
     """
 
     base_url: str
@@ -98,38 +98,41 @@ class RunaiConfig:
 
     def __post_init__(self) -> None:
         if not re.match(r"https://[^/]|http://(127\.0\.0\.1|localhost)[:/]", self.base_url):
-            hint = "https://HOST/api/v1: secrets travel there"
+            hint = "https://HOST/api/v1; secrets are sent to it, so http is refused"
             raise KeyFaultError(f"'{self.base_url}' is not the address of an API", "base_url", hint=hint)
         if self.keep_days < 1:
             raise KeyFaultError("must be at least 1", "keep_days")
         if fixed := next((name for name in self.spec if name in FIXED_RUNAI_SPEC), None):
-            raise KeyFaultError(f"{fixed} is for llmb alone to set", "spec", fixed, hint="leave it out")
+            message, code = f"{fixed} is set by llmb", "key-reserved"
+            raise KeyFaultError(message, "spec", fixed, hint="remove it", code=code)
         for name, kind in _SHARED.items():
             if name in self.spec and not isinstance(self.spec[name], kind):
-                raise KeyFaultError(f"must be {_WORDS[kind]}", "spec", name)
+                raise KeyFaultError(f"must be {_WORDS[kind]}", "spec", name, code="value-type")
         if _GPUS in self.spec.get("compute", {}):
-            hint = "gpu_types: gpus_per_node says how many GPUs a node has"
-            raise KeyFaultError(f"{_GPUS} is for llmb alone to set", "spec", "compute", _GPUS, hint=hint)
+            hint = "set the GPUs of a node with gpu_types: gpus_per_node"
+            message, code = f"{_GPUS} is set by llmb", "key-reserved"
+            raise KeyFaultError(message, "spec", "compute", _GPUS, hint=hint, code=code)
         self._check_storage()
         self._check_variables()
 
     def _check_storage(self) -> None:
         for name, volumes in self.spec.get("storage", {}).items():
             if not isinstance(volumes, list):
-                raise KeyFaultError("must be a list", "spec", "storage", name)
+                raise KeyFaultError("must be a list", "spec", "storage", name, code="value-type")
 
     def _check_variables(self) -> None:
-        """The request is kept beside the logs: it has no secret's value, and each variable once."""
+        """Check that each variable occurs once and is not a secret: the request is stored with the logs."""
         for index, one in enumerate(self.spec.get("environmentVariables", ())):
             where = ("spec", "environmentVariables", index)
             if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-                raise KeyFaultError("must be a mapping with a name", *where, hint="{name: NAME, value: TEXT}")
+                hint = "write {name: NAME, value: TEXT}"
+                raise KeyFaultError("must be a mapping with a name", *where, hint=hint, code="value-type")
             before = [other["name"] for other in self.spec["environmentVariables"][:index]]
             if one["name"] in (*self.secrets, *before):
                 other = "in runai.secrets" if one["name"] in self.secrets else "named above"
-                raise KeyFaultError(f"{one['name']} is {other} already", *where, hint="leave out one of them")
+                message = f"{one['name']} is {other} already"
+                raise KeyFaultError(message, *where, hint="remove one of them", code="key-duplicate")
             if "value" in one and is_secret_name(one["name"]):
                 hint = f"runai: secrets: {{{one['name']}: {{name: SECRET, key: KEY}}}} gets it from Kubernetes"
-                raise KeyFaultError(
-                    f"{one['name']} is a secret, and its value is no part of this file", *where, hint=hint
-                )
+                message, code = f"{one['name']} is a secret; its value must not be in this file", "secret-value"
+                raise KeyFaultError(message, *where, hint=hint, code=code)

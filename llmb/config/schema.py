@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cluster_config.yaml may say. Field names are the file's keys."""
+"""The schema of cluster_config.yaml; field names are its keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from llmb.workload.variables import Environment, check_passed
 
 
 def _type_hint(name: str, known: Sequence[str]) -> str:
-    """The GPU type that was meant, else the line that adds this one."""
+    """The hint for an unknown GPU type: the nearest one, or the line that adds this one."""
     meant = nearest_type(name, known)
     if meant is not None:
         return f"did you mean '{meant}'?"
-    return f"one of {', '.join(known)}; as another one with the rows of such: gpu_types: {{{name}: {{like: h100}}}}"
+    return f"one of {', '.join(known)}; or add it with the rows of a known type: gpu_types: {{{name}: {{like: h100}}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class InstallConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTypeConfig:
-    """A GPU type of this cluster: ``like`` names the type whose rows and peaks apply; the rest overrides."""
+    """A GPU type of this cluster: ``like`` is the known type whose rows and peaks apply; other fields override it."""
 
     like: str | None = None
     partition: str | None = None
@@ -46,10 +46,10 @@ class GpuTypeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadConfig:
-    """One installed workload: its environment of Python, and its variables.
+    """One installed workload: its Python environment and its variables.
 
-    ``venvs``: its environments by their names, where it has several (``nemo``, and ``torch`` of the tiny sizes);
-    ``assets``: folders with the files of a model hub's repository, by the hub's name of it.
+    ``venvs``: its environments by name if it has several (``nemo``, and ``torch`` for the tiny sizes); ``assets``:
+    folders with files of a model hub, by repository.
     """
 
     venv_path: Path | None = None
@@ -61,26 +61,26 @@ class WorkloadConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadsConfig:
-    """What is installed; ``installed`` None (not said) leaves every known workload to choose from."""
+    """The installed workloads; without the key ``installed``, every known workload can be used."""
 
     installed: tuple[str, ...] | None = None
     config: dict[str, WorkloadConfig] = field(default_factory=dict)
 
     def has(self, key: str) -> bool:
-        """Whether the workload ``key``, in any spelling, is installed."""
+        """Whether the workload ``key`` is installed, in any spelling."""
         return self.installed is None or squash_workload(key) in map(squash_workload, self.installed)
 
     def of(self, key: str) -> WorkloadConfig:
-        """What is said of the workload ``key``: under that name, else in another spelling."""
+        """The settings of the workload ``key``, under that name or another spelling of it."""
         if key in self.config:
             return self.config[key]
-        said = (own for name, own in self.config.items() if squash_workload(name) == squash_workload(key))
-        return next(said, WorkloadConfig())
+        found = (own for name, own in self.config.items() if squash_workload(name) == squash_workload(key))
+        return next(found, WorkloadConfig())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """cluster_config.yaml as a whole. ``llmb_install`` is set to the folder it was read from where it says nothing."""
+    """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from."""
 
     schema_version: Literal[2] = 2
     cluster_type: str
@@ -99,22 +99,24 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         known = [*known_types(), *self.gpu_types]
         if self.gpu_type not in known:
-            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=_type_hint(self.gpu_type, known))
+            hint, code = _type_hint(self.gpu_type, known), "gpu-type-unknown"
+            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=hint, code=code)
         for name, own in self.gpu_types.items():
             if own.like is not None and own.like not in known_types():
                 hint = suggest(own.like, list(known_types()))
-                raise KeyFaultError(f"'{own.like}' is not known", "gpu_types", name, "like", hint=hint)
+                message, code = f"'{own.like}' is not known", "gpu-type-unknown"
+                raise KeyFaultError(message, "gpu_types", name, "like", hint=hint, code=code)
             if own.like is None and name not in known_types():
-                hint = "the known type whose configurations it takes"
-                raise KeyFaultError("needs the key 'like'", "gpu_types", name, hint=hint)
+                hint = "like: TYPE names the known type whose configurations it uses"
+                raise KeyFaultError("needs the key 'like'", "gpu_types", name, hint=hint, code="key-missing")
 
     def rows_for(self, gpu_type: str) -> str:
-        """The known GPU type whose rows ``gpu_type`` takes: itself, or what it is ``like``."""
+        """The known GPU type whose rows ``gpu_type`` uses: itself, or the type that it is ``like``."""
         own = self.gpu_types.get(gpu_type)
         return own.like if own is not None and own.like is not None else gpu_type
 
     def gpu(self, gpu_type: str) -> GpuType:
-        """Peaks, memory and GPUs per node of ``gpu_type`` on this cluster: its own over those it is ``like``."""
+        """Peaks, memory and GPUs per node of ``gpu_type`` on this cluster; its own values override ``like``."""
         base = known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
         slurm = self.slurm or SlurmConfig()
@@ -127,16 +129,13 @@ class ClusterConfig:
         )
 
     def requested_gpus(self, gpu_type: str) -> int | None:
-        """How many GPUs of a node this file asks Slurm for; None where it says no number.
-
-        None also where ``slurm.args`` says so in its own way.
-        """
+        """The number of GPUs of a node that this file requests; None without a number, or if ``slurm.args`` sets it."""
         if self.slurm is None or any("gres" in name or "gpus" in name for name in self.slurm.args):
             return None
         own = self.gpu_types.get(gpu_type, GpuTypeConfig()).gres
         return gpu_count(self.slurm.gpus(own))
 
     def experiments(self, workload: str) -> Path:
-        """Where the runs of ``workload`` lie."""
+        """The folder of the runs of ``workload``."""
         root = self.experiments_root or self.llmb_install / "workloads"
         return root / workload / "experiments"

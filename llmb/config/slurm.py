@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cluster_config.yaml may say of Slurm."""
+"""The section ``slurm`` of cluster_config.yaml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llmb.config.habits import FIXED_SLURM_OPTIONS, is_of_containers, long_name, where_it_belongs, why_fixed
+from llmb.config.sbatch_options import FIXED_SLURM_OPTIONS, hint_for_fixed, hint_for_key, is_container_option, long_name
 from llmb.text.typed import KeyFaultError
 
 SLURM_OPTIONS = (
@@ -25,14 +25,14 @@ SLURM_OPTIONS = (
     "segment",
 )
 
-NO_MPI = "none"  # for srun --mpi: newer releases take it, and do not list it
-PMIX = "pmix"  # the kind of MPI that NVIDIA's launchers give srun
-_LIMIT = "write 'HH:MM:SS', or minutes; without it each job has its workload's own limit"
+NO_MPI = "none"  # for srun --mpi: newer releases accept it but do not list it
+PMIX = "pmix"  # the value that NVIDIA's launchers give srun --mpi
+_LIMIT = "write 'HH:MM:SS', or minutes; without it each job has the limit of its workload"
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
-    """Options of sbatch for one kind of job; one given as null unsets the common one."""
+    """The sbatch options for one kind of job; null unsets the common option."""
 
     given: dict[str, str | int | None] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class SlurmOptions:
             raise ValueError(f"must be a mapping of {', '.join(SLURM_OPTIONS)}")
         for key, item in value.items():
             if key not in SLURM_OPTIONS:
-                hint = where_it_belongs(str(key), SLURM_OPTIONS)
+                hint = hint_for_key(str(key), SLURM_OPTIONS)
                 raise KeyFaultError(f"'{key}' is not a key here", key, hint=hint, code="key-unknown", value=key)
             if not (item is None or type(item) in (str, int)):
                 raise KeyFaultError(f"must be text, a number or null, not {item!r}", key, code="value-type")
@@ -55,25 +55,27 @@ class SlurmOptions:
 
 
 def gpu_count(gres: bool | str | int | None) -> int | None:
-    """The number of GPUs in ``8``, ``h100:8`` or ``gpu:h100:8``; None where it has none."""
+    """The number of GPUs in ``8``, ``h100:8`` or ``gpu:h100:8``; None without a number."""
     match = re.fullmatch(r"(?:.*:)?(\d+)", str(gres))
     return int(match[1]) if match is not None else None
 
 
 def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
-    """Refuse options that llmb sets itself. Raises KeyFaultError at ``path`` and the option's name."""
+    """Raise KeyFaultError, at ``path`` and the option's name, for an option that llmb sets itself."""
     for key in args:
         name = long_name(key)
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
-            raise KeyFaultError(f"'{key}' is not the name of an option", *path, key, hint="its long name, as in 'qos'")
-        if name in FIXED_SLURM_OPTIONS or is_of_containers(name):
-            raise KeyFaultError(f"--{name} is for llmb alone to set", *path, key, hint=why_fixed(name))
+            message, hint = f"'{key}' is not the name of an option", "write its long name, as in 'qos'"
+            raise KeyFaultError(message, *path, key, hint=hint, code="key-invalid", value=key)
+        if name in FIXED_SLURM_OPTIONS or is_container_option(name):
+            message, hint = f"--{name} is set by llmb", hint_for_fixed(name)
+            raise KeyFaultError(message, *path, key, hint=hint, code="key-reserved", value=name)
 
 
 def seconds(limit: str) -> int | None:
-    """A time limit in seconds, in any form that Slurm takes: ``30``, ``30:00``, ``2:00:00``, ``1-12``, ``1-12:30:00``.
+    """A time limit in seconds, in any form of Slurm: ``30``, ``30:00``, ``2:00:00``, ``1-12``, ``1-12:30:00``.
 
-    None for one without end, or of no such form.
+    None for an unlimited time and for other forms.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit, re.ASCII)
     if match is None:
@@ -89,12 +91,12 @@ def seconds(limit: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
-    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and how containers and MPI are used.
+    """Slurm: the options common to all jobs, those of GPU and CPU jobs, and the use of containers and MPI.
 
-    ``gpus_per_node`` asks for GPUs in the place of ``gres``. ``args``: further options of sbatch by their long names,
-    over all others; true for one without a value, false and null to leave one away that llmb gives. ``time`` among
-    them is the limit of jobs for which neither the command line nor the list says one. ``container_writable``: whether
-    ranks may write into an image's own folders; None leaves it to the image.
+    ``gpus_per_node`` requests GPUs instead of ``gres``. ``args``: further sbatch options by long name, which override
+    all others; true for an option without a value, false or null to remove one that llmb sets; ``time`` is the limit
+    of jobs that have none from the command line or the list. ``container_writable``: whether ranks may write into the
+    image's folders; None: the image's own setting.
     """
 
     account: str | None = None
@@ -124,16 +126,16 @@ class SlurmConfig:
 
     @staticmethod
     def hint_for(key: str) -> str:
-        """What to do about a ``key`` that is none of these."""
-        return where_it_belongs(key, [*SLURM_OPTIONS, "container", "container_writable", "mpi", "gpu", "cpu", "args"])
+        """The hint for an unknown key of this section."""
+        return hint_for_key(key, [*SLURM_OPTIONS, "container", "container_writable", "mpi", "gpu", "cpu", "args"])
 
     def mpi_kind(self, *, has_pmix: bool = True) -> str | None:
-        """What srun is given for ``--mpi``, None for nothing; ``has_pmix``: whether this Slurm has the plugin."""
+        """The value of srun's ``--mpi``, None to omit it; ``has_pmix``: whether this Slurm has the PMIx plugin."""
         return self.mpi or (PMIX if self.container == "pyxis" and has_pmix else None)
 
     @property
     def time_limit(self) -> int | None:
-        """The limit in seconds that ``args`` set; None where they do not."""
+        """The time limit in ``args``, in seconds; None without one."""
         return next((seconds(str(value)) for key, value in self.args.items() if long_name(key) == "time"), None)
 
     def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
@@ -143,19 +145,19 @@ class SlurmConfig:
         return value
 
     def gpus(self, own: str | int | None = None) -> str | int | None:
-        """The GPUs of a node of a GPU job, as configured: ``own`` (its type's), else gpus_per_node, else gres."""
+        """The configured GPUs of a node of a GPU job: ``own`` (of its GPU type), else gpus_per_node, else gres."""
         per_node = self.option("gpus_per_node")
         return own if own is not None else per_node if per_node is not None else self.option("gres")
 
     @property
     def leaves_gpus_open(self) -> bool:
-        """Whether nothing here says how many GPUs of a node a GPU job asks for; null says that it asks for none."""
-        counted = any("gres" in name or "gpus" in name for name in map(long_name, self.args))
-        said = {"gres", "gpus_per_node"} & {*self.gpu.given}
-        return not counted and not said and self.gres is None and self.gpus_per_node is None
+        """Whether no key sets the number of GPUs of a node; null sets it, to none."""
+        in_args = any("gres" in name or "gpus" in name for name in map(long_name, self.args))
+        for_gpu_jobs = {"gres", "gpus_per_node"} & {*self.gpu.given}
+        return not in_args and not for_gpu_jobs and self.gres is None and self.gpus_per_node is None
 
     @property
     def gpus_by_args(self) -> int | None:
-        """What ``args`` ask for by sbatch's gpus-per-node, which comes over all others; None where they do not."""
+        """The number in sbatch's gpus-per-node in ``args``, which overrides all other keys; None without it."""
         named = (value for key, value in self.args.items() if long_name(key) == "gpus-per-node")
         return gpu_count(next(named, None))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training frameworks that llmb itself can launch; what a plugin leaves out, they answer."""
+"""The training frameworks that llmb can launch: the defaults for hooks that a plugin does not define."""

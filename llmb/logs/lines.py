@@ -14,7 +14,7 @@ from llmb.errors import LlmbError
 from llmb.logs.formats import NO_KEYS, Format
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line, needle, strip_escapes
-from llmb.system import deadline
+from llmb.system.process import OverdueError, time_limit
 
 PATTERN_SECONDS = 5.0
 
@@ -154,9 +154,9 @@ def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
     if not form.source:
         return _last_match(before, form)
     try:
-        with deadline.limited(PATTERN_SECONDS):
+        with time_limit(PATTERN_SECONDS):
             return _last_match(before, form)
-    except deadline.OverdueError:
+    except OverdueError:
         raise _slow(form) from None
 
 
@@ -165,9 +165,9 @@ def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
     if not form.source:
         return form.iteration.search(after)
     try:
-        with deadline.limited(PATTERN_SECONDS):
+        with time_limit(PATTERN_SECONDS):
             return form.iteration.search(after)
-    except deadline.OverdueError:
+    except OverdueError:
         raise _slow(form) from None
 
 

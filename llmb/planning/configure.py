@@ -12,7 +12,8 @@ from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.gpus import CPU, gpus_in_words
 from llmb.workload.model import ModelShape
 from llmb.workload.published import raises_vboost
-from llmb.workload.spec import Row, Size, Workload
+from llmb.workload.rows import Row
+from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import NO_SWITCHES, Switches
 
 

@@ -10,7 +10,8 @@ from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_
 from llmb.text.tables import Column
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
 from llmb.workload.published import Figure, peak_of
-from llmb.workload.spec import Row, Workload
+from llmb.workload.rows import Row
+from llmb.workload.spec import Workload
 
 TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"
 FLOPS_TOLERANCE = 0.005  # a fraction: releases print them with three digits

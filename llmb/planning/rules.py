@@ -8,7 +8,8 @@ from llmb.errors import UsageError
 from llmb.runs.job import Job
 from llmb.workload import switches as sw
 from llmb.workload.published import release_order
-from llmb.workload.spec import Checkpoint, ProfileWindow, Size, Workload
+from llmb.workload.rows import ProfileWindow
+from llmb.workload.spec import Checkpoint, Size, Workload
 from llmb.workload.switches import Switches
 
 PROFILE_STEPS = 5  # where no release names others

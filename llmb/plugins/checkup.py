@@ -1,75 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks through a plugin's workload for what would only fail when somebody submits it: its rows, and its launch."""
+"""Checks a plugin's workload for faults that would otherwise show only in a submission: its rows, and its launch."""
 
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError, UsageError
+from llmb.errors import Fault, LlmbError, UsageError, as_fault
+from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
 from llmb.runs.job import Job
 from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb.text.names import suggest
-from llmb.text.yamlfile import KeyPath
+from llmb.text.yamlfile import KeyPath, dotted
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
-from llmb.workload.spec import ANY_GPU, Row, Workload
+from llmb.workload.rows import ANY_GPU, Row
+from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
-DTYPES = ("bf16", "fp8", "fp16", "fp32")  # that llmb's programs, and NeMo's plugins of precision, know
+DTYPES = ("bf16", "fp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """A key path of a workload; ``at``: where its file has it, ``file:line``, or the plugin that has no such file."""
+class _Key:
+    """A key path of a workload; ``place``: ``file:line``, or the plugin's name if the workload has no file."""
 
-    at: str
+    place: str
     path: KeyPath
 
-    def fault(self, message: str, hint: str | None) -> Fault:
-        return Fault(place=self.at, message=f"{'.'.join(map(str, self.path))}: {message}", hint=hint)
+    def fault(self, message: str, hint: str | None, *, code: str, value: object = None) -> Fault:
+        key = dotted(self.path)
+        return Fault(place=self.place, message=f"{key}: {message}", hint=hint, code=code, key=key, value=value)
 
 
 def faults_of(workload: Workload, plugins: Plugins) -> list[Fault]:
-    """Everything wrong with a workload and with how its plugin launches it, each once and where it stands."""
+    """All faults of a workload and of its plugin's launch, each once with its place."""
     source = plugins.offers[workload.key].source
     document = None if workload.file is None else yamlfile.load(workload.file)
 
-    def place(*path: Hashable) -> _Place:
-        return _Place(at=source if document is None else document.place(path), path=path)
+    def key(*path: Hashable) -> _Key:
+        return _Key(place=source if document is None else document.place(path), path=path)
 
-    found: list[Job | Fault] = [*_wrong_default(workload, place("default_dtype"))]
+    found: list[Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
         jobs: list[Job] = []
         for number, row in enumerate(size.rows):
-            at = place("sizes", name, "rows", number)
+            at = key("sizes", name, "rows", number)
             of_row = list(_jobs(workload, name, row, at))
             jobs += [one for one in of_row if isinstance(one, Job)]
-            found += [*_unknown_types(row, place(*at.path, "gpu")), *of_row]
+            found += [*_unknown_types(row, key(*at.path, "gpu")), *of_row]
             found += _without_program(workload, [one for one in of_row if isinstance(one, Job)], plugins, at)
-        found += _faults_of_own(workload, jobs[:1], plugins, source)
+        found += _hook_faults(workload, jobs[:1], plugins, source)
     return list(dict.fromkeys(one for one in found if isinstance(one, Fault)))
 
 
-def _wrong_default(workload: Workload, place: _Place) -> Iterator[Fault]:
+def _wrong_default(workload: Workload, key: _Key) -> Iterator[Fault]:
     size, dtype = workload.default_size, workload.default_dtype
     dtypes = list(dict.fromkeys(dtype for row in workload.sizes[size].rows for dtype in row.dtype))
     if dtype not in dtypes:
-        yield place.fault(f"the default size {size} has no row for '{dtype}'", suggest(dtype, dtypes))
+        message = f"the default size {size} has no row for '{dtype}'"
+        yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
 
 
-def _unknown_types(row: Row, place: _Place) -> Iterator[Fault]:
+def _unknown_types(row: Row, key: _Key) -> Iterator[Fault]:
     known = [*known_types(), ANY_GPU]
     for gpu in row.gpu:
         if gpu not in known:
-            yield place.fault(f"no GPU type is called '{gpu}'", suggest(gpu, known))
+            yield key.fault(f"unknown GPU type '{gpu}'", suggest(gpu, known), code="gpu-type-unknown", value=gpu)
 
 
-def _jobs(workload: Workload, size: str, row: Row, place: _Place) -> Iterator[Job | Fault]:
-    """The job of each GPU type, dtype and scale of a row, or what is wrong with it."""
+def _jobs(workload: Workload, size: str, row: Row, key: _Key) -> Iterator[Job | Fault]:
+    """The job of each GPU type, dtype and scale of a row, or its fault."""
     types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
         if gpu not in known_types():
@@ -81,17 +85,16 @@ def _jobs(workload: Workload, size: str, row: Row, place: _Place) -> Iterator[Jo
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )
-        wish = JobSpec(
-            workload=workload, size=size, dtype=dtype, scale=scale, switches=Switches(strong_scaling=row.strong_scaling)
-        )
+        switches = Switches(strong_scaling=row.strong_scaling)
+        wish = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
         try:
             yield configure(wish, here)[0]
         except UsageError as error:
-            yield place.fault(error.message, "mend the row, or the model's shape")
+            yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 
 
-def _faults_of_own(workload: Workload, jobs: Sequence[Job], plugins: Plugins, source: str) -> Iterator[Fault]:
-    """What the plugin's own setup and launch fail with when they are asked for these jobs."""
+def _hook_faults(workload: Workload, jobs: Sequence[Job], plugins: Plugins, source: str) -> Iterator[Fault]:
+    """The errors of the plugin's own setup and launch for these jobs."""
     own = plugins.manager.get_plugin(source)
     for job in jobs:
         try:
@@ -100,35 +103,36 @@ def _faults_of_own(workload: Workload, jobs: Sequence[Job], plugins: Plugins, so
             if hasattr(own, "llmb_launch"):
                 plugins.launch(workload, job, _site(job))
         except PluginError as error:
-            yield Fault(place=source, message=error.message, hint=error.hint)
-        except LlmbError:  # what it says to a user may be right at another place
+            yield as_fault(error, source)
+        except LlmbError:  # a message for users, which depends on their site
             continue
 
 
-def _without_program(workload: Workload, jobs: Sequence[Job], plugins: Plugins, place: _Place) -> Iterator[Fault]:
-    """Why llmb's own programs cannot run these jobs, neither on a cluster nor on one machine."""
+def _without_program(workload: Workload, jobs: Sequence[Job], plugins: Plugins, key: _Key) -> Iterator[Fault]:
+    """A fault for each GPU type and dtype whose job none of llmb's programs runs, on a cluster or on one machine."""
     if hasattr(plugins.manager.get_plugin(plugins.offers[workload.key].source), "llmb_launch"):
         return
     for job in {(job.gpu_type, job.dtype): job for job in jobs}.values():
         if job.dtype not in DTYPES:
-            yield place.fault(f"llmb's programs know no dtype '{job.dtype}'", suggest(job.dtype, DTYPES))
-        elif (fault := _refusal(workload, job, plugins, place)) is not None:
+            message, hint = f"llmb's programs do not support dtype '{job.dtype}'", suggest(job.dtype, DTYPES)
+            yield key.fault(message, hint, code="dtype-unknown", value=job.dtype)
+        elif (fault := _refusal(workload, job, plugins, key)) is not None:
             yield fault
 
 
-def _refusal(workload: Workload, job: Job, plugins: Plugins, place: _Place) -> Fault | None:
-    """Why no program of llmb runs ``job``: on a cluster, nor on one machine where one has room for it."""
-    site, fix = _site(job), "give the size a 'nemo' recipe, or the plugin an llmb_launch"
-    found = place.fault(f"no program of llmb runs it at {gpus_in_words(job.scale)}", fix)
-    here = replace(site, cluster_type="local", container=False)
-    for one in (site, here) if job.nodes == 1 else (site,):
+def _refusal(workload: Workload, job: Job, plugins: Plugins, key: _Key) -> Fault | None:
+    """The fault that none of llmb's programs runs ``job`` on a cluster, or on one machine if it is that small."""
+    site, fix = _site(job), "add a 'nemo' recipe to the size, or an llmb_launch to the plugin"
+    found = key.fault(f"no program of llmb runs it on {gpus_in_words(job.scale)}", fix, code="program-missing")
+    on_machine = replace(site, cluster_type="local", container=False)
+    for one in (site, on_machine) if job.nodes == 1 else (site,):
         try:
             if plugins.launch(workload, job, one) is not None:
                 return None
         except LlmbError as error:
-            options = error.hint is None or "--" in error.hint  # a fix for those who run it
-            hint = fix if options else error.hint
-            found = place.fault(error.message.removeprefix(f"{job.experiment_name}: "), hint)
+            hint = error.hint if error.code == ARCHITECTURE_UNKNOWN else fix  # other hints are for users of the job
+            message = error.message.removeprefix(f"{job.experiment_name}: ")
+            found = key.fault(message, hint, code=error.code or "program-missing", value=error.value)
     return found
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads plugins; one that fails is named with its reason, and nothing else suffers."""
+"""Finds and loads plugins, and calls their hooks; a plugin that fails is reported and does not affect the others."""
 
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import hookspecs
-from llmb.errors import Fault, LlmbError
-from llmb.system import deadline
+from llmb.errors import Fault, LlmbError, UsageError
+from llmb.system.process import OverdueError, time_limit
 
 if TYPE_CHECKING:
     import click
@@ -33,36 +34,35 @@ HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
 _ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
 
 
+_REPORT = "report it to the plugin's maintainers"
+HOOK_SECONDS = 20.0  # a hook must be cheap, but a login node's file system may be slow
+
+
 class PluginError(LlmbError):
-    """A hook of a plugin has failed."""
-
-
-_TELL = "tell its maintainers"
-
-
-HOOK_SECONDS = 20.0  # a hook is cheap by its contract; the file systems of login nodes are not
+    """A hook of a plugin failed."""
 
 
 @contextmanager
 def _limited(source: str, hook: str) -> Iterator[None]:
-    """Raise PluginError, which names the plugin, where its hook does not come to an end."""
+    """Interrupt a hook after HOOK_SECONDS. Raises PluginError, which names the plugin."""
     try:
-        with deadline.limited(HOOK_SECONDS):
+        with time_limit(HOOK_SECONDS):
             yield
-    except deadline.OverdueError:
+    except OverdueError:
         message = f"plugin {source} was interrupted: it took more than {HOOK_SECONDS:g} s in {hook}"
-        raise PluginError(message, hint=_TELL) from None
+        raise PluginError(message, hint=_REPORT, code="plugin-timeout", key=hook, value=source) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A plugin that is left out: ``source`` is ``distribution:entry``, ``reason`` says why.
+    """A plugin that is skipped: ``source`` is ``distribution:entry``, ``reason`` the cause, ``code`` its kind.
 
-    ``faults``: the same fault by fault, with file, line and fix, where the reason is a file of the plugin's.
+    ``faults``: the single faults with file, line and fix, if a file of the plugin is invalid.
     """
 
     source: str
     reason: str
+    code: str = "plugin-failed"
     faults: tuple[Fault, ...] = ()
 
 
@@ -76,7 +76,7 @@ class Offer:
 
 @dataclass(eq=False, kw_only=True)
 class Plugins:
-    """The loaded plugins. Commands and cluster types are read at once, workloads when first asked for."""
+    """The loaded plugins; workloads are read on first use."""
 
     manager: pluggy.PluginManager
     default: str
@@ -84,11 +84,11 @@ class Plugins:
 
     @property
     def sources(self) -> list[str]:
-        """``distribution:entry`` of each loaded plugin but llmb's own."""
+        """``distribution:entry`` of each loaded plugin except llmb's own."""
         return [name for name, _ in self.manager.list_name_plugin() if ":" in name]
 
     def commands(self) -> list[click.Command]:
-        """Every command of llmb and its plugins; of two with one name the later plugin's is refused."""
+        """Every command of llmb and its plugins; of two with the same name, the later is refused."""
         return self._named("llmb_commands")
 
     def cluster_types(self) -> dict[str, ClusterType]:
@@ -97,7 +97,7 @@ class Plugins:
 
     @cached_property
     def offers(self) -> dict[str, Offer]:
-        """The workloads by their keys. A key, or a spelling of it, that two plugins claim is refused to both."""
+        """The workloads by key. Two plugins with the same key, in any spelling, are both refused."""
         from llmb.text.names import squash_workload
 
         offers = [offer for source in self.sources if (offer := self._offer(source)) is not None]
@@ -107,30 +107,30 @@ class Plugins:
         for rivals in by_name.values():
             for offer in rivals if len(rivals) > 1 else []:
                 others = ", ".join(rival.source for rival in rivals if rival is not offer)
-                self._refuse(offer.source, f"its workload key '{offer.workload.key}' is claimed by {others} too")
+                reason = f"{others} also offers the workload '{offer.workload.key}'"
+                self._refuse(offer.source, reason, code="workload-duplicate")
         return {rivals[0].workload.key: rivals[0] for rivals in by_name.values() if len(rivals) == 1}
 
     def workloads(self) -> dict[str, Workload]:
-        """The workloads by their keys, in alphabetical order."""
+        """The workloads by key, in alphabetical order."""
         return {key: self.offers[key].workload for key in sorted(self.offers)}
 
     def setup(self, workload: Workload, site: Site) -> Needs | None:
-        """What ``workload`` needs at ``site``: its plugin's answer, else llmb's own, else None."""
+        """What ``workload`` needs at ``site``, from its plugin or else from llmb's default; None without an answer."""
         from llmb.workload.needs import Needs
 
         answer: Needs | None = self._ask("llmb_setup", (Needs,), {"workload": workload, "site": site})
         return answer
 
     def launch(self, workload: Workload, job: Job, site: Site) -> Launch | None:
-        """How ``job`` runs: its plugin's answer, else llmb's own, else None."""
-        from llmb.plugins.completed import completed
+        """How ``job`` runs, from its plugin or else from llmb's default; None without an answer."""
         from llmb.runs.launch import Launch
 
         answer: Launch | None = self._ask("llmb_launch", (Launch,), {"workload": workload, "job": job, "site": site})
         return completed(answer, job, site) if answer is not None else None
 
     def parse(self, workload: Workload, run: RunRecord) -> ParseSpec | None:
-        """How the log of ``run`` is read: its plugin's answer, else llmb's own, else None."""
+        """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
         from llmb.logs.formats import NEMO2, ParseSpec
         from llmb.logs.samples import Samples
 
@@ -144,7 +144,7 @@ class Plugins:
         return ParseSpec(samples=answer) if isinstance(answer, Samples) else answer
 
     def _check_spec(self, workload: Workload, spec: ParseSpec) -> None:
-        """Raise PluginError for a pattern that is none, or does not say which iteration a line is of."""
+        """Raise PluginError for a pattern that is invalid or has no group for the iteration."""
         from llmb.logs.formats import compile_spec
 
         try:
@@ -152,13 +152,13 @@ class Plugins:
                 raise ValueError("its iteration has no group 'i'")
         except Exception as error:
             source = self.offers[workload.key].source
-            reason = f"{type(error).__name__}: {error}"
-            raise PluginError(f"plugin {source} gives a ParseSpec that cannot be used: {reason}", hint=_TELL) from error
+            message = f"plugin {source} returned an invalid ParseSpec: {type(error).__name__}: {error}"
+            raise PluginError(message, hint=_REPORT, code="plugin-failed", key="llmb_parse", value=source) from error
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
-        """Call ``hook`` of the plugin that offers the workload, and llmb's own where that one says nothing.
+        """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
 
-        Raises PluginError where it fails or gives none of the ``kinds``; an error for the user passes as it is.
+        Raises PluginError if the hook fails or returns none of the ``kinds``; an LlmbError of the hook is passed on.
         """
         source = self.offers[arguments["workload"].key].source
         asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
@@ -167,12 +167,12 @@ class Plugins:
             with _limited(source, hook):
                 answer = caller(**arguments)
             if answer is not None and not isinstance(answer, kinds):
-                raise TypeError(f"it gives {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
+                raise TypeError(f"returned {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
         except LlmbError:
             raise
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise PluginError(f"plugin {source} failed in {hook}: {reason}", hint=_TELL) from error
+            message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
+            raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error
         return answer
 
     def _offer(self, source: str) -> Offer | None:
@@ -185,14 +185,14 @@ class Plugins:
             with _limited(source, "llmb_workload"):
                 workload = hook()
             if not isinstance(workload, Workload):
-                raise TypeError(f"llmb_workload gives {workload!r}, not a Workload")
+                raise TypeError(f"llmb_workload returned {workload!r}, not a Workload")
             return Offer(source=source, workload=workload)
         except (Exception, SystemExit) as error:
-            self._refuse(source, _reason(error), tuple(getattr(error, "faults", ())))
+            self._refuse(source, _reason(error), faults=tuple(getattr(error, "faults", ())))
             return None
 
     def _named(self, hook: str) -> list[Any]:
-        """What all plugins give for ``hook``, llmb's own first; of two things with one name the first."""
+        """What all plugins return for ``hook``, llmb's own first; of two items with the same name, the first."""
         found: dict[str, Any] = {}
         for source, plugin in self.manager.list_name_plugin():
             implementation = getattr(plugin, hook, None)
@@ -207,19 +207,52 @@ class Plugins:
                 continue
             for item in given:
                 if item.name in found:
-                    self._refuse(source, f"{hook}: the name '{item.name}' is taken")
+                    self._refuse(source, f"{hook}: the name '{item.name}' is in use", code="name-duplicate")
                 else:
                     found[item.name] = item
         return list(found.values())
 
-    def _refuse(self, source: str, reason: str, faults: tuple[Fault, ...] = ()) -> None:
-        problem = Problem(source=source, reason=reason, faults=faults)
+    def _refuse(self, source: str, reason: str, *, code: str = "plugin-failed", faults: tuple[Fault, ...] = ()) -> None:
+        problem = Problem(source=source, reason=reason, code=code, faults=faults)
         if problem not in self.problems:
             self.problems.append(problem)
 
 
+def completed(launch: Launch, job: Job, site: Site) -> Launch:
+    """``launch`` with the job's workload, GPU type and mounts. Raises UsageError for switches without effect."""
+    switches = job.switches
+    if switches.mounts and launch.image is None:
+        raise UsageError(
+            f"{job.experiment_name}: 'mounts' is for containers, and this program runs without one",
+            hint="remove it: the program sees the folders of its node",
+            code="switch-without-effect",
+            key="mounts",
+        )
+    if switches.container_writable is not None and site.cluster_type != "slurm":
+        raise UsageError(
+            f"{job.experiment_name}: 'container_writable' is for Slurm with pyxis, not for {site.cluster_type}",
+            hint="remove it",
+            code="switch-without-effect",
+            key="container_writable",
+        )
+    fixes = dict(launch.fixes)
+    if switches.image is not None and launch.image is not None:
+        chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"
+        fixes.setdefault(launch.image, f"llmb-install image {chosen}")
+    own = [mount for mount in switches.mounts or () if mount not in launch.mounts]
+    return replace(
+        launch,
+        workload=job.workload,
+        gpu_type=job.gpu_type,
+        mounts=(*own, *launch.mounts),
+        vboost=bool(job.vboost),
+        container_writable=switches.container_writable,
+        fixes=fixes,
+    )
+
+
 def load_plugins(builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryPoint] | None = None) -> Plugins:
-    """llmb's own plugins (``builtin``, the last of them the default) and those of the entry-point group ``llmb``."""
+    """Load ``builtin``, whose last plugin is the default, and the plugins of the entry-point group ``llmb``."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     own = list(builtin)
@@ -240,19 +273,19 @@ def _register(plugins: Plugins, entry: EntryPoint) -> None:
     source = _source(entry)
     try:
         plugin = entry.load()
-        fault = _misspelt(plugin)
-        if fault is None:
+        problem = _hook_problem(plugin)
+        if problem is None:
             plugins.manager.register(plugin, source)
             return
-    except (Exception, SystemExit) as error:  # told by `llmb-run plugins`
+    except (Exception, SystemExit) as error:  # reported by `llmb-run plugins`
         if plugins.manager.has_plugin(source):
             plugins.manager.unregister(name=source)
-        fault = _reason(error)
-    plugins.problems.append(Problem(source=source, reason=fault))
+        problem = "plugin-failed", _reason(error)
+    plugins.problems.append(Problem(source=source, code=problem[0], reason=problem[1]))
 
 
-def _misspelt(plugin: Any) -> str | None:
-    """What is wrong with the names of a plugin's hooks and their arguments; None when nothing is."""
+def _hook_problem(plugin: Any) -> tuple[str, str] | None:
+    """The code and the reason if a plugin's hooks or their arguments have wrong names; None if they are right."""
     from llmb.text.names import suggest
 
     marked = []
@@ -261,19 +294,19 @@ def _misspelt(plugin: Any) -> str | None:
         if not inspect.isroutine(member) or not (is_marked or name.startswith("llmb_")):
             continue
         if name not in HOOKS:
-            return f"{name} is not a hook; {suggest(name, HOOKS)}"
+            return "hook-unknown", f"{name} is not a hook; {suggest(name, HOOKS)}"
         if not is_marked:
-            return f"{name} lacks the mark @hookimpl"
+            return "hook-unmarked", f"{name} has no @hookimpl"
         wanted = inspect.signature(member).parameters.values()
         for word in (one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD):
             if word not in _ARGUMENTS[name]:
-                return f"{name} is given no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
+                return "argument-unknown", f"{name} has no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
         marked.append(name)
-    return None if marked else "it implements no hook; " + "one of " + ", ".join(HOOKS)
+    return None if marked else ("hook-missing", f"it implements no hook; the hooks are {', '.join(HOOKS)}")
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, and where in the plugin; of what was written for users each fault with its fix."""
+    """What failed and where in the plugin; for an LlmbError, each fault with its fix."""
     if isinstance(error, LlmbError):
         faults = getattr(error, "faults", None) or [Fault(message=error.message, hint=error.hint)]
         return "; ".join(f"{fault} ({fault.hint})" if fault.hint else str(fault) for fault in faults)

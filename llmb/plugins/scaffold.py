@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a new plugin: one pyproject, one module and one table, complete as they are and meant to be changed."""
+"""Writes the texts of a new plugin's files: pyproject.toml, a module and workload.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ $entry = "$module"
 """
 
 _MODULE = '''\
-"""The smallest workload plugin. workload.yaml has what it can run, and where."""
+"""A workload plugin; workload.yaml lists what it can run."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def llmb_workload() -> "api.Workload":
 '''
 
 _TABLE = """\
-# What runs where: a row for GPU types, dtypes and scales. N is the job's GPU count, gbs the global batch.
+# Each row is a configuration for some GPU types, dtypes and scales. N is the job's GPU count, gbs the global batch.
 key: pretrain_$name
 title: A small llama
 default_size: 1b
@@ -56,17 +56,17 @@ sizes:
 
 
 def plain_name(name: str) -> str:
-    """The name of a new workload without ``pretrain_``. Raises UsageError where it cannot be a distribution's."""
+    """The name of a new workload without ``pretrain_``. Raises UsageError for a name that is not valid."""
     plain = re.sub(r"^pretrain(ing)?[-_.]?", "", name.lower())
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_.][a-z0-9]+)*", plain):
-        message = f"'{name}' cannot be the name of a workload"
-        hint = "a letter, then letters, digits and single - _ . between them, as in acme or acme-2b"
-        raise UsageError(message, hint=hint)
+        message = f"'{name}' is not a valid name of a workload"
+        hint = "begin with a letter; then letters, digits and single - _ . between them, as in acme-2b"
+        raise UsageError(message, hint=hint, code="name-invalid", value=name)
     return plain
 
 
 def scaffold(plain: str) -> Mapping[str, str]:
-    """The texts of the files of a plugin with the workload ``pretrain_<plain>``, by their paths."""
+    """The files of a plugin with the workload ``pretrain_<plain>``: text by path."""
     entry = re.sub("[-.]", "_", plain)
     module = f"llmb_{entry}"
     texts = {"pyproject.toml": _PYPROJECT, f"{module}/__init__.py": _MODULE, f"{module}/workload.yaml": _TABLE}

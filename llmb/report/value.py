@@ -23,7 +23,7 @@ from llmb.verdict.rules import (
 )
 from llmb.verdict.scaling import Point
 from llmb.workload.published import Figure
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 MEANINGS = {
     FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",

@@ -11,7 +11,8 @@ from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.model import ModelShape
-from llmb.workload.spec import Row, Workload
+from llmb.workload.rows import Row
+from llmb.workload.spec import Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.

@@ -16,7 +16,7 @@ from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
-from llmb.system import files, notices
+from llmb.system import console, files
 from llmb.text import typed, yamlfile
 
 STATE = "state.json"
@@ -132,7 +132,7 @@ def seen_state(run: RunRecord) -> JobState | None:
         data = files.read_json(path)
         return None if data is None else typed.read_own(JobState, path, data)
     except LlmbError as error:
-        notices.warn(error.message)
+        console.warn_once(error.message)
         return None
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine below: files, processes, locks, several things at a time, and which names are secrets."""
+"""Effects on this machine: files, processes, locks, threads, standard streams and secrets."""

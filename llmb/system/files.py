@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that writes files: whole or not at all, never half."""
+"""Writes files atomically: a reader sees the old content or the new. The only module that writes install files."""
 
 import contextlib
 import errno
@@ -16,20 +16,20 @@ from typing import Any
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
 
-MODE = 0o666  # as the install directory's own mode has it; elsewhere less the user's umask
-_INSTALLS = ("cluster_config.yaml", ".llmb")  # what an install directory is known by
+MODE = 0o666  # reduced by the install directory's mode, elsewhere by the user's umask
+_INSTALLS = ("cluster_config.yaml", ".llmb")  # an install directory has one of these
 _WRITERS = 8
-ROOM = 64 * 1024  # bytes that must be free for a run to begin
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+SPACE = 64 * 1024  # bytes that must be free for a run to start
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-class NoRoomError(LlmbError):
-    """A disk is full, or the user's share of it is."""
+class DiskFullError(LlmbError):
+    """The disk or the user's quota is full."""
 
 
 def expand(path: str | Path) -> Path:
-    """``path`` with the home folder for ``~``; as it is where nobody knows that home, so that it is not found."""
+    """``path`` with ``~`` replaced by the home folder; unchanged if the home folder is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -37,17 +37,18 @@ def expand(path: str | Path) -> Path:
 
 
 def at_home(path: str) -> Path:
-    """``path`` with the home folder for ``~``. Raises LlmbError where nobody knows that home."""
+    """``path`` with ``~`` replaced by the home folder. Raises LlmbError if that is unknown."""
     if (found := expand(path)).parts[:1] == ("~",):
-        raise LlmbError("your home folder is not known, and HOME is not set", hint="export HOME=DIR, a folder of yours")
+        message = "your home folder is not known, and HOME is not set"
+        raise LlmbError(message, hint="export HOME=DIR", code="home-unknown")
     return found
 
 
 def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old content or the new, also after a crash of the machine.
+    """Write ``text`` to ``path`` atomically, also if the machine crashes.
 
-    Where it need not be ``durable``, such a crash may leave it empty. Raises LlmbError when the folder is not writable
-    or the disk is full; then ``path`` is as it was.
+    Without ``durable``, a crash may leave it empty. Raises LlmbError if the folder is not writable or the disk is full;
+    then ``path`` is unchanged.
     """
     part = _part(path)
     try:
@@ -63,7 +64,7 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names in ``folder`` outlast a crash of the machine, where the file system can do that."""
+    """Make the names in ``folder`` survive a crash of the machine, if the file system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -73,9 +74,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> bool:
-    """Write ``text`` to ``path`` if nothing is there yet, ``durable`` as above; False when another was first.
+    """Write ``text`` to a new file ``path``, ``durable`` as above; False if it already exists.
 
-    Of several that try, on NFS too, one alone succeeds, and a reader sees its whole text. Raises LlmbError.
+    Of several processes that try, also on NFS, exactly one succeeds, and a reader sees its whole text. Raises
+    LlmbError.
     """
     part = _part(path)
     try:
@@ -88,9 +90,9 @@ def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True
 
 
 def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) -> bool:
-    """Write a few characters into ``path`` from byte ``at``, in one go and in place; False where it is gone.
+    """Overwrite bytes of ``path`` in place from byte ``at`` in one write; False if the file does not exist.
 
-    Also False, with nothing written, where the file does not hold ``over`` there, or that is not as long as ``text``.
+    Also False, with nothing written, if the file does not have ``over`` there, or ``over`` is not as long as ``text``.
     """
     new, old = text.encode(), None if over is None else over.encode()
     try:
@@ -103,18 +105,18 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
                 return False
             return os.pwrite(descriptor, new, at) == len(new)
         finally:
-            os.close(descriptor)  # where NFS tells of a full disk
+            os.close(descriptor)  # NFS reports a full disk here
     except OSError:
         return False
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
-    """Write a folder of text files, whole or not at all; one that is there is left as it is. Raises LlmbError."""
+    """Write a folder of text files atomically; an existing folder is not changed. Raises LlmbError."""
     if path.is_dir():
         return
     part = _part(path)
     try:
-        # Several at a time: a disk makes many files durable in hardly more time than one.
+        # In parallel: syncing many files takes hardly longer than syncing one.
         run_bounded(
             iter(texts.items()),
             lambda item: _write_new(part / item[0], item[1], MODE),
@@ -124,40 +126,43 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         )
         part.rename(path)
     except OSError as error:
-        if not path.is_dir():  # else another has written it meanwhile
+        if not path.is_dir():  # else another process has written it
             raise _cannot_write(path, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def write_json(path: Path, data: Any, *, mode: int = MODE) -> None:
-    """Write plain data as indented JSON, by ``write_text``."""
+    """Write plain data as indented JSON with ``write_text``."""
     write_text(path, to_json(data), mode=mode)
 
 
 def to_json(data: Any) -> str:
-    """Plain data as the indented JSON text that our files hold."""
+    """Plain data as indented JSON, the format of llmb's files."""
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any | None:
-    """The data in a JSON file, None when there is no such file. Raises LlmbError when it is not JSON."""
+    """The data of a JSON file; None if it does not exist. Raises LlmbError if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="ask its owner to let you read it") from error
+        message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read permission"
+        raise LlmbError(message, hint=hint, code="file-unreadable") from error
     except RecursionError as error:
-        raise LlmbError(f"{path} cannot be read: nested too deeply", hint="it is damaged; move it away") from error
+        message, hint = f"{path} cannot be read: nested too deeply", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged") from error
     except (OSError, ValueError) as error:
-        raise LlmbError(f"{path} cannot be read: {error}", hint="it is damaged; move it away") from error
+        message, hint = f"{path} cannot be read: {error}", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged") from error
 
 
 def read_text(path: Path, *, name: str | None = None) -> str:
-    """The text of a file that a user wrote, without a byte order mark; ``name`` is what the error calls it.
+    """The text of a user's file, without a byte order mark; errors call it ``name``.
 
-    Raises UsageError when it cannot be read or is not UTF-8.
+    Raises UsageError if it cannot be read or is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8-sig")
@@ -171,7 +176,7 @@ def read_text(path: Path, *, name: str | None = None) -> str:
 
 @lru_cache(maxsize=1024)
 def mode_of_install(folder: Path) -> int | None:
-    """The permission bits of the install directory that ``folder`` is in; None outside of any."""
+    """The permission bits of the install directory that contains ``folder``; None outside of one."""
     for place in (folder, *folder.parents):
         try:
             if any((place / name).exists() for name in _INSTALLS):
@@ -182,7 +187,7 @@ def mode_of_install(folder: Path) -> int | None:
 
 
 def umask_in(folder: Path, own: int) -> int:
-    """The umask of what runs in ``folder``: as the install directory's mode has it, elsewhere the user's ``own``."""
+    """The umask for programs in ``folder``: from the mode of its install directory, elsewhere the user's ``own``."""
     shared = mode_of_install(folder)
     return own if shared is None else 0o077 & ~shared
 
@@ -193,24 +198,24 @@ def own_umask() -> int:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("\nUmask:")[2].split()[0], 8)
     except (OSError, ValueError, IndexError):
-        found = os.umask(0o077)  # the only other way to learn it
+        found = os.umask(0o077)  # the only other way to read it
         os.umask(found)
         return found
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are not there; those of an install directory have its mode."""
+    """Create a folder and its missing parents; in an install directory they have its mode."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         try:
             one.mkdir()
-        except FileExistsError:  # another was quicker
+        except FileExistsError:  # another process was faster
             continue
         share_folder(one)
 
 
 def share_folder(folder: Path) -> None:
-    """Give a folder that was just made the mode of the install directory that it is in, if it is in one."""
+    """Give a new folder the mode of the install directory that contains it, if any."""
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
             folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
@@ -235,7 +240,7 @@ def share_tree(folder: Path) -> None:
 
 
 def rotate(path: Path, *, limit: int) -> None:
-    """Rename a log of more than ``limit`` bytes to ``<name>.1``, over the one before. Nobody may be writing to it."""
+    """Rename a log of more than ``limit`` bytes to ``<name>.1``, replacing that. No process may be writing to it."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > limit:
             path.replace(path.with_name(f"{path.name}.1"))
@@ -267,7 +272,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
     try:
         path.hardlink_to(part)
     except FileExistsError:
-        return part.stat().st_nlink == 2  # our own link, where an NFS server's first answer was lost
+        return part.stat().st_nlink == 2  # our own link, if the NFS server's first answer was lost
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
@@ -276,7 +281,7 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
 
 
 def _create_in_place(path: Path, text: str, mode: int) -> bool:
-    """The second best, for file systems without hard links: a reader may see the file empty for a moment."""
+    """Create the file on a file system without hard links: a reader may see it empty for a moment."""
     try:
         _write_new(path, text, mode)
     except FileExistsError:
@@ -292,20 +297,22 @@ def _discard(part: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def check_room(folder: Path) -> None:
-    """Write ROOM bytes into ``folder`` and remove them. Raises NoRoomError where that fails for want of room."""
-    if not folder.is_dir():  # a folder that was deleted does not come back
+def check_space(folder: Path) -> None:
+    """Write SPACE bytes into ``folder`` and remove them. Raises DiskFullError if the disk is full."""
+    if not folder.is_dir():  # a deleted folder is not created again
         return
-    part = _part(folder / "room")
+    part = _part(folder / "space")
     try:
-        _write_new(part, " " * ROOM, 0o600)
+        _write_new(part, " " * SPACE, 0o600)
     except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise NoRoomError(f"{folder} is full: {error.strerror}", hint="free some space there") from error
+        if error.errno in _NO_SPACE:
+            message = f"{folder} is full: {error.strerror}"
+            raise DiskFullError(message, hint="free some space there", code="disk-full") from error
     finally:
         _discard(part)
 
 
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
-    kind = NoRoomError if error.errno in _NO_ROOM else LlmbError
-    return kind(f"{path} cannot be written: {error.strerror}", hint="free space or permission there")
+    kind, code = (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
+    message, hint = f"{path} cannot be written: {error.strerror}", "check free space and permissions there"
+    return kind(message, hint=hint, code=code)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock on a folder that may be on NFS or Lustre: exclusive create only, and a dead holder's lock is taken over.
+"""A lock on a folder, also on NFS or Lustre: it uses only exclusive create, and replaces the lock of a dead holder.
 
-The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. It is taken by creating the next
-one exclusively, when the present one is marked released or its holder is gone. So two that both find a dead holder
-cannot both win: they create the same file.
+The lock ``name`` is the file ``name.lock.<generation>`` with the highest generation. A process acquires it by
+exclusively creating the next generation, once the current one is marked released or its holder is dead. If two
+processes find a dead holder, only one of them can create the file.
 """
 
 import contextlib
@@ -43,36 +43,36 @@ def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
 
 
 def holder(folder: Path, name: str) -> ProcessId | None:
-    """Who holds the lock now; None when nobody does."""
+    """The process that holds the lock; None if it is free."""
     generations = _generations(folder, name)
     return _holder_of(generations[-1][1]) if generations else None
 
 
 def _holder_of(path: Path) -> ProcessId | None:
     try:
-        beaten = path.stat().st_mtime
+        heartbeat = path.stat().st_mtime
         text = path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError:  # another user's, closed to us: its heartbeat still tells
-        return _unknown() if _now_at(path.parent) - beaten < STALE_AFTER else None
+    except OSError:  # another user's, not readable: only its heartbeat is known
+        return _unknown() if _now_at(path.parent) - heartbeat < STALE_AFTER else None
     try:
         owner = ProcessId.from_data(json.loads(text))
-    except (ValueError, RecursionError):  # released, or, without hard links, not written yet
-        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - beaten > HEARTBEAT
+    except (ValueError, RecursionError):  # released, or, without hard links, not yet written
+        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - heartbeat > HEARTBEAT
         return None if is_free else _unknown()
     if owner.is_here and not owner.is_hidden:
         return owner if owner.is_alive() else None
-    return owner if _now_at(path.parent) - beaten < STALE_AFTER else None
+    return owner if _now_at(path.parent) - heartbeat < STALE_AFTER else None
 
 
 def _now_at(folder: Path) -> float:
-    """The time by the clock that sets the times of files in ``folder``: a file server's may differ from ours."""
+    """The time by the clock that sets file times in ``folder``: a file server's clock may differ from ours."""
     part = folder / f".clock.{uuid.uuid4().hex[:8]}.part"
     try:
         part.touch(exist_ok=False)
         return part.stat().st_mtime
-    except OSError:  # a folder that we may only look at
+    except OSError:  # a read-only folder
         return time.time()
     finally:
         with contextlib.suppress(OSError):
@@ -89,30 +89,32 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
     if last[1] is not None and _holder_of(last[1]) is not None:
         return None
     mine = folder / f"{name}.lock.{last[0] + 1}"
-    # Not durable: after a crash of the machine nobody holds it, whatever the file says.
+    # Not durable: after a crash of the machine the lock is free anyway.
     if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current())), durable=False):
         return None
-    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had come and gone already
+    if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had existed before
         mine.unlink(missing_ok=True)
         return None
     for _, older in generations:
-        with contextlib.suppress(OSError):  # another user's, in a folder whose files are their owners' alone
+        with contextlib.suppress(OSError):  # another user's, in a folder with the sticky bit
             older.unlink(missing_ok=True)
     return mine
 
 
 def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
-    """The error that names the lock's file and its holder, and what is to be done about either."""
+    """The error with the lock's file, its holder, and the fix."""
     generations = _generations(folder, name)
     file = generations[-1][1] if generations else folder / f"{name}.lock"
+    code, hint = "lock-held", "wait until it has finished"
     if owner is None or not owner.pid:
-        message = f"{folder / name} is in use by another process"
-        return LockHeldError(f"{message} (lock file {file})", hint="wait until it has finished")
+        message = f"{folder / name} is in use by another process (lock file {file})"
+        return LockHeldError(message, hint=hint, code=code, value=file)
     message = f"{folder / name} is in use by process {owner.pid} on {owner.host} (lock file {file})"
     if owner.is_here:
-        return LockHeldError(message, hint=f"wait until it has finished; ps -fp {owner.pid} says what it is")
-    gone = f"if it has died, it counts no more after {STALE_AFTER / 60:.0f} minutes, or after: rm {file}"
-    return LockHeldError(message, hint=f"wait until it has finished; {gone}")
+        hint += f"; to see what it is: ps -fp {owner.pid}"
+    else:
+        hint += f"; if it has died, the lock expires after {STALE_AFTER / 60:.0f} minutes, or remove it: rm {file}"
+    return LockHeldError(message, hint=hint, code=code, value=file)
 
 
 @contextlib.contextmanager
@@ -121,16 +123,17 @@ def hold(
 ) -> Iterator[None]:
     """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds for it. Raises LockHeldError.
 
-    ``on_wait`` is called once with the holder when it has to wait. While held, a heartbeat tells other hosts so.
+    ``on_wait`` is called once with the holder before waiting. While the lock is held, a heartbeat shows it to other
+    hosts.
     """
     deadline = time.monotonic() + wait
-    told = False
+    announced = False
     while (mine := _try_acquire(folder, name)) is None:
         owner = holder(folder, name)
         if time.monotonic() >= deadline:
             raise _held(folder, name, owner)
-        if owner is not None and on_wait is not None and not told:
-            told = True
+        if owner is not None and on_wait is not None and not announced:
+            announced = True
             on_wait(owner)
         time.sleep(0.05)
     _heart.add(mine)
@@ -138,12 +141,12 @@ def hold(
         yield
     finally:
         _heart.discard(mine)
-        # Its folder may have been removed, or another host may have taken a stale lock over.
+        # Without effect if the folder was removed or another host replaced a stale lock.
         files.overwrite(mine, _RELEASED)
 
 
 class _Heart:
-    """One thread, started with the first lock, that beats for all locks of this process."""
+    """A thread, started with the first lock, that updates the heartbeat of all locks of this process."""
 
     def __init__(self) -> None:
         self.held: set[Path] = set()
@@ -167,7 +170,7 @@ class _Heart:
             with self.changing:
                 held = [*self.held]
             for path in held:
-                with contextlib.suppress(OSError):  # its folder was removed, or the lock taken over
+                with contextlib.suppress(OSError):  # the folder was removed, or the lock replaced
                     os.utime(path)
 
 

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process is which: an identity that survives neither the process nor a reboot, so that it is never mistaken."""
+"""Identities of processes that are never confused after a reboot; killing by a marker; a time limit for a call."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import psutil
 
-# psutil is imported where it is called: its import takes longer than all that every command asks of this module.
+# psutil is imported where it is used: its import takes longer than everything that most commands do here.
 _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
+_SWEEP = 5.0  # seconds that kill_marked takes at most
+_LOADING = 0.5  # seconds that the system may take to load a new process
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -23,8 +32,8 @@ _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock i
 class ProcessId:
     """A process: host name, process id, start time and the boot it started under.
 
-    ``start`` is for comparing alone: seconds since the boot, which setting the clock leaves alone; since the epoch on
-    systems without ``/proc``.
+    ``start`` is only for comparison: seconds since the boot, which do not change when the clock is set; without
+    ``/proc``, seconds since the epoch.
     """
 
     host: str
@@ -44,37 +53,37 @@ class ProcessId:
 
     @classmethod
     def from_data(cls, data: Any) -> ProcessId:
-        """The identity that was written with ``dataclasses.asdict``. Raises ValueError for anything else."""
+        """The identity from the data that ``dataclasses.asdict`` wrote. Raises ValueError for other data."""
         values = [data.get(name) for name in ("host", "pid", "start", "boot")] if isinstance(data, dict) else [None]
         match values:
             case [str(host), int(pid), int() | float() as start, str(boot)] if 0 < pid < _MOST:
                 return cls(host=host, pid=pid, start=start, boot=boot)
-        raise ValueError("this is no process")
+        raise ValueError("not the identity of a process")
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a process of this host, so that ``is_alive`` can know."""
+        """Whether it is a process of this host, which ``is_alive`` needs."""
         return self.host == host_name()
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether it started after this host's last boot. Only to be asked where ``is_here``."""
+        """Whether it started after this host's last boot. Valid only if ``is_here``."""
         return self.boot == boot_id()
 
     def is_alive(self) -> bool:
-        """Whether this very process runs (a zombie does not). Only to be asked where ``is_here``.
+        """Whether this process still runs (a zombie does not). Valid only if ``is_here``.
 
-        True of another user's process that the system hides, for as long as one of its number is there.
+        Also true for another user's process that the system hides, while some process has its number.
         """
         return self.is_of_this_boot and self._seen() is not False
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a process of this number is there, and the system does not show which one (hidepid)."""
+        """Whether a process with this number exists, but the system hides which one (hidepid)."""
         return self.is_of_this_boot and self._seen() is None
 
     def _seen(self) -> bool | None:
-        """Whether this very process runs; None where that is hidden."""
+        """Whether this process still runs; None if that is hidden."""
         try:
             start, ended = _look(self.pid)
         except ProcessLookupError:
@@ -84,7 +93,7 @@ class ProcessId:
         return not ended and abs(start - self.start) < _tolerance()
 
     def find(self) -> psutil.Process | None:
-        """The process to signal, None when it has ended or its number belongs to another by now."""
+        """The process to signal; None if it has ended or another process has its number."""
         import psutil
 
         try:
@@ -95,7 +104,7 @@ class ProcessId:
 
 
 def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
-    """Whether ``program`` runs on this host with an argument that has one of these ``endings``."""
+    """Whether ``program`` runs on this host with an argument that ends with one of ``endings``."""
     import psutil
 
     lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
@@ -105,18 +114,18 @@ def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
 
 
 def _look(pid: int) -> tuple[float, bool]:
-    """Start time of the process ``pid``, and whether it has ended (a zombie).
+    """The start time of the process ``pid``, and whether it is a zombie.
 
-    Raises ProcessLookupError where there is none, PermissionError where /proc hides other users' processes.
+    Raises ProcessLookupError if there is none, PermissionError if /proc hides other users' processes.
     """
     if not _has_proc():
         return _look_without_proc(pid)
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, PermissionError, ProcessLookupError) as error:
-        os.kill(pid, 0)  # which tells, whatever /proc hides: ProcessLookupError or PermissionError
+        os.kill(pid, 0)  # raises ProcessLookupError or PermissionError even for hidden processes
         raise PermissionError(pid) from error
-    fields = text.rpartition(b")")[2].split()  # the name before may hold anything
+    fields = text.rpartition(b")")[2].split()  # the name before them may contain anything
     return int(fields[19]) / os.sysconf("SC_CLK_TCK"), fields[0] in (b"Z", b"X")
 
 
@@ -136,7 +145,7 @@ def _tolerance() -> float:
 
 @lru_cache(maxsize=1)
 def _this_process(pid: int) -> ProcessId:
-    return ProcessId.of(pid)  # kept by its number: after a fork it is another
+    return ProcessId.of(pid)  # cached by number, because a fork has another number
 
 
 @lru_cache(maxsize=1)
@@ -152,10 +161,77 @@ def host_name() -> str:
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """A word that changes with each boot of this host."""
+    """An identifier that changes with each boot of this host."""
     source = _PROC / "sys/kernel/random/boot_id"
     if source.exists():
         return source.read_text().strip()
     import psutil
 
     return f"{psutil.boot_time():.0f}"
+
+
+def kill_marked(name: str, value: str) -> int:
+    """Kill all other processes of this user with ``name=value`` in their environment; return their number.
+
+    So it finds everything that a program started, in any session or process group.
+    """
+    import psutil
+
+    deadline = time.monotonic() + _SWEEP
+    killed: set[int] = set()
+    while left := _marked(name, value):
+        for process in left:
+            killed.add(process.pid)
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.1)
+        if time.monotonic() > deadline:
+            break
+    return len(killed)
+
+
+def _marked(name: str, value: str) -> list[psutil.Process]:
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+            if process.pid != os.getpid() and _environment_of(process).get(name) == value:
+                found.append(process)
+    return found
+
+
+def _environment_of(process: psutil.Process) -> dict[str, str]:
+    """The environment of a process; a process that is still being loaded has none for a moment, and no arguments."""
+    deadline = time.monotonic() + _LOADING
+    while not (found := process.environ()):
+        if process.cmdline() or not process.exe() or time.monotonic() > deadline:
+            return process.environ()  # it may have been loaded in between
+        time.sleep(0.001)
+    return found
+
+
+class OverdueError(BaseException):
+    """The time limit is over. Not an Exception, so that ``except Exception`` does not catch it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise OverdueError in the block after ``seconds``, and again each second until the block ends.
+
+    It uses a signal, which also interrupts regular expressions. Other threads than the main one have no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise OverdueError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, again)
+        signal.signal(signal.SIGALRM, before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names are secrets: their values never go into scripts, records, arguments or logs."""
+"""Recognizes the names of secrets, and reads and saves their values, which no script, record or log may contain."""
 
 import re
 import shlex
@@ -14,14 +14,14 @@ _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$|(^|_)KEY$", 
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret: ``*TOKEN``, ``*SECRET``, ``*_KEY`` and their like."""
+    """Whether a variable of this name contains a secret: ``*TOKEN``, ``*SECRET``, ``*_KEY`` and the like."""
     return _SECRET.search(name) is not None
 
 
 def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The values of those of the secrets ``names`` that there are: in the environment, else in SECRETS_FILE.
+    """The values of the secrets ``names`` from the environment or else from SECRETS_FILE; missing ones are omitted.
 
-    Raises LlmbError when that file can be read by others, or has a line that is not ``NAME=value``.
+    Raises LlmbError if that file is readable for others, or has a line that is not ``NAME=value``.
     """
     found = {name: environ[name] for name in names if environ.get(name)}
     missing = [name for name in names if name not in found]
@@ -30,17 +30,19 @@ def find(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """The names of the secrets in SECRETS_FILE. Raises LlmbError as ``find`` does."""
+    """The names of the secrets in SECRETS_FILE. Raises LlmbError like ``find``."""
     return [*_read_file(files.expand(SECRETS_FILE))]
 
 
 def save(values: Mapping[str, str]) -> None:
-    """Keep secrets in SECRETS_FILE, readable by its user alone; the others there stay. Raises LlmbError."""
+    """Save secrets in SECRETS_FILE, readable only for its user; other secrets there are kept. Raises LlmbError."""
     if not values:
         return
     path = files.at_home(SECRETS_FILE)
     if faulty := next((name for name, value in values.items() if "\n" in value), None):
-        raise LlmbError(f"{faulty} has more than one line", hint="a secret is one line")
+        raise LlmbError(
+            f"{faulty} has more than one line", hint="a secret is one line", code="secret-invalid", key=faulty
+        )
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _read_file(path)
     lines = _lines(path) if path.exists() else []
@@ -51,20 +53,22 @@ def save(values: Mapping[str, str]) -> None:
     try:
         files.write_text(path, "\n".join([*lines, *written, ""]), mode=0o600)
     except UnicodeEncodeError as error:
-        message = f"{', '.join(values)} cannot be kept: a character in it is no text"
-        raise LlmbError(message, hint="type it again, in UTF-8") from error
+        message = f"{', '.join(values)} cannot be saved: it contains an invalid character"
+        raise LlmbError(message, hint="type it again, in UTF-8", code="secret-invalid") from error
 
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
-            raise LlmbError(f"others can read {path}: its mode is {mode:o}", hint=f"chmod 600 {path}")
+            message = f"others can read {path}: its mode is {mode:o}"
+            raise LlmbError(message, hint=f"chmod 600 {path}", code="secrets-readable", value=path)
         lines = _lines(path)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}", hint="make it a file that you can read") from error
+        message, hint = f"{path} cannot be read: {error.strerror}", "make it a file that you can read"
+        raise LlmbError(message, hint=hint, code="file-unreadable") from error
     values = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ")
@@ -72,19 +76,20 @@ def _read_file(path: Path) -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise LlmbError(f"{path}:{number} is not of the form NAME=value", hint="one secret on each line")
+            message = f"{path}:{number} is not of the form NAME=value"
+            raise LlmbError(message, hint="write one secret on each line", code="secret-invalid")
         values[name.strip()] = _unquoted(value.strip())
     return values
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of the file, which end with newlines alone. Raises OSError, LlmbError."""
+    """The lines of the file, separated only by newlines. Raises OSError, LlmbError."""
     data = path.read_bytes()
     try:
         return data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise LlmbError(f"{path}:{line} is not UTF-8", hint="save the file as UTF-8") from error
+        raise LlmbError(f"{path}:{line} is not UTF-8", hint="save the file as UTF-8", code="not-utf-8") from error
 
 
 def _name(line: str) -> str:
@@ -92,11 +97,11 @@ def _name(line: str) -> str:
 
 
 def _unquoted(value: str) -> str:
-    """The value as a shell takes it where it is quoted, as ``save`` writes it; as it stands else."""
+    """The value without shell quotes, which ``save`` writes; unchanged if it is not quoted."""
     if value[:1] not in ("'", '"'):
         return value
     try:
         words = shlex.split(value)
-    except ValueError:  # a quote that is not closed is one of the value's own
+    except ValueError:  # an unclosed quote is part of the value
         return value
     return words[0] if len(words) == 1 else value

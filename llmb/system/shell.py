@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that starts processes: argv lists, never a shell's string."""
+"""Starts processes, from argv lists, never from shell strings. The only module that does."""
 
 import contextlib
 import fcntl
@@ -17,22 +17,22 @@ from llmb.errors import LlmbError
 Popen = subprocess.Popen
 T = TypeVar("T")
 U = TypeVar("U")
-PIPE = 1 << 20  # bytes that a program that is fed may lag behind
-GRACE = 5.0  # seconds that a program has to end by itself when it is told to
-WORTH_PROCESSES = 1000  # items that take about a millisecond each: fewer are done before processes have started
+PIPE = 1 << 20  # bytes in the pipe to a program that is fed
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+WORTH_PROCESSES = 1000  # items of about a millisecond: fewer are done before processes have started
 
 
 class TimedOutError(LlmbError):
-    """A program did not end in the time it was given."""
+    """A program did not end within its time limit."""
 
 
 class StoppedError(LlmbError):
-    """A program was ended because the user has interrupted."""
+    """A program was stopped because the user interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """A process that has ended: its exit code and what it printed."""
+    """The exit code and the output of a process."""
 
     argv: tuple[str, ...]
     code: int
@@ -48,10 +48,10 @@ def run(
     cwd: Path | None = None,
     given: str = "",
 ) -> Completed:
-    """Run a program to its end and collect what it prints; ``timeout`` in seconds, ``given`` is its standard input.
+    """Run a program and collect its output; ``timeout`` in seconds, ``given`` is its standard input.
 
-    A Ctrl-C of the terminal does not reach it: a submission that is under way is finished. Raises LlmbError when it
-    cannot be started, TimedOutError when it takes too long.
+    Ctrl-C on the terminal does not reach it, so that a submission is completed. Raises LlmbError if it cannot be
+    started, TimedOutError after the timeout.
     """
     source: dict[str, Any] = {"input": given} if given else {"stdin": subprocess.DEVNULL}
     try:
@@ -70,7 +70,8 @@ def run(
     except OSError as error:
         raise _cannot_start(argv, error) from error
     except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"{argv[0]} did not answer within {timeout:g} s") from error
+        message = f"{argv[0]} did not answer within {timeout:g} s"
+        raise TimedOutError(message, code="program-timeout", value=argv[0]) from error
     return Completed(argv=tuple(argv), code=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -83,10 +84,10 @@ def run_logged(
     stop: threading.Event | None = None,
     umask: int = -1,
 ) -> int:
-    """Run a program to its end with all that it prints appended to the file ``log``; its exit code.
+    """Run a program, append its output to the file ``log``, and return its exit code.
 
-    With ``stop``, a Ctrl-C of the terminal does not reach it; once that is set, it is ended with all that it started.
-    Raises StoppedError then, LlmbError when it cannot be started. A negative ``umask`` is that of this process.
+    With ``stop``, Ctrl-C on the terminal does not reach it; once ``stop`` is set, its process group is ended and
+    StoppedError is raised. Raises LlmbError if it cannot be started. ``umask``: its umask, ours if negative.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -118,11 +119,11 @@ def _wait(process: subprocess.Popen[bytes], name: str, stop: threading.Event | N
         except subprocess.TimeoutExpired:
             if stop is not None and stop.is_set():
                 _end_group(process)
-                raise StoppedError(f"{name} was ended") from None
+                raise StoppedError(f"{name} was stopped") from None
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all of its group, by force where it takes more than GRACE seconds."""
+    """End a process and its group; kill them after GRACE seconds."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,10 +134,10 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, session: bool = False, umask: int = -1
 ) -> subprocess.Popen[bytes]:
-    """Start a program that goes on by itself, its output appended to ``log``, whose folder is there.
+    """Start a program in the background with its output appended to ``log``, whose folder must exist.
 
-    ``session`` detaches it from this terminal: it then outlives the command, the terminal and a hang-up. ``umask`` is
-    what it starts with, as here where negative. Raises LlmbError when it cannot be started.
+    ``session`` detaches it, so that it survives the command, the terminal and a hang-up. ``umask``: its umask, ours if
+    negative. Raises LlmbError if it cannot be started.
     """
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -164,11 +165,11 @@ def spawn(
 def feed(
     argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes | memoryview], None]]]:
-    """A program whose standard input the caller writes, all that it prints appended to ``log``; ended afterwards.
+    """Run a program whose standard input the caller writes, with its output appended to ``log``.
 
-    Gives the process, which has its ``returncode`` after the context, and the function that writes. A program that ends
-    before it has read all of it makes that raise BrokenPipeError. A Ctrl-C of the terminal does not reach it: when the
-    context is left by an exception, it is killed. Raises LlmbError when it cannot be started.
+    Yields the process, whose ``returncode`` is set after the context, and the function that writes; that raises
+    BrokenPipeError if the program ends before it has read everything. Ctrl-C on the terminal does not reach the
+    program; an exception in the context kills it. Raises LlmbError if it cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -181,7 +182,7 @@ def feed(
     pipe = process.stdin
     assert pipe is not None
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # the user's share of large pipes may be used up
+        with contextlib.suppress(OSError):  # the user's limit for large pipes may be reached
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
 
     def write(data: bytes | memoryview) -> None:
@@ -195,7 +196,7 @@ def feed(
         process.wait()
     except BrokenPipeError:
         pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it is about to end, and to say why
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it is about to end and to print the reason
             process.wait(GRACE)
         process.kill()
         process.wait()
@@ -208,28 +209,29 @@ def feed(
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:
-    """Let the system forget a process that is about to end; one that takes more than GRACE seconds is let go."""
+    """Wait up to GRACE seconds for a process that is about to end, then ``let_go`` of it."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE)
     let_go(process)
 
 
 def let_go(process: subprocess.Popen[bytes]) -> None:
-    """Forget a process that ``spawn`` started: nobody waits for it, and Python shall not warn of that."""
+    """Stop tracking a process of ``spawn``, so that Python does not warn that it was not waited for."""
     if process.poll() is None:
         process.returncode = 0
 
 
 def _cannot_start(argv: Sequence[str], error: OSError) -> LlmbError:
     if isinstance(error, FileNotFoundError) and error.filename == argv[0]:
-        return LlmbError(f"there is no program '{argv[0]}' here")
-    return LlmbError(f"{argv[0]} cannot be started: {error.strerror}: {error.filename}")
+        return LlmbError(f"there is no program '{argv[0]}' here", code="program-not-found", value=argv[0])
+    message = f"{argv[0]} cannot be started: {error.strerror}: {error.filename}"
+    return LlmbError(message, code="program-not-started", value=argv[0])
 
 
 def map_many(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
-    """``function`` of each item in order, on all processors where there are so many items that it pays.
+    """``[function(item) for item in items]``, in several processes if there are many items.
 
-    Both must be picklable. What ``function`` raises is raised here.
+    Function and items must be picklable. An exception of ``function`` is raised here.
     """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if len(items) < WORTH_PROCESSES or processors == 1:
@@ -237,6 +239,6 @@ def map_many(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Spawned, not forked: a fork would copy the locks of whatever threads there are.
+    # Spawned, not forked: a fork would copy the locks of other threads.
     with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("spawn")) as pool:
         return list(pool.map(function, items, chunksize=256))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text in and out: YAML with its lines, typed values, names and their nearest spellings, tables."""
+"""Text input and output: YAML with line numbers, typed values, matching of names, tables."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How names are matched: spellings that mean the same workload, and the nearest valid word for a wrong one."""
+"""Matches names: the spellings of a workload and its sizes, the nearest valid word, and shortened names of runs."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,8 @@ from llmb.errors import UsageError
 
 _EXPERIMENT = re.compile(r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?")
 
-_LEAST = 24  # characters of a name that is no experiment's, and loses its middle
+LISTED = 8  # names that a message lists
+_LEAST = 24  # characters to which a name that is not an experiment's can be shortened
 
 
 def squash(name: str) -> str:
@@ -17,17 +18,17 @@ def squash(name: str) -> str:
 
 
 def squash_workload(name: str) -> str:
-    """As ``squash``, and without the optional ``pretrain_`` or ``pretraining_`` before the model's name."""
+    """Like ``squash``, and without the optional prefix ``pretrain_`` or ``pretraining_``."""
     return re.sub(r"^pretrain(ing)?", "", squash(name))
 
 
 def nearest(
     word: str, choices: Iterable[str], form: Callable[[str], str] = squash, *, likeness: float = 0.5
 ) -> str | None:
-    """The valid word that ``word`` was most likely meant to be, or None when nothing is close.
+    """The one of ``choices`` that is nearest to ``word``, or None if none is close.
 
-    Words are compared in the ``form`` given; ``squash_workload`` keeps a prefix that all share from counting.
-    ``likeness``, from 0 to 1, is how much of both must agree (difflib's ratio).
+    Words are compared after ``form``; ``squash_workload`` removes the prefix that all workloads share. ``likeness``,
+    from 0 to 1, is the least similarity (difflib's ratio).
     """
     import difflib
 
@@ -37,19 +38,25 @@ def nearest(
 
 
 def suggest(word: str, choices: Collection[str]) -> str:
-    """A hint for a word that is not one of ``choices``: the nearest one, else all of them."""
+    """The hint for a word that is not one of ``choices``: the nearest one, or else all of them."""
     close = nearest(word, choices)
     if close is not None:
         return f"did you mean '{close}'?"
-    return "one of " + ", ".join(choices) if choices else "there is none to choose from"
+    return "one of " + ", ".join(choices) if choices else "none is available"
+
+
+def listed(names: Sequence[str], most: int = LISTED, separator: str = ", ") -> str:
+    """The first ``most`` names, and the number of the others: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def shorter(experiment: str) -> Iterator[str]:
-    """The name of an experiment, again and again with less of it: what tells least is left out first.
+    """The name of an experiment in shorter and shorter forms; the least informative parts are omitted first.
 
-    First ``pretrain_``; then the ways of parallelism that are none (``tp1``, ``vpNone``); then, with ``..`` in their
-    place, the other numbers one by one. Workload, size, dtype, GPU count and what stands behind the numbers stay. A
-    text that is no such name comes as it is.
+    First ``pretrain_``; then parallelism without effect (``tp1``, ``vpNone``); then the other numbers one by one,
+    replaced by ``..``. Workload, size, dtype, GPU count and the text after the numbers are kept. Other texts are not
+    changed.
     """
     yield experiment
     found = _EXPERIMENT.fullmatch(experiment)
@@ -59,15 +66,15 @@ def shorter(experiment: str) -> Iterator[str]:
     yield f"{begin}{found[2]}{end}"
     numbers = [word for word in numbers if not re.fullmatch(r"[tpcv]p(1|None)", word)]
     yield "_".join([begin, *numbers]) + end
-    for left_out in range(1, len(numbers) + 1):
-        yield f"{begin}..{'_'.join(numbers[left_out:])}{end}"
+    for omitted in range(1, len(numbers) + 1):
+        yield f"{begin}..{'_'.join(numbers[omitted:])}{end}"
 
 
 def apart(names: Sequence[str], width: int) -> list[str] | None:
-    """The names of experiments in at most ``width`` characters, different ones still different; None where they cannot.
+    """The names of experiments in at most ``width`` characters, still different; None if that is not possible.
 
-    A name loses what ``shorter`` leaves out, but keeps the numbers in which it differs from others of the same
-    workload, size, dtype and GPU count. One that is no experiment's loses its middle.
+    A name is shortened like in ``shorter``, but keeps the numbers in which it differs from others of the same workload,
+    size, dtype and GPU count. Other texts lose their middle.
     """
     distinct = dict.fromkeys(names)
     parts = {name: _numbers_of(name) for name in distinct}
@@ -87,13 +94,13 @@ def apart(names: Sequence[str], width: int) -> list[str] | None:
 
 
 def _numbers_of(name: str) -> tuple[str, set[str]]:
-    """What stands before and behind the numbers of an experiment's name, and these."""
+    """The text before and after the numbers of an experiment's name, and the numbers."""
     found = _EXPERIMENT.fullmatch(name)
     return (f"{found[1]}..{found[3] or ''}", set(found[2].split("_")[1:])) if found else (name, set())
 
 
 def _keeping(name: str, kept: set[str]) -> Iterator[str]:
-    """As ``shorter``, but for what has lost one of the numbers ``kept``; at last those alone."""
+    """Like ``shorter``, but only forms with all numbers ``kept``; the last form has only those."""
     for less in shorter(name):
         if kept <= set(re.split(r"_|\.\.", less)):
             yield less
@@ -104,7 +111,7 @@ def _keeping(name: str, kept: set[str]) -> Iterator[str]:
 
 
 def find_workload(name: str, keys: Collection[str]) -> str:
-    """The key among ``keys`` that ``name`` spells. Raises UsageError when none or several do."""
+    """The key among ``keys`` that ``name`` is a spelling of. Raises UsageError if none or several match."""
     if name in keys:
         return name
     matches = [key for key in keys if squash_workload(key) == squash_workload(name)]
@@ -112,13 +119,13 @@ def find_workload(name: str, keys: Collection[str]) -> str:
 
 
 def as_keys(names: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Each of ``names`` as the one of ``keys`` that it spells; as it is where none does."""
+    """Each of ``names`` replaced by the key that it is a spelling of; unknown names are kept."""
     by_form = {squash_workload(key): key for key in keys}
     return [by_form.get(squash_workload(name), name) for name in names]
 
 
 def find_size(name: str, sizes: Collection[str]) -> str | None:
-    """The size among ``sizes`` that ``name`` spells, or None."""
+    """The size among ``sizes`` that ``name`` is a spelling of, or None."""
     return next((size for size in sizes if squash(size) == squash(name)), None)
 
 
@@ -129,11 +136,11 @@ def find_workload_and_size(
     on: str | None = None,
     here: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[str, str | None]:
-    """Split ``name``, a workload's key alone or with ``_<size>`` behind it, into key and size (None without).
+    """Split ``name``, a workload's key with or without ``_<size>``, into key and size (None without).
 
-    ``sizes`` maps each workload's key to its sizes. Raises UsageError when nothing or more than one thing fits; where
-    the workload fits but the size does not, the error says so (for the GPU type ``on``) and names the nearest size of
-    those that run there (``here``, all where None).
+    ``sizes`` maps each workload's key to its sizes. Raises UsageError if nothing or more than one thing matches. If
+    only the size does not match, the error names the nearest of the sizes ``here``, those that run on the GPU type
+    ``on`` (default: all sizes).
     """
     if name in sizes:
         return name, None
@@ -153,7 +160,7 @@ def find_workload_and_size(
 
 
 def size_unknown(key: str, size: str, sizes: Collection[str], *, on: str | None = None) -> UsageError:
-    """The error that workload ``key`` has no ``size`` (on the GPU type ``on``), with the nearest of ``sizes``."""
+    """The error for a ``size`` that the workload ``key`` does not have (on the GPU type ``on``)."""
     where = f" on {on}" if on else ""
     fix = suggest(size, sizes)
     if on and nearest(size, sizes) is None:
@@ -163,13 +170,13 @@ def size_unknown(key: str, size: str, sizes: Collection[str], *, on: str | None 
 
 
 def with_list_command(fix: str, key: str) -> str:
-    """A hint with the command behind it that shows what workload ``key`` has."""
+    """The hint ``fix``, followed by the command that lists the workload ``key``."""
     command = f"llmb-run list -w {key}"
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
 def _behind(name: str, key: str) -> str:
-    """What follows in ``name`` after the spelling of ``key`` that it begins with."""
+    """The rest of ``name`` after the spelling of ``key`` at its start."""
     ends = (end for end in range(len(name)) if squash_workload(name[:end]) == squash_workload(key))
     return name[next(ends, 0) :].lstrip("-_.")
 
@@ -193,7 +200,7 @@ def _ambiguous(name: str, matches: Iterable[str]) -> UsageError:
 
 
 def _workload_hint(name: str, keys: Collection[str], names: Collection[str]) -> str:
-    """What was meant: the workloads that begin so, where there are several, else the nearest of the ``names``."""
+    """The workloads that begin with ``name`` if there are several, or else the nearest of ``names``."""
     start = squash_workload(name)
     begun = [key for key in keys if start and squash_workload(key).startswith(start)]
     if len(begun) > 1:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes times and durations: ISO 8601 with its offset from UTC for programs, shorter forms for people."""
+"""Formats times and durations: ISO 8601 with the offset from UTC for programs, shorter forms for people."""
 
 from datetime import datetime
 
 
 def iso(seconds: float | None) -> str | None:
-    """``2026-11-22T09:41:00+01:00`` for seconds since the epoch, in the zone of this machine; None stays None."""
+    """``2026-11-22T09:41:00+01:00`` for seconds since the epoch, in this machine's time zone; None for None."""
     if seconds is None:
         return None
     try:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):  # no year that a calendar has
+    except (OverflowError, ValueError, OSError):  # beyond the years of a calendar
         return None
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.errors import KeyFaultError as KeyFaultError
 from llmb.text import scalars
-from llmb.text.names import suggest
+from llmb.text.names import nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
 
 T = TypeVar("T")
@@ -194,7 +194,8 @@ class _Reader:
     def literal(self, words: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if value not in words:
             choices = [str(word) for word in words]
-            message, hint = f"'{value}' is not one of {', '.join(choices)}", suggest(str(value), choices)
+            message, close = f"'{value}' is not one of {', '.join(choices)}", nearest(str(value), choices)
+            hint = f"did you mean '{close}'?" if close else None
             self.fault(path, message, hint, code="value-not-allowed", value=value)
         return value
 

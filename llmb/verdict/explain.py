@@ -13,7 +13,7 @@ from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
 from llmb.workload.published import Figure, raises_vboost
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 NOT_PUBLISHED = "the published run does not document this; to compare two of your own runs: llmb-run compare {} OTHER"
 NCCL_FIX = "--env NCCL_DEBUG=INFO --env NCCL_DEBUG_SUBSYS=INIT,NET"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload is: sizes, rows, model shape, GPU types, switches, published figures, what it needs installed."""
+"""A workload: sizes, rows, model shape, GPU types, switches, published figures, and what it needs installed."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU types that llmb knows by itself: peaks, memory, GPUs per node; kept in gpus.yaml."""
+"""The known GPU types of gpus.yaml: peaks, memory, GPUs per node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _LIKENESS = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuType:
-    """One type: ``peak_tflops`` dense TFLOPS of one GPU by dtype, ``memory_gb`` of one GPU (None: not known)."""
+    """A GPU type: dense ``peak_tflops`` of one GPU by dtype, ``memory_gb`` of one GPU (None: unknown)."""
 
     gpus_per_node: int
     peak_tflops: dict[str, float] = field(default_factory=dict)
@@ -24,13 +24,13 @@ class GpuType:
 
 @lru_cache(maxsize=1)
 def known_types() -> dict[str, GpuType]:
-    """Every GPU type of gpus.yaml by its name. Names match whole, never by a part (b200 is not gb200)."""
+    """Every GPU type of gpus.yaml by name. Names must match exactly: b200 is not gb200."""
     document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
 
 
 def nearest_type(name: str, known: Iterable[str]) -> str | None:
-    """The GPU type that ``name`` was most likely meant to be: h10 is near to h100, while b200 and h200 are others."""
+    """The GPU type that is nearest to ``name``: h100 for h10, but none for h200, which is a type of its own."""
     return nearest(name, known, likeness=_LIKENESS)
 
 

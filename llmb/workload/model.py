@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_positive(value: DataclassInstance, *, unless: str = "") -> None:
-    """Raise KeyFaultError that names the first whole number of a dataclass that is not 1 or more, ``unless`` it."""
+    """Raise KeyFaultError for the first whole number of a dataclass below 1, except the field ``unless``."""
     for field in fields(value):
         number = getattr(value, field.name)
         if type(number) is int and number < 1 and field.name != unless:
@@ -37,10 +37,10 @@ class MambaShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """What a model is made of; widths in elements, ``seq_length`` in tokens.
+    """The shape of a model; widths in elements, ``seq_length`` in tokens.
 
-    ``pattern`` gives a hybrid's layers one letter each: ``M`` Mamba-2, ``-`` MLP, ``*`` attention. ``gated`` says that
-    the MLP has a gate beside its two matrices (SwiGLU). ``head_dim`` is hidden / heads where it is not given.
+    ``pattern``: one letter for each layer of a hybrid: ``M`` Mamba-2, ``-`` MLP, ``*`` attention; ``gated``: the MLP
+    has a gate in addition to its two matrices (SwiGLU); ``head_dim``: None for hidden / heads.
     """
 
     architecture: str
@@ -68,15 +68,15 @@ class ModelShape:
             raise ValueError(f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}")
 
 
-_CONVOLUTION = 4  # tokens that Mamba-2's convolution looks at, in every published model
+_CONVOLUTION = 4  # tokens in Mamba-2's convolution, in every published model
 
 
 def parameters(shape: ModelShape) -> int:
-    """How many numbers the model learns; input and output embeddings are two, as in all models here.
+    """The number of parameters, with separate input and output embeddings, as in all models here.
 
     Source: the layers of Megatron core. A framework that pads the vocabulary has more rows in both embeddings.
     """
-    norm = shape.hidden * (2 if shape.architecture == "nemotron" else 1)  # LayerNorm has a bias, RMSNorm has none
+    norm = shape.hidden * (2 if shape.architecture == "nemotron" else 1)  # LayerNorm has a bias, RMSNorm has not
     head_dim = shape.head_dim or shape.hidden // shape.heads
     attention = norm + 2 * shape.hidden * head_dim * (shape.heads + shape.kv_groups)
     mlp = norm + (3 if shape.gated else 2) * shape.hidden * shape.ffn
@@ -103,24 +103,24 @@ OLD = "mha-4h"
 
 
 def flops_convention(shape: ModelShape) -> str:
-    """The name of the formula that ``model_flops`` uses for this shape; an MFU compares only within one formula."""
+    """The name of the formula of ``model_flops`` for this shape; MFUs of different formulas cannot be compared."""
     return GQA if shape.pattern is None else HYBRID
 
 
 def model_flops(shape: ModelShape) -> float:
-    """Operations of forward and backward for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``."""
+    """Forward and backward operations for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``."""
     return _dense_flops(shape) if shape.pattern is None else _hybrid_flops(shape)
 
 
 def model_flops_old(shape: ModelShape) -> float:
-    """The formula of releases 24.11 and 25.04 (``mha-4h``): as many query groups as heads, and ffn = 4·hidden."""
+    """The formula of releases 24.11 and 25.04 (``mha-4h``): one query group per head, and ffn = 4·hidden."""
     attention = 24 * shape.layers * shape.hidden**2 + 12 * shape.layers * shape.hidden * shape.seq_length
     mlp = 48 * shape.layers * shape.hidden**2
     return float(shape.seq_length * (attention + mlp + 6 * shape.vocab * shape.hidden))
 
 
 def _dense_flops(shape: ModelShape) -> float:
-    """Published with release 25.05: attention with query groups, counted over the full (not the causal) square."""
+    """The formula of release 25.05: attention with query groups, over the full, not the causal, square."""
     attention, mlp, embedding = _dense_terms(shape)
     return shape.seq_length * (attention + mlp + embedding)
 
@@ -133,7 +133,7 @@ def _dense_terms(shape: ModelShape) -> tuple[float, int, int]:
 
 
 def _hybrid_flops(shape: ModelShape) -> float:
-    """Published for Nemotron-H: multiply-accumulates of each kind of layer and the head, six operations each."""
+    """The formula published for Nemotron-H: multiply-accumulates of all layers and the head, six operations each."""
     return 6.0 * sum(_hybrid_terms(shape))
 
 
@@ -152,7 +152,7 @@ def _hybrid_terms(shape: ModelShape) -> tuple[int, int, int, int]:
 
 
 def flops_terms(shape: ModelShape) -> dict[str, float]:
-    """What ``model_flops`` adds up, by the part of the model: operations of one sample."""
+    """The terms of ``model_flops`` by part of the model: operations of one sample."""
     if shape.pattern is None:
         parts = ("attention", "MLP", "embedding")
         return {part: shape.seq_length * term for part, term in zip(parts, _dense_terms(shape), strict=True)}
@@ -161,7 +161,7 @@ def flops_terms(shape: ModelShape) -> dict[str, float]:
 
 
 def flops_formulas(shape: ModelShape) -> dict[str, str]:
-    """How each of ``flops_terms`` is computed, its numbers filled in but for those of Mamba layers."""
+    """The formula of each term of ``flops_terms`` with its numbers, except for Mamba layers."""
     layers, hidden, seq = shape.layers, shape.hidden, shape.seq_length
     if shape.pattern is None:
         groups = f"{shape.kv_groups}/{shape.heads}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload needs installed, as values: equal content is one need, so that two workloads share it."""
+"""What a workload needs installed, as values: needs with equal content are one need, shared by workloads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Venv:
-    """A Python environment; ``requirements`` and ``constraints`` are pip's own lines, ``python`` ``X.Y`` or None.
+    """A Python environment; ``requirements`` and ``constraints`` are lines for pip, ``python`` is ``X.Y`` or None.
 
-    ``from_source``: packages at their versions that are built on the spot against what is installed then; they come
-    last, without a build environment of their own, and what they need is among the requirements.
+    ``from_source``: packages with versions that are built last, without build isolation, against the installed
+    packages; their build requirements are among the requirements.
     """
 
     name: str
@@ -39,8 +39,7 @@ class Repo:
 class HubAsset:
     """Files of a model hub's repository (a tokenizer) at ``revision``, a branch, tag or commit.
 
-    ``optional``: files that are fetched where the repository has them. ``secret`` names the token that a gated one asks
-    for.
+    ``optional``: files that are fetched if they exist; ``secret``: the name of the token for a gated repository.
     """
 
     repository: str
@@ -50,13 +49,13 @@ class HubAsset:
     revision: str = "main"
 
     def folder(self, install: Path) -> Path:
-        """Where the files are in an install directory: ``datasets/hub/<owner>--<name>/<revision>``."""
+        """The folder of the files in an install directory: ``datasets/hub/<owner>--<name>/<revision>``."""
         return install / "datasets" / "hub" / self.repository.replace("/", "--") / self.revision.replace("/", "--")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A command to run once, given as argv; ``name`` is what the plan shows."""
+    """A command to run once, as argv; the plan shows ``name``."""
 
     name: str
     argv: tuple[str, ...]

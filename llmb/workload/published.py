@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published step times: what runs are compared with; each figure keeps its release, its window and its formula."""
+"""Published step times to compare runs with; each figure has its release, window and FLOPs formula."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import nearest, suggest
 from llmb.workload.gpus import known_types
 from llmb.workload.model import require_positive
-from llmb.workload.spec import BatchRule, Workload
+from llmb.workload.rows import BatchRule
+from llmb.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One published step time, in seconds, and all that it holds for.
+    """One published step time, in seconds, and the configuration that it is valid for.
 
-    Fields that a job has too are named as there. ``window``: the iterations of ``steps`` that it was taken over;
-    ``tokens_per_second`` and ``days_per_1t_tokens`` (with ``days_digits`` behind the point): as printed; ``mfu``: as
-    printed, a fraction, computed from ``model_flops`` of one sample by the formula that ``flops_convention`` names, and
-    from ``peak_tflops`` where it took another peak than gpus.yaml has. None: not printed.
+    Fields have the same names as those of a job. ``window``: the measured iterations of ``steps``;
+    ``tokens_per_second``, ``days_per_1t_tokens`` (with ``days_digits`` decimals) and ``mfu`` (a fraction): as printed,
+    None if not printed. The MFU was computed from ``model_flops`` of one sample, by the formula ``flops_convention``,
+    and from ``peak_tflops`` if it is not the peak of gpus.yaml.
     """
 
     release: str
@@ -58,11 +59,12 @@ class _WindowText:
 
     @classmethod
     def parse(cls, value: Any) -> _WindowText:
-        """Read it. Raises ValueError."""
+        """Parse the text. Raises ValueError."""
         try:
             return cls(parse_window(str(value)))
         except UsageError as error:
-            raise typed.KeyFaultError(error.message, hint=error.hint) from error
+            hint = "write the first and the last iteration, 11-44, or: last"
+            raise typed.KeyFaultError(f"'{value}' is not a window", hint=hint) from error
 
 
 def _by_scale(values: dict[str, float]) -> None:
@@ -74,7 +76,7 @@ def _by_scale(values: dict[str, float]) -> None:
 
 
 ByScale = Annotated[dict[str, float], _by_scale]
-_BESIDE = ("tokens_per_second", "mfu_percent", "days_per_1t_tokens")  # what a table may print beside its step times
+_PRINTED = ("tokens_per_second", "mfu_percent", "days_per_1t_tokens")  # optional values of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ class Table:
         for scale in self.step_time_s:
             if self.gbs.batch(int(scale)) is None:
                 raise typed.KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
-        for name in _BESIDE:
+        for name in _PRINTED:
             for scale in getattr(self, name):
                 if scale not in self.step_time_s:
                     raise typed.KeyFaultError("has no step time", name, int(scale))
@@ -152,9 +154,9 @@ class _File:
 
 
 def read_published(workload: Workload) -> tuple[Figure, ...]:
-    """Every published figure of ``workload``, none where it names no file of them.
+    """The published figures of ``workload``; none without a file of them.
 
-    Raises InputFaults that name file, line and the nearest valid word.
+    Raises InputFaults with file, line and the nearest valid key.
     """
     if workload.published is None:
         return ()
@@ -167,19 +169,19 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
 
 
 def release_order(release: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts releases from old to new: their numbers as numbers, so that 25.10 comes after 25.9."""
+    """The sort key of a release from old to new, by number: 25.10 follows 25.9."""
     parts = re.findall(r"\d+|[^\W\d_]+", release.lower())
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
 
 
 def peak_of(figure: Figure) -> float | None:
-    """The dense peak of one GPU at the figure's dtype by gpus.yaml, in TFLOPS; None where it is not known."""
+    """The dense peak of one GPU for the figure's dtype in gpus.yaml, in TFLOPS; None if unknown."""
     known = known_types().get(figure.gpu_type)
     return known.peak_tflops.get(figure.dtype) if known else None
 
 
 def mfu_as_published(figure: Figure, seconds: float) -> float | None:
-    """The MFU of a step of ``seconds``, a fraction, with the FLOPs and the peak of ``figure``; None without them."""
+    """The MFU, a fraction, of a step of ``seconds`` with the FLOPs and the peak of ``figure``; None without them."""
     peak = figure.peak_tflops or peak_of(figure)
     if figure.model_flops is None or peak is None:
         return None
@@ -187,7 +189,7 @@ def mfu_as_published(figure: Figure, seconds: float) -> float | None:
 
 
 def raises_vboost(release: str | None) -> bool:
-    """Whether the launch scripts of a release raised the GPUs' vboost; None: those of NeMo 2.3.1, which did."""
+    """Whether the launch scripts of a release raised the GPUs' vboost; None: NeMo 2.3.1's scripts, which did."""
     return release is None or release_order("25.04") <= release_order(release)
 
 
@@ -197,13 +199,14 @@ def releases(figures: Iterable[Figure]) -> list[str]:
 
 
 def check_release(release: str, figures: Iterable[Figure]) -> None:
-    """Raise UsageError, with the known ones, when no figure is of ``release``."""
+    """Raise UsageError, with the known releases, if ``release`` has no figure."""
     known = releases(figures)
     if release not in known:
         close = nearest(release, known)
         meant = f"did you mean '{close}'?  " if close is not None else ""
-        hint = f"{meant}known: {', '.join(known)}" if known else "no plugin brings any"
-        raise UsageError(f"no figure was published with release '{release}'", hint=hint)
+        hint = f"{meant}known: {', '.join(known)}" if known else "no plugin has published figures"
+        message = f"no figure was published with release '{release}'"
+        raise UsageError(message, hint=hint, code="release-unknown", value=release)
 
 
 def _unknown_sizes(tables: Iterable[Table], workload: Workload, document: yamlfile.Document) -> list[Fault]:
@@ -212,6 +215,9 @@ def _unknown_sizes(tables: Iterable[Table], workload: Workload, document: yamlfi
             place=document.place(("tables", number, "size")),
             message=f"{workload.key} has no size '{table.size}'",
             hint=suggest(table.size, list(workload.sizes)),
+            code="size-unknown",
+            key=f"tables.{number}.size",
+            value=table.size,
         )
         for number, table in enumerate(tables)
         if table.size not in workload.sizes
@@ -219,7 +225,7 @@ def _unknown_sizes(tables: Iterable[Table], workload: Workload, document: yamlfi
 
 
 def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault]:
-    """A configuration has one figure in a release; of two it would be chance which one counts."""
+    """A fault for each configuration with several figures in one release."""
     cases = Counter(
         (f.release, f.model_size, f.dtype, f.scale, f.gpu_type, f.gbs, f.seq_length, f.num_layers) for f in figures
     )
@@ -228,6 +234,7 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
             place=document.name,
             message="release {} has {} figures for {} {} on {} {}, batch {}".format(case[0], count, *case[1:6]),
             hint="keep one of them",
+            code="figure-duplicate",
         )
         for case, count in cases.items()
         if count > 1

@@ -28,7 +28,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_page_is_not_stale(writer: ModuleType) -> None:
-    assert writer.main(["--check"]) == 0, "write it anew: python docs/nemo.py"
+    assert writer.main(["--check"]) == 0, "run: python docs/nemo.py"
     text = writer.PAGE.read_text("utf-8")
     entries = yamlfile.load(writer.LIST).data["differences"]
     for entry in entries:
@@ -42,7 +42,7 @@ def test_the_page_is_not_stale(writer: ModuleType) -> None:
 def test_its_check_tells_another_list(writer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     writer.LIST.write_text(writer.LIST.read_text("utf-8").replace("0.008944", "0.009"), "utf-8")
     assert writer.main(["--check"]) == 1
-    assert "write it anew: python docs/nemo.py" in capsys.readouterr().out
+    assert "run: python docs/nemo.py" in capsys.readouterr().out
     assert writer.main([]) == 0
     assert "`0.009`" in writer.PAGE.read_text("utf-8")
     assert writer.main(["--check"]) == 0

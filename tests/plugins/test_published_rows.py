@@ -17,7 +17,8 @@ import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
 from llmb import hookspecs
-from llmb.workload.spec import BatchRule, Row, Size, Workload
+from llmb.workload.rows import BatchRule, Row
+from llmb.workload.spec import Size, Workload
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from llmb_workloads.data import plan_batch
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.torch_recipe import read_recipe
-from llmb_workloads.world import place_from
+from llmb_workloads.world import place_from, plan_batch
 
 # Nemotron-H is in transformers from 5.3 on, with its dense MLP layers from 5.6 on.
 NEEDED = {"torch": (2, 4), "transformers": (5, 6)}

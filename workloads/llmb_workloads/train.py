@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
-from llmb_workloads.data import BatchPlan, sample_tokens, samples_of_step, successor_map
 from llmb_workloads.models import build, parameter_count
 from llmb_workloads.node import cpu_has_bf16, node_line, resident_memory
 from llmb_workloads.steplog import (
@@ -29,7 +28,7 @@ from llmb_workloads.steplog import (
     tflops_per_gpu,
 )
 from llmb_workloads.torch_recipe import Profile, Recipe
-from llmb_workloads.world import Place
+from llmb_workloads.world import BatchPlan, Place, sample_tokens, samples_of_step, successor_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest workload plugin. workload.yaml has what it can run, and where."""
+"""A workload plugin; workload.yaml lists what it can run."""
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import edge, files, locks
+from llmb.system import console, files, locks
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import schedule
@@ -65,7 +65,7 @@ class StderrProgress:
 
     def say(self, text: str) -> None:
         """Print it."""
-        edge.echo(text, err=True)
+        console.echo(text, err=True)
 
 
 def context_for(intent: Intent, stop: threading.Event) -> Context:

@@ -7,7 +7,7 @@ import threading
 import click
 
 from llmb.errors import LlmbError, UsageError
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import to_json
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
@@ -37,11 +37,11 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
         ask()
     outcome = apply(intent)
     for sentence in outcome.notes:
-        edge.echo(f"note: {sentence}", err=True)
+        console.echo(f"note: {sentence}", err=True)
     if fmt == "json":
-        edge.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+        console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     elif text := show.outcome_text(plan, outcome):
-        edge.echo(text)
+        console.echo(text)
     outcome.require()
 
 
@@ -50,24 +50,24 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
     if not dry_run:
         record.save_answers(plan.install, to_yaml(intent.asked))
     if fmt == "table":
-        edge.echo(
+        console.echo(
             f"Nothing to do: everything in the answers is installed{', except for changes by hand' if kept else ''}."
         )
     for sentence in kept:
-        edge.echo(f"note: {sentence}", err=True)
+        console.echo(f"note: {sentence}", err=True)
     if fmt == "json":
         outcome = Outcome(record=plan.record, notes=kept, ready=intent.workloads)
-        edge.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
+        console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        edge.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
+        console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
 
 
 def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:
     """Print the plan: as data for a dry run in JSON, on standard error before an installation in JSON."""
     if fmt == "json" and dry_run:
-        edge.echo(to_json(show.plan_data(plan, costs)), nl=False)
+        console.echo(to_json(show.plan_data(plan, costs)), nl=False)
     else:
-        edge.echo(show.plan_text(plan, costs), err=fmt == "json")
+        console.echo(show.plan_text(plan, costs), err=fmt == "json")
 
 
 def ask(question: str = "Continue?") -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from llmb.errors import InputFaults
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
 
 
@@ -27,7 +27,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     from llmb_installer.applying.install import carry_out
     from llmb_installer.planning import flow
 
-    folder = record.find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, console.current_folder())
     offered = flow.known()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     try:
@@ -40,7 +40,7 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
     except InputFaults as error:
         raise _with_command(error, folder, keys) from error
     for note in [*notes, *fits.check(intent.answers)]:
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)
 
 

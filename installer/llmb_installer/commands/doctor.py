@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import FORMAT, INSTALLED
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
     from llmb_installer.detect.detected import detect
     from llmb_installer.doctor.examine import examine
 
-    detected = detect(os.environ, edge.current_folder(), install)
+    detected = detect(os.environ, console.current_folder(), install)
     found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
-        edge.echo(to_json(data), nl=False)
+        console.echo(to_json(data), nl=False)
     else:
-        edge.echo(_text(found))
+        console.echo(_text(found))
     if found.lacking:
         raise click.exceptions.Exit(1)
 

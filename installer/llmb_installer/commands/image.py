@@ -13,7 +13,7 @@ import click
 from llmb.config import find_install, load_config
 from llmb.config import images as image_names
 from llmb.errors import LlmbError, UsageError
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.commands import FILE, FOLDER
@@ -114,12 +114,12 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
 
     try:
-        config, _ = load_config(find_install(install, os.environ, edge.current_folder()), os.environ)
+        config, _ = load_config(find_install(install, os.environ, console.current_folder()), os.environ)
     except UsageError:
         if install is not None:
             raise
         if arch is None:
-            edge.echo(f"note: no --arch: using this machine's architecture, {platform.machine()}", err=True)
+            console.echo(f"note: no --arch: using this machine's architecture, {platform.machine()}", err=True)
         return output or Path(image_names.file_name(reference)), arch or platform.machine()
     return output or image_names.image_path(reference, config), arch or config.install.node_architecture
 
@@ -142,7 +142,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     log.unlink(missing_ok=True)
     existing = "; it existed already" if facts == before else ""
     origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    edge.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
+    console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
 
 
 def _facts(target: Path) -> ImageFacts | None:
@@ -162,7 +162,9 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
         raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"build it, or adopt it where possible: {again}")
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
-    edge.echo(f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}")
+    console.echo(
+        f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}"
+    )
     found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry)
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
@@ -171,4 +173,4 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     if images.changed(facts, found.manifest):
         hint = f"rebuild it: {again} --update"
         raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
-    edge.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")
+    console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.errors import LlmbError, UsageError
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import record
 from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
@@ -38,7 +38,7 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
         option = option_of(install)
         hint = f"llmb-install remove WORKLOAD{option}, or llmb-install remove --unused{option}"
         raise UsageError(message, hint=hint, code="unused-with-workloads" if unused else "workload-missing")
-    folder = record.find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, console.current_folder())
     if unused:
         _remove_unused(folder, yes=yes, dry_run=dry_run)
         return
@@ -65,18 +65,18 @@ def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes:
     if not yes:
         applying.ask()
     removed = remove.remove(flow.intent_of(asked, offered, before=found.config)[0], asked, keys)
-    edge.echo(f"Removed: {', '.join([*keys, *removed.steps])}")
-    edge.echo(f"Installed now: {', '.join(kept) or 'none'}")
+    console.echo(f"Removed: {', '.join([*keys, *removed.steps])}")
+    console.echo(f"Installed now: {', '.join(kept) or 'none'}")
 
 
 def _show(folder: Path, removal: Removal, found: record.InstallRecord) -> None:
-    edge.echo(f"To remove from {folder}: {', '.join(removal.workloads)}")
+    console.echo(f"To remove from {folder}: {', '.join(removal.workloads)}")
     for key in removal.steps:
-        edge.echo(f"  {key}: will be removed, no other workload needs it")
+        console.echo(f"  {key}: will be removed, no other workload needs it")
     for key in removal.kept:
         others = [user for user in found.steps[key].workloads if user not in removal.workloads]
-        edge.echo(f"  {key}: kept for {', '.join(others or ['submitted jobs'])}")
-    edge.echo("  runs and their results are kept")
+        console.echo(f"  {key}: kept for {', '.join(others or ['submitted jobs'])}")
+    console.echo("  runs and their results are kept")
 
 
 def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
@@ -89,13 +89,13 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
         hint = f"bring it up to date first: llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
         raise LlmbError(f"{folder} is out of date: its steps may still be in use", hint=hint, code="install-outdated")
     if not status.unused:
-        edge.echo(f"{folder} has no unused steps")
+        console.echo(f"{folder} has no unused steps")
         return
-    edge.echo(f"To remove from {folder}, as no installed workload needs them: {', '.join(status.unused)}")
-    edge.echo(f"  jobs submitted earlier may still need them: llmb-run jobs --install {shlex.quote(str(folder))}")
+    console.echo(f"To remove from {folder}, as no installed workload needs them: {', '.join(status.unused)}")
+    console.echo(f"  jobs submitted earlier may still need them: llmb-run jobs --install {shlex.quote(str(folder))}")
     if dry_run:
         return
     if not yes:
         install.ask()
     remove.remove_steps(folder, status.unused)
-    edge.echo(f"Removed: {', '.join(status.unused)}")
+    console.echo(f"Removed: {', '.join(status.unused)}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import FORMAT, INSTALLED
 
 
@@ -24,7 +24,7 @@ def command(install: Path | None, fmt: str) -> None:
     from llmb_installer.applying import show
     from llmb_installer.planning.status import find_status
 
-    folder = record.find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, console.current_folder())
     config = record.config_of(folder, os.environ)
     found = record.load(folder)
     status = find_status(folder, found)
@@ -41,23 +41,25 @@ def command(install: Path | None, fmt: str) -> None:
             "not_installed": [*status.new],
             "unused": [*status.unused],
         }
-        edge.echo(to_json(data), nl=False)
+        console.echo(to_json(data), nl=False)
         return
     option = f"--install {shlex.quote(str(folder))}"
     nothing = "none" if named is not None else f"all that plugins offer ({CONFIG_FILE} names none)"
-    edge.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
-    edge.echo(f"workloads: {', '.join(named or ()) or nothing}")
+    console.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
+    console.echo(f"workloads: {', '.join(named or ()) or nothing}")
     for line in show.steps_text(folder, found):
-        edge.echo(line)
+        console.echo(line)
     if not found.steps:
-        edge.echo("steps: none; llmb-install has installed nothing here")
-        edge.echo(f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True)
+        console.echo("steps: none; llmb-install has installed nothing here")
+        console.echo(
+            f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True
+        )
     if status.outdated:
-        edge.echo(f"out of date for llmb {llmb.__version__}:")
+        console.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in status.outdated:
-            edge.echo(f"  {fault}")
-        edge.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
+            console.echo(f"  {fault}")
+        console.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
     for note in show.notes_on(status, option):
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
-        edge.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)
+        console.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.commands import FORMAT, INSTALLED, YES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
 
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
-    folder = record.find_folder(install, os.environ, edge.current_folder())
+    folder = record.find_folder(install, os.environ, console.current_folder())
     found = record.load(folder)
     status = find_status(folder, found, required=repair)
     damaged = find_faults(folder, found, status.wanted, deep=deep)
@@ -45,13 +45,13 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if fmt == "json":
         _print_json(folder, faults, status)
     for note in show.notes_on(status, place) if fmt == "table" else ():
-        edge.echo(f"note: {note}", err=True)
+        console.echo(f"note: {note}", err=True)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
         count = len(found.steps)
         steps = f"{count} step{'s' * (count != 1)} and the configuration, {how}"
         if fmt == "table":
-            edge.echo(f"{folder} is complete: {steps if count else 'the configuration; nothing was installed here'}")
+            console.echo(f"{folder} is complete: {steps if count else 'the configuration; nothing was installed here'}")
         return
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:
@@ -59,7 +59,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
         again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
         raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
-        edge.echo(f"found: {fault}", err=True)
+        console.echo(f"found: {fault}", err=True)
     if not yes:
         installing.ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
     _repair(folder, status.intent, {fault.place for fault in damaged})
@@ -76,7 +76,7 @@ def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> Non
         "not_installed": [*status.new],
         "unused": [*status.unused],
     }
-    edge.echo(to_json(data), nl=False)
+    console.echo(to_json(data), nl=False)
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
@@ -94,10 +94,10 @@ def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
         if status.unreadable(folder) and (aside := config.set_aside(folder)) is not None:
-            edge.echo(f"note: the previous {CONFIG_FILE} is kept as {aside.name}", err=True)
+            console.echo(f"note: the previous {CONFIG_FILE} is kept as {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))
     if intent.workloads:
         carry_out(intent, yes=True, dry_run=False)
     else:
-        edge.echo(f"{folder} is repaired")
+        console.echo(f"{folder} is repaired")

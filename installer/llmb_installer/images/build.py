@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import llmb
+from llmb.config import images as image_files
 from llmb.errors import LlmbError
-from llmb.system import locks, shell, squashfs
+from llmb.system import locks, shell
 from llmb.system.process import ProcessId
 from llmb_installer.images import facts as records
 from llmb_installer.images.cache import cache_folder, forget
@@ -147,7 +148,7 @@ def _reusable(target: Path, reference: Reference, architecture: str, progress: P
 
 def _inspect(target: Path) -> tuple[ImageFacts | None, str | None]:
     """The record of an image, and what is wrong with its file."""
-    fault = squashfs.superblock_fault(target)
+    fault = image_files.superblock_fault(target)
     try:
         facts = records.read_facts(target)
     except LlmbError:
@@ -236,7 +237,7 @@ def _finish(
 
     The record comes first: an older image beside it is detected and built again; one without a record would be adopted.
     """
-    fault = squashfs.superblock_fault(part)
+    fault = image_files.superblock_fault(part)
     if fault is not None:
         message = f"the image of {manifest.reference} was written, but {fault}"
         raise LlmbError(message, hint="give the same command again", code="image-damaged", key=str(manifest.reference))

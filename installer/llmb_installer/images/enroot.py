@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb.config import images as image_files
 from llmb.errors import LlmbError
-from llmb.system import shell, squashfs
+from llmb.system import shell
 from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.settings import BuildSettings
 from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
@@ -86,7 +87,7 @@ def build_enroot(
             hint = f"check Slurm with sinfo, or choose a partition with --srun-arg; the output is in {log}"
         message = f"enroot import failed with exit code {code}:\n{output}"
         raise LlmbError(message, hint=hint, code="program-failed", key=program, value=code)
-    fault = squashfs.superblock_fault(part)
+    fault = image_files.superblock_fault(part)
     if fault is not None:
         message = f"enroot import reports success, but its image is unusable: {fault}:\n{output}"
         raise LlmbError(message, hint=f"its output is in {log}", code="image-damaged", key="enroot")

@@ -7,8 +7,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.config import images as image_files
 from llmb.errors import InputFaults, LlmbError
-from llmb.system import files, shell, squashfs
+from llmb.system import files, shell
 from llmb.text import typed, yamlfile
 
 _MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
@@ -67,7 +68,7 @@ def check(target: Path, *, deep: bool) -> list[str]:
 
     Raises LlmbError where it cannot be read.
     """
-    fault = squashfs.superblock_fault(target)
+    fault = image_files.superblock_fault(target)
     if fault is not None:
         return [fault]
     try:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmb.system import edge
+from llmb.system import console
 
 if TYPE_CHECKING:
     from rich import progress
@@ -48,7 +48,7 @@ class Lines(Silent):
 
     def say(self, text: str) -> None:
         """Print a line."""
-        edge.echo(text, err=True)
+        console.echo(text, err=True)
 
 
 class Bar:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from llmb.clusters.local.queue import state_folder
 from llmb.errors import LlmbError, describe
-from llmb.system import edge, files, secrets
+from llmb.system import console, files, secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
@@ -61,7 +61,7 @@ def ask(
     conversation = _Conversation(
         detected=detected, plugins=plugins, show_plan=show_plan, environ=environ, dry_run=dry_run
     )
-    edge.echo(_WELCOME)
+    console.echo(_WELCOME)
     try:
         asked = conversation.begin(document)
     except BaseException as error:
@@ -128,7 +128,7 @@ class _Conversation:
         try:
             self.show_plan(answered)
         except LlmbError as error:
-            edge.echo(describe(error), err=True)
+            console.echo(describe(error), err=True)
             return _CHANGE
         if self.dry_run:
             return _YES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.system import edge
+from llmb.system import console
 from llmb_installer.wizard.question import Option, Question, View
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def ask(question: Question, view: View, default: Any) -> Any:
     """The user's answer to ``question``. Raises LlmbError where nothing can be chosen."""
     value = _ask(question, view, default)
     if (note := question.note(view, value)) is not None:
-        edge.echo(f"  {note}")
+        console.echo(f"  {note}")
     return value
 
 

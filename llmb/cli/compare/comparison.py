@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.cli.context import Context, say
-from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results.choose import Choice, choose, gather_of
 from llmb.cli.results.judged import exit_code, judged
-from llmb.errors import UsageError
+from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.digest import LEAST, cut, shortest
 from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.results.result import distinguishing, settings_of
-from llmb.system import edge, files
+from llmb.system import console, files
 from llmb.text.tables import Column, to_json
 from llmb.verdict import BAD, FAIL, compare, export, why_invalid
 from llmb.verdict.compare import Comparison, measures
@@ -74,9 +73,9 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
     """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
     against, rows = _compare(context, request)
     if fmt == "json":
-        edge.echo(to_json(compare.to_data(rows, against)), nl=False)
+        console.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
-        edge.echo(export.to_junit([_case(row) for row in rows]), nl=False)
+        console.echo(export.to_junit([_case(row) for row in rows]), nl=False)
     else:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)

@@ -16,11 +16,11 @@ from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.stats.measure import Window
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict import find_reference, pool_key
 from llmb.verdict.explain import Subject, explain
-from llmb.workload.spec import Row
+from llmb.workload.rows import Row
 
 UNKNOWN_CAUSE = "unknown"
 _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of the script"
@@ -38,7 +38,7 @@ def print_explanation(context: Context, name: str, window: Window | None, refere
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
     results = judged(context, results_of(context, alike, window), reference)
     subject = _subject(context, run, results, reference)
-    edge.echo("\n".join(escape(line) for line in explain(subject).splitlines()))
+    console.echo("\n".join(escape(line) for line in explain(subject).splitlines()))
 
 
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:

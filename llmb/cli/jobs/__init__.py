@@ -12,9 +12,9 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.errors import LlmbError, UsageError
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.runs.state import COMPLETED, NOT_SUBMITTED, UNKNOWN, JobState
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.times import iso
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def show(context: Context, run: str, fmt: str) -> None:
         "job": job_data(found.job),
         "environment": dict(found.launch.environment),
     }
-    edge.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+    console.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
 @group.command("logs")
@@ -194,7 +194,6 @@ def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
 
 
 def _follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
-    from llmb.cli.exit_codes import RUN_FAILED
     from llmb.cli.progress import follow
 
     _, states = follow(context, runs, retries)

@@ -12,7 +12,7 @@ import click
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.results import choose
-from llmb.system import edge
+from llmb.system import console
 
 if TYPE_CHECKING:
     from llmb.report import Report
@@ -65,7 +65,7 @@ def command(
     report = _report(context, runs, fmt, choice, reference)
     text = _text(report, fmt)
     if output is None:
-        edge.echo(text, nl=False)
+        console.echo(text, nl=False)
     else:
         files.write_text(output, text)
         say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")

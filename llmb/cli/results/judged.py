@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from llmb.cli.context import Context, say
-from llmb.cli.exit_codes import RUN_FAILED
 from llmb.cli.output import print_rows, print_runs
-from llmb.errors import LlmbError
+from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.results import (
@@ -32,7 +31,7 @@ from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window
-from llmb.system import edge
+from llmb.system import console
 from llmb.system.shell import map_many
 from llmb.text.tables import escape, to_json
 from llmb.verdict import BAD, judge
@@ -83,11 +82,11 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
 def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
     """Print ``results``; the exit code that they end a command with."""
     if fmt == "json":
-        edge.echo(to_json(report(results)), nl=False)
+        console.echo(to_json(report(results)), nl=False)
     elif fmt == "junit":
         from llmb.verdict import export
 
-        edge.echo(export.to_junit(export.junit_cases(results)), nl=False)
+        console.echo(export.to_junit(export.junit_cases(results)), nl=False)
     elif fmt == "csv":
         print_rows(csv_columns(), csv_rows(results), fmt)
     else:

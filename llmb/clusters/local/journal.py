@@ -15,7 +15,7 @@ from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, LOST, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState, Moment
-from llmb.system import files, notices, process
+from llmb.system import console, files, process
 from llmb.text import typed
 
 SCHEDULER = "scheduler.json"
@@ -95,7 +95,7 @@ def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
     try:
         return read(directory)
     except LlmbError as error:
-        notices.warn(error.message)
+        console.warn_once(error.message)
         return Journal(id=run_id)
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """This machine as a cluster: adds runs to the supervisor's queue, and reads their states from their folders."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os
@@ -20,7 +18,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import files, notices, process, secrets, shell
+from llmb.system import console, files, process, secrets, shell
 from llmb.workload.gpus import CPU
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -28,9 +26,12 @@ IDLE = 10.0  # seconds
 GRACE = 5.0  # seconds
 
 
-def create(config: ClusterConfig) -> LocalCluster:
-    """This machine with its present hardware and environment."""
-    return LocalCluster(config=config, environ=os.environ, found=find_hardware(config), digest=programs.digest())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What this machine has for jobs; ``gpus`` is None where the jobs run on CPUs."""
+
+    cpus: int
+    gpus: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class LocalCluster:
         if not _has_begun(run):
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
-            with contextlib.suppress(files.NoRoomError):  # the run waits in the queue, and its state says why
+            with contextlib.suppress(files.DiskFullError):  # the run waits in the queue, and its state says why
                 queue.ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
@@ -144,12 +145,17 @@ class LocalCluster:
         queue.remove(self.folder, run.stamp.id)
 
 
+def create(config: ClusterConfig) -> LocalCluster:
+    """This machine with its present hardware and environment."""
+    return LocalCluster(config=config, environ=os.environ, found=find_hardware(config), digest=programs.digest())
+
+
 def _full(folders: Sequence[Path]) -> str | None:
     """Why the queue waits, where one of the folders is on a full disk; None where none is."""
     try:
         for folder in folders:
-            files.check_room(folder)
-    except files.NoRoomError as error:
+            files.check_space(folder)
+    except files.DiskFullError as error:
         return f"the queue waits: {error.message}"
     return None
 
@@ -163,7 +169,7 @@ def _has_ended(run: RunRecord) -> bool:
     try:
         seen = journal.read(run.place)
     except LlmbError as error:  # the runner, if there is one, will find the request
-        notices.warn(error.message)
+        console.warn_once(error.message)
         return False
     return seen is not None and seen.end is not None
 
@@ -173,14 +179,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may not know its user's name
         return f"user {os.getuid()}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """What this machine has for jobs; ``gpus`` is None where the jobs run on CPUs."""
-
-    cpus: int
-    gpus: int | None
 
 
 def find_hardware(config: ClusterConfig) -> Hardware:

@@ -166,14 +166,14 @@ def _position(path: Path) -> int:
 def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) -> None:
     """Start a supervisor for the queue in ``folder`` unless one holds its lock; it ends after ``idle`` idle seconds.
 
-    Raises LlmbError when it does not start, NoRoomError on a full disk.
+    Raises LlmbError when it does not start, DiskFullError on a full disk.
 
     Call it after the entry was written: a supervisor looks at the queue once more after releasing the lock, so either
     it sees the entry, or this function finds the lock free.
     """
     if locks.holder(folder, LOCK) is not None:
         return
-    files.check_room(folder)  # else its lock could not be written
+    files.check_space(folder)  # else its lock could not be written
     log = folder / LOG
     files.rotate(log, limit=_LOG_LIMIT)
     argv = [sys.executable, "-P", "-m", "llmb.clusters.local.supervisor", str(folder), str(idle)]

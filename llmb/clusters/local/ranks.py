@@ -17,8 +17,8 @@ from queue import Empty, SimpleQueue
 from llmb.clusters import bashscript
 from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, StagedFile, Stamp
-from llmb.system import files, marked, shell
-from llmb.system.process import ProcessId
+from llmb.system import files, shell
+from llmb.system.process import ProcessId, kill_marked
 from llmb.text import typed, yamlfile
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run
@@ -247,7 +247,7 @@ def free_port() -> int:
 
 def sweep(run_id: str) -> None:
     """Kill every process of this user that belongs to the run, by the mark in its environment."""
-    marked.sweep(MARK, run_id)
+    kill_marked(MARK, run_id)
 
 
 def _signal_name(number: int) -> str:

@@ -46,7 +46,7 @@ def _conclude(run: record.RunRecord, end: journal.End) -> journal.End:
     while True:
         try:
             return journal.conclude(run.place, run.stamp.id, end)
-        except files.NoRoomError as error:
+        except files.DiskFullError as error:
             _say(f"waiting for space: {error.message}")
             time.sleep(FULL_POLL)
 
@@ -69,7 +69,7 @@ def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End
     ranks = Ranks(script)
     try:
         started = replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ)))
-        with contextlib.suppress(files.NoRoomError):  # the ranks run anyway
+        with contextlib.suppress(files.DiskFullError):  # the ranks run anyway
             journal.update(directory, started)
         end = _watch(script, directory, ranks)
     finally:

@@ -51,7 +51,7 @@ def _serve(folder: Path, idle: float) -> None:
         if waiting:
             try:
                 _take(folder, waiting[0])
-            except files.NoRoomError as error:  # the run keeps its position, and starts when there is space
+            except files.DiskFullError as error:  # the run keeps its position, and starts when there is space
                 _say(f"the queue waits: {error.message}")
                 time.sleep(FULL_POLL)
             last = time.monotonic()
@@ -69,7 +69,7 @@ def _take(folder: Path, path: Path) -> None:
         return
     if entry is not None:
         for written in (folder, entry.directory):
-            files.check_room(written)
+            files.check_space(written)
         _guarded(folder, entry.id, entry.directory, entry)
         queue.remove(folder, entry.id)
 
@@ -77,7 +77,7 @@ def _take(folder: Path, path: Path) -> None:
 def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | None) -> None:
     """Run one job or wait for it. No failure of a job stops the queue.
 
-    Raises NoRoomError where a full disk prevented its start.
+    Raises DiskFullError where a full disk prevented its start.
     """
     try:
         queue.set_running(folder, queue.Running(id=run_id, directory=directory))
@@ -85,7 +85,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | No
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
             shell.reap(runner)
-    except files.NoRoomError:
+    except files.DiskFullError:
         raise
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
@@ -129,7 +129,7 @@ def _spawn(folder: Path, entry: queue.Entry) -> shell.Popen[bytes]:
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
-        files.check_room(entry.directory)
+        files.check_space(entry.directory)
         raise LlmbError(f"its runner did not start; {folder / queue.LOG} says why", code="runner-failed")
     return runner
 

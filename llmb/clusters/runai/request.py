@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from llmb.clusters.bashscript import bash
-from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig, RunaiPvc
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.workload.gpus import CPU

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A project of Run:ai as its user sees it: creates workloads, polls many at once, stops them."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -29,11 +27,6 @@ _ASKED = 3  # runs of one poll whose details are requested one by one: why they 
 _CREATIONS = 3  # attempts to create a workload while a gateway fails and Run:ai does not have its name
 _WAITS = "pendingSchedulingMessages"
 _once = threading.Lock()  # the first of several concurrent runs signs in and stages the programs for the others
-
-
-def create(config: ClusterConfig) -> RunaiCluster:
-    """The configured project; the API is called and secrets are read only when needed."""
-    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +201,11 @@ class RunaiCluster:
                 reason = ": ".join(str(warned[part]) for part in ("reason", "message") if warned.get(part))
                 found[run.id] = replace(found[run.id], reason=reason)
         return found
+
+
+def create(config: ClusterConfig) -> RunaiCluster:
+    """The configured project; the API is called and secrets are read only when needed."""
+    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
 
 
 def name_of(run: RunRecord) -> str:

@@ -14,12 +14,11 @@ from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
-from llmb.config.images import image_path, recorded_size
-from llmb.config.places import place_in_config
+from llmb.config.images import image_path, recorded_size, superblock_fault
+from llmb.config.locate import place_in_config
 from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import Launch
-from llmb.system.squashfs import superblock_fault
 
 _HELP_SECONDS = 60.0  # help asks no controller: only a busy machine is slow, and a script without the answer may fail
 _ANYWAY = "--no-preflight submits without this check"

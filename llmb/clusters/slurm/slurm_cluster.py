@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Slurm cluster as its user sees it: submits scripts with sbatch, polls many jobs at once, cancels them."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading
@@ -31,18 +29,6 @@ _SHOWN = 200  # characters of sbatch's output in a message
 
 _asking = threading.Lock()  # the first of several concurrent jobs asks for the others
 _staging = threading.Lock()  # the first of several concurrent jobs stages for the others
-
-
-def create(config: ClusterConfig) -> SlurmCluster:
-    """The cluster whose commands are on PATH; a preview needs none of them."""
-    client = commands.Client(environ=os.environ, passed=config.pass_environment)
-    return SlurmCluster(
-        config=config,
-        client=client,
-        digest=programs.digest(),
-        knows_segment=slurm_checks.has_segment(client, config),
-        lacks=slurm_checks.lacking(client, config),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +107,18 @@ class SlurmCluster:
         found = self._poller.find([run for run in runs if run.scheduler_id is None])
         if ids := dict.fromkeys(job_id for job_id in (*known, *found.values()) if job_id is not None):
             self.client.ask(["scancel", *ids])
+
+
+def create(config: ClusterConfig) -> SlurmCluster:
+    """The cluster whose commands are on PATH; a preview needs none of them."""
+    client = commands.Client(environ=os.environ, passed=config.pass_environment)
+    return SlurmCluster(
+        config=config,
+        client=client,
+        digest=programs.digest(),
+        knows_segment=slurm_checks.has_segment(client, config),
+        lacks=slurm_checks.lacking(client, config),
+    )
 
 
 def job_id_of(done: Completed) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for a workload whose plugin does not say otherwise: setup, launch and parse of NeMo 2's family."""
+"""The default setup, launch and parse of workloads: NeMo 2, and the torch program for small sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @hookimpl(trylast=True)
 def llmb_setup(workload: Workload, site: Site) -> Needs | None:
-    """The image, or the environment that does without one."""
+    """The image, or the environment if there are no containers."""
     from llmb.frameworks.nemo.needs import needs
 
     return needs(workload, site)
@@ -26,7 +26,7 @@ def llmb_setup(workload: Workload, site: Site) -> Needs | None:
 
 @hookimpl(trylast=True)
 def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
-    """NeMo for the sizes that have its recipe, on GPUs; the torch program for others on this machine or in its venv."""
+    """NeMo for sizes with a NeMo recipe on GPUs; else the torch program for jobs of this machine and tiny sizes."""
     from llmb.frameworks.nemo import nemo_pretrain, torch_pretrain
 
     if nemo_pretrain.applies(workload, job, site):
@@ -38,7 +38,7 @@ def llmb_launch(workload: Workload, job: Job, site: Site) -> Launch | None:
 
 @hookimpl(trylast=True)
 def llmb_parse(workload: Workload, run: RunRecord) -> ParseSpec:
-    """NeMo 2's step lines, which the torch program prints as well."""
+    """NeMo 2's step lines, which the torch program prints too."""
     from llmb.logs.formats import ParseSpec
 
     return ParseSpec()

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a NeMo workload needs installed: an image, or an environment with the same packages; versions in YAML."""
+"""What a NeMo workload needs installed: an image, or an environment (versions.yaml), and its tokenizer."""
 
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from llmb.frameworks.nemo import torch_pretrain
+from llmb.runs.job import Job
 from llmb.runs.launch import Site
+from llmb.system.secrets import SECRETS_FILE
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import HubAsset, Image, Need, Needs, Venv
+from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.spec import Workload
 
 VENV = "nemo"
 VERSIONS = Path(__file__).with_name("versions.yaml")
-TOKENIZER, HUB = "tokenizer", "hub"  # a setting, and the value that asks for the model's own
+TOKENIZER, HUB = "tokenizer", "hub"  # the setting, and its value for the model's own tokenizer
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 OPTIONAL_FILES = ("special_tokens_map.json", "config.json")  # newer repositories have the first in tokenizer_config
 HF_TOKEN = "HF_TOKEN"
@@ -25,9 +28,9 @@ HF_TOKEN = "HF_TOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One package at ``version``: ``requirement`` is pip's line without it, ``source`` what is built on the spot.
+    """A package at ``version``: ``requirement`` is pip's line without the version, ``source`` a package to build.
 
-    ``along``: names (with ``*``) of constraints that fit no other version.
+    ``along``: names (with ``*``) of constraints that are only for this version.
     """
 
     version: str
@@ -38,7 +41,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """versions.yaml: ``packages`` by the setting that chooses another version, ``build``: what the sources need."""
+    """versions.yaml: ``packages`` by the setting that selects another version; ``build``: needed to build sources."""
 
     python: str
     packages: dict[str, Package]
@@ -49,16 +52,15 @@ class Versions:
 
 @cache
 def versions() -> Versions:
-    """The packages of the NeMo environment, and which versions."""
+    """The packages of the NeMo environment and their versions."""
     return typed.read(Versions, yamlfile.load(VERSIONS))
 
 
 def needs(workload: Workload, site: Site) -> Needs | None:
-    """What ``workload`` needs at ``site``; None where that cannot be said.
+    """What ``workload`` needs at ``site``; None if it has no image and containers are used.
 
-    With containers its image, which a Slurm cluster has as a file and Run:ai pulls. Without, the environment of NeMo,
-    and for sizes without a NeMo recipe that of the torch program. That alone on this machine, and where there are no
-    GPUs, which NeMo's recipes need.
+    With containers, its image: a file on Slurm, a reference on Run:ai. Without, the NeMo environment, and that of the
+    torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment.
     """
     if site.cluster_type == "local":
         return torch_pretrain.needs(site)
@@ -73,7 +75,7 @@ def needs(workload: Workload, site: Site) -> Needs | None:
 
 
 def nemo_venv(settings: Mapping[str, str]) -> Venv:
-    """The environment of NeMo, the same for every workload; ``settings`` may name other versions of its packages."""
+    """The NeMo environment, the same for every workload; ``settings`` can select other versions of its packages."""
     known = versions()
     chosen = {name: settings.get(name) or own.version for name, own in known.packages.items()}
     pins = [f"{own.requirement}=={chosen[name]}" for name, own in known.packages.items() if own.requirement]
@@ -96,20 +98,20 @@ def _lines() -> tuple[str, ...]:
 def _still_fitting(
     lines: tuple[str, ...], packages: Mapping[str, Package], settings: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The constraints without those of packages that ``settings`` choose another version of."""
+    """The constraints without those of packages for which ``settings`` select another version."""
     others = [own for name, own in packages.items() if (settings.get(name) or own.version) != own.version]
     gone = [pattern for own in others for pattern in (_name(own.requirement or ""), *own.along)]
     return tuple(line for line in lines if not any(fnmatch.fnmatch(_name(line), pattern) for pattern in gone))
 
 
 def _name(requirement: str) -> str:
-    """A package's name as indexes write it, of ``nemo_toolkit[nlp]`` or ``torch==2.7.0 ; python_version < '4'``."""
+    """The normalized package name of a requirement such as ``nemo_toolkit[nlp]`` or ``torch==2.7.0 ; ...``."""
     name = re.match(r"[\w.-]*\w", requirement)
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else requirement
 
 
 def _tokenizers(workload: Workload, settings: Mapping[str, str]) -> tuple[HubAsset, ...]:
-    """The models' own tokenizers, where the settings ask for them: NeMo's null tokenizer needs no file."""
+    """The models' own tokenizers if the settings select them; NeMo's null tokenizer needs no file."""
     if settings.get(TOKENIZER) != HUB:
         return ()
     recipes = [size.nemo for size in workload.sizes.values() if size.nemo is not None]
@@ -125,3 +127,39 @@ def _tokenizers(workload: Workload, settings: Mapping[str, str]) -> tuple[HubAss
             if own.hub_tokenizer is not None
         )
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer:
+    """The tokenizer of a job: ``name`` in the hub or the path of its ``folder``; None: NeMo's null tokenizer.
+
+    ``secrets``, ``inputs`` and ``fixes``: what reading it needs, as in the launch.
+    """
+
+    name: str | None = None
+    folder: str | None = None
+    secrets: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    fixes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def from_hub(self) -> bool:
+        """Whether each rank fetches it from the model hub."""
+        return self.name is not None and self.folder is None
+
+
+def tokenizer_of(job: Job, nemo: NemoRecipe, site: Site) -> Tokenizer:
+    """The tokenizer of ``job``: from the disk if it is installed, because a hub refuses thousands of ranks at once."""
+    hub = nemo.hub_tokenizer
+    if job.switches.tokenizer != HUB or hub is None:
+        return Tokenizer()
+    if hub in site.assets:
+        folder = str(site.assets[hub])
+        inputs = tuple(f"{folder}/{name}" for name in TOKENIZER_FILES)
+        fix = "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml, ranks use the hub"
+        return Tokenizer(name=folder, folder=folder, inputs=inputs, fixes=dict.fromkeys(inputs, fix))
+    if not nemo.gated:
+        return Tokenizer(name=hub)
+    fix = f"ask for access at https://huggingface.co/{hub}, then export your token as {HF_TOKEN}"
+    fix += f" or keep it in {SECRETS_FILE}; --set tokenizer=null needs none"
+    return Tokenizer(name=hub, secrets=(HF_TOKEN,), fixes={HF_TOKEN: fix})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe.json of llmb_workloads.nemo_pretrain: the whole configuration of a NeMo 2 run as plain data. Pure."""
+"""Writes recipe.json for llmb_workloads.nemo_pretrain: the whole configuration of a NeMo 2 run as plain data."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,9 @@ from typing import Any
 from llmb.frameworks.nemo.wrappers import profiled_ranks
 from llmb.runs.job import Job
 from llmb.workload.model import model_flops
-from llmb.workload.spec import NemoRecipe, Row, Size
+from llmb.workload.nemo_recipe import NemoRecipe
+from llmb.workload.rows import Row
+from llmb.workload.spec import Size
 from llmb.workload.switches import PROFILE_RANKS
 
 SCHEMA = 1
@@ -21,9 +23,8 @@ def recipe_of(
 ) -> dict[str, Any]:
     """All settings of the program; it looks nothing up when it runs.
 
-    ``nemo``: with the settings of the release that ``row`` follows.
-    ``tokenizer``: the model's own, a folder or the hub's name; None for NeMo's null tokenizer. ``has_pmix``: whether
-    PMIx starts the ranks, as in NVIDIA's own runs on Slurm.
+    ``nemo``: with the settings of the release that ``row`` follows; ``tokenizer``: a folder or the name in the hub,
+    None for NeMo's null tokenizer; ``has_pmix``: whether PMIx starts the ranks, as in NVIDIA's runs on Slurm.
     """
     switches = job.switches
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
@@ -51,17 +52,16 @@ def recipe_of(
         "micro_batch": job.mbs,
         "global_batch": job.gbs,
         "max_steps": job.max_steps,
-        # NeMo's recipes turn it off in performance mode; the plugin that replaces theirs would turn it on again.
+        # NeMo's recipes disable it in performance mode; the plugin that replaces theirs would enable it again.
         "precision": {"plugin": _plugin(job, nemo), "grad_reduce_in_fp32": False},
         "optimizer": {"use_precision_aware_optimizer": _precision_aware(job, nemo)},
         "cuda_graphs": row.cuda_graphs,
         "comm_overlap": {
             "overlap_param_gather_with_optimizer_step": _overlaps_step(job) and not writes_or_reads,
             "userbuffers": _userbuffers(job, row),
-            # Only Megatron's schedules with a pipeline compute the deferred gradients; without one they would pile up.
+            # Megatron computes deferred gradients only with a pipeline; without one they would accumulate.
             "wgrad_deferral_limit": nemo.wgrad_deferral_limit if job.pp > 1 else None,
-            # Null: Transformer Engine's choice, which is MPI where torch has it; without PMIx every rank would be an
-            # MPI world of its own.
+            # Null: Transformer Engine chooses MPI if torch has it; without PMIx each rank would be its own MPI world.
             "tp_comm_bootstrap_backend": None if has_pmix else "nccl",
         },
         "tokenizer": _tokenizer(tokenizer, nemo),
@@ -73,7 +73,7 @@ def recipe_of(
 
 
 def to_text(recipe: Mapping[str, Any]) -> str:
-    """The recipe as JSON in a line for each group: people read it in the run's folder and in a dry run's script."""
+    """The recipe as JSON with a line for each group, for people who read it in the run's folder or in a script."""
     lines: list[str] = []
     plain: dict[str, Any] = {}
     for key, value in recipe.items():
@@ -113,7 +113,7 @@ def _plugin(job: Job, nemo: NemoRecipe) -> str:
 
 
 def _precision_aware(job: Job, nemo: NemoRecipe) -> bool | None:
-    """Master weights and moments in lower precision; their states do not fit those of a checkpoint."""
+    """Whether master weights and moments have lower precision; such states cannot be loaded from a checkpoint."""
     if job.switches.load_checkpoint is not None:
         return False
     return True if job.dtype == "bf16" and nemo.precision_aware_optimizer else None
@@ -124,7 +124,7 @@ def _overlaps_step(job: Job) -> bool:
 
 
 def _userbuffers(job: Job, row: Row) -> str | None:
-    """The row's configuration, which is for its own shapes of tensors: what ``--set`` has changed leaves it out."""
+    """The row's configuration; None if ``--set`` changed the tensor shapes that it is for."""
     alike = (job.tp, job.cp, job.mbs) == (row.tp, row.cp, row.mbs)
     return row.userbuffers.get(job.dtype) if alike else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How llmb_workloads.torch_pretrain is launched: Hugging Face's model classes, trained data parallel with torch."""
+"""Launches llmb_workloads.torch_pretrain: Hugging Face's model classes, trained data parallel with torch."""
 
 import json
 from typing import Any
@@ -17,27 +17,25 @@ from llmb.workload.switches import PROFILE_RANKS
 DTYPES = ("bf16", "fp32")
 ARCHITECTURES = ("llama", "nemotron", "nemotronh")  # as llmb_workloads.models builds them
 PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json", "torch_profile"
-CHECKPOINTS = "nemo_experiments/default/checkpoints"  # where NeMo leaves its own
+CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo uses
 SEED = 1234
 TINY, RUNAI = "tiny", "runai"
 VENV = "torch"
-PACKAGES = ("torch>=2.4", "transformers>=5.6")  # as llmb_workloads.torch_pretrain wants them
+PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.torch_pretrain
+ARCHITECTURE_UNKNOWN = "architecture-unknown"
 
 
 def needs(site: Site) -> Needs:
-    """One environment with torch and transformers in the versions of the site's settings, the same for every workload.
+    """The environment with torch and transformers in the versions of ``site.settings``, the same for every workload.
 
-    Raises KeyError when ``site.settings`` lacks ``torch`` or ``transformers``.
+    Raises KeyError if the settings have no ``torch`` or ``transformers``.
     """
     pins = tuple(f"{name}=={site.settings[name]}" for name in ("torch", "transformers"))
     return Needs(needs=(Venv(name=VENV, requirements=pins),))
 
 
 def applies(job: Job, site: Site) -> bool:
-    """Whether ``job`` is for this program: every job of this machine, elsewhere a tiny one.
-
-    In containers too: on Slurm with pyxis, and on Run:ai, which has no other way.
-    """
+    """Whether this program runs ``job``: every job of a local cluster; on Slurm and Run:ai only size ``tiny``."""
     return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and _is_tiny(job))
 
 
@@ -46,35 +44,44 @@ def _is_tiny(job: Job) -> bool:
 
 
 def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
-    """``job`` as one process for each GPU, or CPU rank. Raises UsageError for what the program cannot run.
+    """``job`` with one process for each GPU, or CPU rank. Raises UsageError for what the program cannot run.
 
-    ``own_image``: whether the job's image was chosen for it, and is not that of its workload.
+    ``own_image``: whether the user chose the job's image, so that it is not the workload's.
     """
+    name = job.experiment_name
     if (ways := job.tp * job.pp * job.cp) > 1:
         raise UsageError(
-            f"{job.experiment_name}: its program is data parallel only, tp·pp·cp is {ways}",
-            hint="--set tp=1 --set pp=1 --set cp=1, where the model fits one GPU; size tiny always does",
+            f"{name}: the torch program is data parallel only, but tp·pp·cp is {ways}",
+            hint="--set tp=1 --set pp=1 --set cp=1, if the model fits one GPU; size tiny does",
+            code="parallelism-unsupported",
+            value=ways,
         )
     if job.dtype not in DTYPES:
         raise UsageError(
-            f"{job.experiment_name}: its program trains in {' or '.join(DTYPES)}, not {job.dtype}",
+            f"{name}: the torch program trains in {' or '.join(DTYPES)}, not in {job.dtype}",
             hint=f"--dtype {DTYPES[0]}",
+            code="dtype-unsupported",
+            value=job.dtype,
         )
-    if job.model.architecture not in ARCHITECTURES:
+    if (architecture := job.model.architecture) not in ARCHITECTURES:
         raise UsageError(
-            f"{job.experiment_name}: its program builds no architecture '{job.model.architecture}'",
-            hint=suggest(job.model.architecture, ARCHITECTURES),
+            f"{name}: the torch program has no architecture '{architecture}'",
+            hint=suggest(architecture, ARCHITECTURES),
+            code=ARCHITECTURE_UNKNOWN,
+            value=architecture,
         )
     _check_switches(job, site)
     in_pod, in_image = site.cluster_type == RUNAI, site.cluster_type == "slurm" and site.container
-    venv = site.venvs.get(VENV, site.venv) if not in_image else None  # the image has a Python of its own
+    venv = site.venvs.get(VENV, site.venv) if not in_image else None  # an image has its own Python
     if (in_pod or in_image) and venv is None and not own_image:
         also = f", or {_own_venv(job)} an environment on the volume" if in_pod else ""
         raise UsageError(
-            f"{job.experiment_name}: its program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
+            f"{name}: the torch program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
             hint=f"--image IMAGE (image: in a YAML list) names one that has them{also}",
+            code="image-without-packages",
+            value=job.image,
         )
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program takes a GPU that it sees
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program uses any GPU that it sees
     return Launch(
         name=job.experiment_name,
         nodes=job.nodes,
@@ -92,11 +99,11 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
 
 
 def _fix(job: Job, site: Site) -> str:
-    """What to do about an environment that is not for this program, as that of NeMo."""
-    also = f"let {_own_venv(job)} in cluster_config.yaml name another environment"
-    if site.cluster_type == RUNAI:  # where nothing but images is installed
+    """The fix for an environment without the program's packages, such as that of NeMo."""
+    also = f"set {_own_venv(job)} in cluster_config.yaml to another environment"
+    if site.cluster_type == RUNAI:  # llmb-install makes no environments for Run:ai
         return also
-    return f"llmb-install add {job.workload} makes one, or {also}"
+    return f"llmb-install add {job.workload} makes an environment, or {also}"
 
 
 def _own_venv(job: Job) -> str:
@@ -104,21 +111,22 @@ def _own_venv(job: Job) -> str:
 
 
 def _check_switches(job: Job, site: Site) -> None:
-    """Raise UsageError for a switch that this program does not obey."""
+    """Raise UsageError for a switch that has no effect in this program."""
     switches, cpu = job.switches, site.gpu_type == CPU
     wrong = (
-        ("it loads no checkpoint", "leave load_checkpoint out", switches.load_checkpoint is not None),
-        ("on CPUs there is no NCCL to trace", "leave nccl_trace out", bool(switches.nccl_trace) and cpu),
-        ("it profiles with torch, which samples no GPU metrics", "leave gpu_metrics out", bool(switches.gpu_metrics)),
-        ("it profiles every rank", "leave profile_ranks out", switches.profile_ranks not in (None, PROFILE_RANKS)),
+        ("load_checkpoint", "it cannot load checkpoints", switches.load_checkpoint is not None),
+        ("nccl_trace", "it does not use NCCL on CPUs", bool(switches.nccl_trace) and cpu),
+        ("gpu_metrics", "its profiler, torch's, samples no GPU metrics", bool(switches.gpu_metrics)),
+        ("profile_ranks", "it profiles every rank", switches.profile_ranks not in (None, PROFILE_RANKS)),
     )
-    for message, hint, is_wrong in wrong:
+    for switch, reason, is_wrong in wrong:
         if is_wrong:
-            raise UsageError(f"{job.experiment_name}: {message}", hint=hint)
+            message = f"{job.experiment_name}: the torch program does not support {switch}: {reason}"
+            raise UsageError(message, hint=f"remove {switch}", code="switch-without-effect", key=switch)
 
 
 def recipe(job: Job) -> dict[str, Any]:
-    """All that the program is told, as plain data: nothing is looked up when it runs."""
+    """The program's whole configuration as plain data; it looks nothing up when it runs."""
     window = {"start_step": job.switches.profile_start, "stop_step": job.switches.profile_stop}
     model = typed.to_data(job.model)
     del model["gated"]

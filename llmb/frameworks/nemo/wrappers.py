@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank's command goes through before it starts: a NUMA node, Nsight Systems, an environment's libraries."""
+"""Wrappers of a rank's command: NUMA binding, Nsight Systems, an environment's libraries."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from llmb.workload.switches import rank_ranges
 
 NSIGHT, PROFILE_FOLDER = "nsight", "nsys_profile"
 
-# Evaluated in the rank. A rank that cannot be bound trains all the same, and the log says that it was not: numactl may
-# be missing, a virtual machine may show one node alone, a container may forbid it.
+# Runs in the rank. A rank that cannot be bound trains anyway, with a message in the log: numactl may be missing, a
+# virtual machine may have only one node, a container may forbid it.
 _BIND = """\
 llmb_numa=$((LLMB_LOCAL_RANK / {ranks}))
 if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
@@ -19,8 +19,8 @@ fi
     echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
 exec "$@\""""
 
-# Transformer Engine 2.2 loads cuDNN's parts by their names alone; and NVRTC from CUDA's folder, else by ldconfig, which
-# must know one. Its source: transformer_engine/common/__init__.py.
+# Transformer Engine 2.2 loads the parts of cuDNN by name, and NVRTC from CUDA's folder or else by ldconfig. Source:
+# transformer_engine/common/__init__.py.
 _LIBRARIES = """\
 llmb_venv=$1
 shift
@@ -51,15 +51,15 @@ _METRICS = """\
 
 
 def numa(gpu: str) -> Wrapper:
-    """Bind a rank to the NUMA node of its GPU, its memory too: two ranks share one on gb200, else four."""
+    """Bind a rank and its memory to the NUMA node of its GPU: two ranks share a node on gb200, four on other types."""
     ranks = 2 if gpu == "gb200" else 4
     return Wrapper(name="numa", argv=("bash", "-c", _BIND.format(ranks=ranks), "_"))
 
 
 def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
-    """Profile the ``ranks`` (``0-7``, ``0,8``, ``all``) into nsys_profile/, between the program's own two marks.
+    """Profile the ``ranks`` (``0-7``, ``0,8``, ``all``) into nsys_profile/, between the program's two markers.
 
-    ``sampling``: those of them that sample the GPUs of their node as well.
+    ``sampling``: the ranks that also sample the GPUs of their node.
     """
     test = _test(ranks)
     command = " ".join(nsys_command(slurm=slurm)) + (" ${llmb_metrics-}" if sampling else "")
@@ -73,17 +73,17 @@ def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:
 
 
 def libraries(venv: str) -> Wrapper:
-    """Have the CUDA libraries that pip put into ``venv`` found before all others, where there are any."""
+    """Put the CUDA libraries that pip installed in ``venv`` first in the library path."""
     return Wrapper(name="libraries", argv=("bash", "-c", _LIBRARIES, "_", venv))
 
 
 def sampling_ranks(profiled: Sequence[int], ranks_per_node: int) -> list[int]:
-    """The first of the ``profiled`` ranks of each node: Nsight can sample a node's GPUs from one process at a time."""
+    """The first of the ``profiled`` ranks of each node: only one process can sample a node's GPUs with Nsight."""
     return list({rank // ranks_per_node: rank for rank in reversed(profiled)}.values())[::-1]
 
 
 def nsys_command(*, slurm: bool) -> tuple[str, ...]:
-    """The words of nsys up to the program; files are named by job, node and rank, as those of the releases."""
+    """The nsys command without the program; files are named by job, node and rank, as in the releases."""
     names = (
         ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_PROCID") if slurm else ("LLMB_RUN_ID", "LLMB_NODE_RANK", "LLMB_RANK")
     )
@@ -107,7 +107,7 @@ def nsys_command(*, slurm: bool) -> tuple[str, ...]:
 
 
 def profiled_ranks(ranks: str, total: int) -> list[int]:
-    """The ranks below ``total`` that ``ranks`` names, ascending."""
+    """The ranks below ``total`` that are in ``ranks``, ascending."""
     found: set[int] = set()
     for first, last in rank_ranges(ranks):
         found.update(range(first, total if last is None else min(last + 1, total)))
@@ -115,7 +115,7 @@ def profiled_ranks(ranks: str, total: int) -> list[int]:
 
 
 def _test(ranks: str) -> str:
-    """A test of bash that holds in these ranks, empty for all of them."""
+    """A bash test that is true in these ranks; empty for all ranks."""
     ranges = rank_ranges(ranks)
     if any(last is None for _, last in ranges):
         return ""

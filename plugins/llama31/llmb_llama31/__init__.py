@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 3.1 pretraining as an llmb workload; its sizes and rows stand in workload.yaml."""
+"""Llama 3.1 pretraining as an llmb workload; workload.yaml has its sizes and rows."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Llama 3.1 8b, 70b, 405b and its proxy, smoke for a first run, and a tiny one for any machine."""
+    """Sizes 8b, 70b, 405b, 405b-proxy, smoke for a first run, and tiny for any machine."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nemotron-4 pretraining as an llmb workload; its sizes and rows stand in workload.yaml."""
+"""Nemotron-4 pretraining as an llmb workload; workload.yaml has its sizes and rows."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Nemotron-4 15b and 340b, smoke for a first run, and a tiny one for any machine."""
+    """Sizes 15b, 340b, smoke for a first run, and tiny for any machine."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))
 
 
 @api.hookimpl
 def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
-    """NeMo 2's lines; those of smoke without their TFLOPS, which NeMo computes for a vocabulary of 256000."""
+    """NeMo 2's step lines; for smoke without TFLOPS, which NeMo computes for a vocabulary of 256000."""
     if run.job.model_size != "smoke":
         return None
     note = "TFLOPS_per_GPU is omitted: NeMo computes it for a vocabulary of 256000, and smoke has 64000"

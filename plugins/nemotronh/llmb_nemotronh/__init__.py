@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nemotron-H pretraining as an llmb workload; its sizes and rows stand in workload.yaml."""
+"""Nemotron-H pretraining as an llmb workload; workload.yaml has its sizes and rows."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Nemotron-H 56b, smoke for a first run, and a tiny one for any machine."""
+    """Sizes 56b, smoke for a first run, and tiny for any machine."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))
 
 
 @api.hookimpl
 def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
-    """NeMo 2's lines, without their TFLOPS: 2.3 takes the hybrid for a dense transformer, 2.4 its MLP for a gated one.
+    """NeMo 2's step lines without TFLOPS, which are wrong: 2.3 assumes a dense transformer, 2.4 a gated MLP.
 
-    The torch program of this machine counts them right.
+    The torch program computes them correctly.
     """
     if run.cluster_type == "local":
         return None
-    note = "TFLOPS_per_GPU is left out: NeMo 2 counts a hybrid's layers wrongly"
+    note = "TFLOPS_per_GPU is omitted: NeMo 2 computes it wrongly for hybrid models"
     return api.ParseSpec(tflops_valid=False, tflops_note=note)

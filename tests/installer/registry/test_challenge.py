@@ -3,7 +3,7 @@
 
 import pytest
 
-from llmb.system import deadline
+from llmb.system.process import time_limit
 from llmb_installer.registry.access import Challenge, read_challenges
 
 BEARER = Challenge(scheme="bearer", realm="https://a/t", service="s", scope="repository:x/y:pull,push")
@@ -32,6 +32,6 @@ def test_headers(headers: list[str], found: list[Challenge]) -> None:
 def test_a_header_without_end_costs_no_more_than_a_long_one() -> None:
     """Each of these cost the square of its length: 200,000 characters took minutes."""
     for unit in ("a", 'x="\\"', ", ", "a " * 3, '"'):
-        with deadline.limited(200):
+        with time_limit(200):
             read_challenges([unit * 200_000])
     assert read_challenges(['Basic realm="x"' + " " * 20_000]) == [Challenge(scheme="basic", realm="x")]

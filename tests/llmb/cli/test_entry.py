@@ -43,12 +43,12 @@ def test_ctrl_c_at_any_moment_of_a_start_prints_no_traceback(
                 # The few first milliseconds, in which llmb.cli.entry itself is found, are the importing Python's.
                 time.sleep(0.005 + chance.uniform(0, began))
                 process.send_signal(signal.SIGINT)
-            _, said = process.communicate()
+            _, printed = process.communicate()
         began = began or time.monotonic() - here
-        seen(tried=number > 0, tracebacks=said.count(b"Traceback"))
-        assert b"Traceback" not in said, said.decode()
+        seen(tried=number > 0, tracebacks=printed.count(b"Traceback"))
+        assert b"Traceback" not in printed, printed.decode()
         if number:
-            assert process.returncode in (-signal.SIGINT, 130, 0, 1, 2), said.decode()
+            assert process.returncode in (-signal.SIGINT, 130, 0, 1, 2), printed.decode()
 
 
 def test_a_command_that_runs_hears_ctrl_c_as_its_own(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from llmb.cli import app, start
+from llmb.cli import app
 
 
 def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
 
     monkeypatch.setattr(app, "load", interrupted)
     with pytest.raises(SystemExit) as left:
-        start.run(["list"])
+        app.main(["list"])
     assert (left.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 

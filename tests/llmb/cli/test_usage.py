@@ -16,10 +16,11 @@ from llmb import __version__
 from llmb.cli import app
 from llmb.cli.context import with_install
 from llmb.cli.usage import as_error
-from llmb.errors import describe
+from llmb.errors import LlmbError, describe
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
+Wording = Callable[..., None]
 
 BROKEN = "from llmb.api import hookimpl\n@hookimpl\ndef llmb_lunch(): ...\n"
 
@@ -68,85 +69,101 @@ def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code"),
     [
-        ((), "Usage: llmb-run [OPTIONS] COMMAND [ARGS]..."),
-        (("lst",), "error: llmb-run has no command 'lst'\nhint: did you mean 'list'?  llmb-run --help\n"),
-        (("submitall",), "did you mean 'submit-all'?"),
-        (("jobs", "cancle"), "llmb-run jobs has no command 'cancle'\nhint: did you mean 'cancel' or 'reconcile'?"),
-        (("--format", "json", "list"), "hint: the options of a command stand behind its name:  llmb-run --help"),
-        (("list", "--fromat", "json"), "llmb-run list has no option '--fromat'\nhint: did you mean '--format'?"),
-        (("list", "--format", "jsn"), "--format: 'jsn' is not one of table, json, csv, md\nhint: did you mean 'json'?"),
-        (("list", "--format", "xml"), "--format: 'xml' is not one of table, json, csv, md\nhint: llmb-run list --help"),
-        (("list", "--published=x"), "error: --published takes no value\nhint: --published alone\n"),
-        (("list", "more"), "error: llmb-run list: got unexpected extra argument (more)\nhint: llmb-run list --help\n"),
-        (("list", "-w", "nemotorn4"), "'nemotorn4'\nhint: did you mean 'pretrain_nemotron4'?"),
-        (("single",), "error: llmb-run single: --workload is missing\nhint: llmb-run single --workload W; more:  "),
-        (("single", "-w", "nemotron4"), "the GPU count is missing"),
-        (("single", "-w", "nemotron4", "--scale", "0"), "error: --scale: 0 is not a whole number from 1\n"),
-        (("single", "-w", "nemotron4", "--scale", "x"), "error: --scale: 'x' is not a whole number from 1\n"),
-        (("bulk",), "llmb-run bulk: JOBLIST is missing\nhint: llmb-run bulk JOBLIST; more:  llmb-run bulk --help\n"),
-        (("submit-all", "--max-scale"), "error: --max-scale needs a value\nhint: --max-scale VALUE\n"),
-        (("submit-all", "--scale", "8,x"), "--scale: '8,x' is not a list of whole numbers from 1\nhint: --scale 128"),
-        (("submit-all", "--scale", "²"), "'²' is not a list of whole numbers"),
-        (("submit-all", "--repeats", "0"), "--repeats: 0 is not a whole number from 1"),
-        (("submit-all",), "error: neither a job list nor a scale is given\nhint: llmb-run submit-all jobs.txt"),
-        (("submit-all", "--dtype", "fp8", "--repeats", "2"), "error: neither a job list nor a scale is given"),
-        (("submit-all", "gone.txt"), "error: gone.txt cannot be read: No such file or directory"),
-        (("bulk", "gone.yaml"), "error: gone.yaml cannot be read: No such file or directory"),
+        ((), ""),
+        (("lst",), "command-unknown"),
+        (("submitall",), "command-unknown"),
+        (("jobs", "cancle"), "command-unknown"),
+        (("--format", "json", "list"), "option-unknown"),
+        (("list", "--fromat", "json"), "option-unknown"),
+        (("list", "--format", "jsn"), "value-not-allowed"),
+        (("list", "--format", "xml"), "value-not-allowed"),
+        (("list", "--published=x"), "option-usage"),
+        (("list", "more"), "usage"),
+        (("list", "-w", "nemotorn4"), "workload-unknown"),
+        (("single",), "argument-missing"),
+        (("single", "-w", "nemotron4", "--scale", "0"), "value-not-allowed"),
+        (("single", "-w", "nemotron4", "--scale", "x"), "value-not-allowed"),
+        (("bulk",), "argument-missing"),
+        (("submit-all", "--max-scale"), "option-usage"),
+        (("submit-all", "--scale", "8,x"), "value-not-allowed"),
+        (("submit-all", "--scale", "²"), "value-not-allowed"),
+        (("submit-all", "--repeats", "0"), "value-not-allowed"),
     ],
 )
-def test_wrong_usage_ends_2_and_says_what_is_right(
-    arguments: tuple[str, ...], message: str, cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+def test_wrong_usage_ends_2_with_the_fix(
+    arguments: tuple[str, ...],
+    code: str,
+    cluster: Cluster,
+    llmb_here: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
+    codes: list[str] = []
+
+    def spy(error: LlmbError) -> str:
+        codes.append(error.code)
+        return describe(error)
+
+    monkeypatch.setattr(app, "describe", spy)
     monkeypatch.setenv("LLMB_INSTALL", str(cluster()))
     done = llmb_here(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout, "".join(codes)) == (2, "", code)
+    if code:
+        wording("llmb-run", done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [("submit-all", "gone.txt"), ("bulk", "gone.yaml")])
+def test_a_missing_list_ends_2_and_is_named(arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here(*arguments, "--install", cluster())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert arguments[-1] in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("verfy",), "error: llmb-install has no command 'verfy'\nhint: did you mean 'verify'?  llmb-install --help\n"),
-        (("--set",), "error: --set needs a value\nhint: --set VALUE\n"),
-        (("add", "--yes"), "error: llmb-install add: WORKLOADS is missing\nhint: llmb-install add WORKLOADS...;"),
-        (("--config", "."), "error: --config: file '.' is a directory\nhint: llmb-install --help\n"),
-    ],
+    "arguments", [("submit-all",), ("submit-all", "--dtype", "fp8", "--repeats", "2"), ("single", "-w", "nemotron4")]
 )
-def test_the_installer_says_wrong_usage_alike(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_a_submission_needs_a_list_or_a_scale(arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command) -> None:
+    done = llmb_here(*arguments, "--install", cluster())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("verfy",), ("--set",), ("add", "--yes"), ("--config", ".")])
+def test_the_installer_reports_wrong_usage_the_same_way(
+    arguments: tuple[str, ...], tmp_path: Path, wording: Wording
+) -> None:
     tool = str(Path(sys.executable).with_name("llmb-install"))
     done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    wording("llmb-install", done.stderr)
 
 
-def test_a_plugins_own_error_of_click_is_told_like_ours() -> None:
+def test_click_errors_of_plugins_are_printed_like_ours() -> None:
     assert describe(as_error(click.ClickException("The disk is full."))) == "error: the disk is full"
     assert as_error(click.ClickException("x")).exit_code == 1
     assert describe(as_error(click.UsageError("NaN is no scale"))) == "error: NaN is no scale"
 
 
-def test_without_an_install_directory_the_way_out_is_said(llmb_run: Command, tmp_path: Path) -> None:
+def test_without_an_install_directory_the_hint_has_the_options(
+    llmb_run: Command, tmp_path: Path, wording: Wording
+) -> None:
     done = llmb_run("single", "-w", "nemotron4", "--scale", 16, "-d", cwd=tmp_path)
     assert done.returncode == 2
-    assert "error: no cluster_config.yaml in this folder or above it\nhint: give --install DIR" in done.stderr
+    wording("config", done.stderr)
 
 
-def test_stage_path_names_its_successor(llmb_run: Command, cluster: Cluster) -> None:
+def test_stage_path_is_refused_with_its_successor(llmb_run: Command, cluster: Cluster, wording: Wording) -> None:
     done = llmb_run("config", cwd=cluster(), STAGE_PATH="/old")
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: STAGE_PATH is no longer read\n"
-        "hint: set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH\n"
-    )
+    wording("config", done.stderr)
 
 
-def test_list_warns_of_an_install_directory_that_is_not_there(llmb_run: Command) -> None:
+def test_list_warns_of_a_missing_install_directory(llmb_run: Command, wording: Wording) -> None:
     done = llmb_run("list", LLMB_INSTALL="/nope")
     assert done.returncode == 0
-    assert done.stderr == "warning: LLMB_INSTALL: /nope does not exist\n"
+    wording("list", done.stderr)
 
 
 def test_list_of_one_size(llmb_here: Command) -> None:
@@ -162,21 +179,21 @@ def test_list_takes_an_install_directory_that_is_there(llmb_here: Command, clust
     assert f"error: --install: {tmp_path} has no cluster_config.yaml" in done.stderr
 
 
-def test_list_marks_what_is_installed(llmb_here: Command, cluster: Cluster) -> None:
+def test_list_marks_installed_workloads(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
     place = cluster(workloads={"installed": ["Nemotron-4", "pretrain_gone"]})
     rows = json.loads((done := llmb_here("list", "--format", "json", "--install", place)).stdout)
     assert {row["workload"] for row in rows if row["installed"]} == {"pretrain_nemotron4"}
     assert {row["installed"] for row in rows} == {True, False}
-    assert "note: installed here, and no plugin offers it: pretrain_gone\n" in done.stderr
+    assert "pretrain_gone" in done.stderr
     lines = llmb_here("list", "--install", place).stdout.splitlines()
     assert lines[0].split()[-1] == "Installed"
     assert [line.split()[0] for line in lines if line.endswith(" yes")] == ["pretrain_nemotron4"] * 4
     done = llmb_here("list", "-w", "nemotronh", "--install", place)
-    assert done.stderr == "note: pretrain_nemotronh is not installed here: llmb-install add pretrain_nemotronh\n"
+    wording("list", done.stderr)
     assert llmb_here("list", "-w", "nemotron4_15b", "--install", place).stderr == ""
 
 
-def test_list_needs_no_configuration_that_is_whole(llmb_here: Command, cluster: Cluster) -> None:
+def test_list_needs_no_valid_configuration(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
     place = cluster(no_such_key=1)
     done = llmb_here("list", "--format", "json", "--install", place)
     assert {row["installed"] for row in json.loads(done.stdout)} == {False}
@@ -184,7 +201,7 @@ def test_list_needs_no_configuration_that_is_whole(llmb_here: Command, cluster: 
     done = llmb_here("list", "--format", "json", "--install", place)
     assert done.returncode == 0
     assert "installed" not in json.loads(done.stdout)[0]
-    assert done.stderr.startswith("warning: what is installed here is not known\nerror: ")
+    wording("list", done.stderr)
 
 
 def test_list_reads_no_more_of_a_cluster_than_it_shows(cluster: Cluster) -> None:
@@ -207,7 +224,7 @@ def test_published_figures_of_one_size(llmb_run: Command) -> None:
     done = llmb_run("list", "--published", "-w", "llama3.1_8b", "--format", "json")
     assert {row["model_size"] for row in json.loads(done.stdout)} == {"8b"}
     assert done.stderr == f"{len(json.loads(done.stdout))} published figures\n"
-    assert llmb_run("list", "--published", "-w", "llama3.1_tiny").stderr == "nothing is published\n"
+    assert not json.loads(llmb_run("list", "--published", "-w", "llama3.1_tiny", "--format", "json").stdout)
 
 
 def test_published_figures_are_as_printed(llmb_run: Command) -> None:
@@ -224,32 +241,35 @@ def test_the_install_directory_is_found_above_this_folder(llmb_run: Command, clu
     assert "gpu_type: h100\n" in done.stdout
 
 
-def test_a_fault_of_the_configuration_ends_2_with_line_and_nearest_word(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_fault_of_the_configuration_ends_2_with_line_and_nearest_key(
+    cluster: Cluster, llmb_here: Command, wording: Wording
+) -> None:
     install = cluster(slurm={"gpu": {"partitoin": "batch"}})
     done = llmb_here("config", "--install", install)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"error: {install}/cluster_config.yaml:6: slurm.gpu.partitoin: 'partitoin' is not a key here\n"
-        "hint: did you mean 'partition'?\n"
-    )
+    wording("cluster_config.yaml", done.stderr)
 
 
-def test_a_submission_to_a_type_that_cannot_run_yet_writes_nothing(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_submission_to_an_unknown_cluster_type_writes_nothing(
+    cluster: Cluster, llmb_here: Command, wording: Wording
+) -> None:
     install = cluster("moon")
     (install / "cluster_config.yaml").write_text("cluster_type: moon\ngpu_type: h100\n")
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install)
     assert done.returncode == 2
-    assert "cluster_type 'moon' is not known" in done.stderr
+    wording("cluster_config.yaml", done.stderr)
     assert [path.name for path in install.iterdir()] == ["cluster_config.yaml"]
 
 
-def test_config_shows_what_counts(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_the_configuration_in_effect(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "debug")
     done = llmb_here("config", "--install", cluster(slurm={"account": "team", "gpu": {"partition": "batch"}}))
     assert done.returncode == 0
     assert "partition: debug" in done.stdout
     assert "batch" not in done.stdout
-    assert done.stderr == "note: SBATCH_PARTITION=debug is used as the partition of GPU jobs\n"
+    wording("config", done.stderr)
 
 
 ROWS = {
@@ -340,25 +360,27 @@ def test_plugins_in_every_format(command: tuple[str, ...], llmb_here: Command) -
         assert "llmb-nemotron4:nemotron4" in llmb_here(*command, "--format", fmt).stdout
 
 
-def test_plugins_in_order_pass_the_check(llmb_here: Command) -> None:
+def test_our_plugins_pass_the_check(llmb_here: Command) -> None:
     done = llmb_here("plugins", "check")
     assert done.returncode == 0
-    assert "all in order" in done.stdout
+    assert done.stdout.startswith("3 plugins checked")
 
 
-def test_a_broken_plugin_is_named_everywhere_and_stops_nothing(broken_plugin: str, llmb_run: Command) -> None:
+def test_a_broken_plugin_is_reported_everywhere_and_the_others_work(
+    broken_plugin: str, llmb_run: Command, wording: Wording
+) -> None:
     checked = llmb_run("plugins", "check")
     assert checked.returncode == 1
-    assert checked.stderr == f"error: {broken_plugin}: llmb_lunch is not a hook; did you mean 'llmb_launch'?\n"
+    wording("plugins check", checked.stderr)
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
     (row,) = [row for row in rows if row["status"] != "ok"]
     assert row["plugin"] == broken_plugin
-    assert row["status"] == "left out"
-    assert "did you mean 'llmb_launch'?" in row["reason"]
+    assert row["status"] == "skipped"
+    assert "'llmb_launch'" in row["reason"]
     listed = llmb_run("list", "--format", "json")
     assert listed.returncode == 0
     assert {row["workload"] for row in json.loads(listed.stdout)} >= set(ROWS)
-    assert listed.stderr.count("warning: plugin stranger:plugin is left out") == 1
+    assert listed.stderr.count("warning: plugin stranger:plugin is skipped") == 1
     assert llmb_run("--help").returncode == 0
 
 

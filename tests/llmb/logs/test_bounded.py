@@ -18,7 +18,7 @@ from llmb.logs.formats import ParseSpec, formats_of
 from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.scan import apart, hits_in, needle, read_blocks
-from llmb.system import deadline
+from llmb.system.process import time_limit
 
 STEP = needle("train_step_timing in s")
 KNOWN = formats_of(ParseSpec())
@@ -34,7 +34,7 @@ def many(unit: bytes) -> bytes:
 @pytest.mark.parametrize("line", [b"9" * 4000, b"iteration " + b"9" * 4000, b"step: " * 700, b"1/" * 2000, b" " * 4000])
 def test_a_pattern_tries_no_run_of_characters_twice(form: Any, line: bytes) -> None:
     """Python's own count of steps cannot be had; a pattern that is not linear does not end on 60 times the line."""
-    with deadline.limited(GUARD):
+    with time_limit(GUARD):
         list(form.iteration.finditer(line * 60))
 
 
@@ -45,7 +45,7 @@ def test_a_pattern_tries_no_run_of_characters_twice(form: Any, line: bytes) -> N
     "text", [b"1" * 200_000 + b"x", b"Step Time : " + b"1" * 200_000, b" 0: " * 50_000, b": [a]" * 40_000]
 )
 def test_numbers_and_prefixes_are_linear(pattern: bytes, text: bytes) -> None:
-    with deadline.limited(GUARD):
+    with time_limit(GUARD):
         re.fullmatch(pattern, text)
         re.match(pattern, text)
 
@@ -85,7 +85,7 @@ def test_a_text_that_comes_again_and_again_in_a_line_is_judged_once(tmp_path: Pa
 def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log-x.out"
     path.write_bytes(many(unit) * 8)
-    with deadline.limited(GUARD):
+    with time_limit(GUARD):
         read_log(path)
         find_cause(path)
 

@@ -12,7 +12,8 @@ from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape
-from llmb.workload.spec import BatchRule, Row, Scales, Size, Workload
+from llmb.workload.rows import BatchRule, Row, Scales
+from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import Switches
 
 H100 = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.completed import completed
+from llmb.plugins.loader import completed
 from llmb.runs.launch import Launch, Program, Site
 from llmb.workload.switches import Switches
 from llmb_testing.job import SMALLEST_JOB
@@ -19,13 +19,13 @@ LAUNCH = Launch(
 JOB = replace(SMALLEST_JOB, switches=Switches(mounts=("/a:/b", "/own:/own:ro")))
 
 
-def test_a_mount_reaches_a_program_that_knows_nothing_of_it() -> None:
+def test_a_mount_is_added_to_every_plugins_launch() -> None:
     found = completed(replace(LAUNCH, image="i:1"), JOB, SITE)
     assert found.mounts == ("/a:/b", "/own:/own:ro")
     assert (found.workload, found.gpu_type) == (JOB.workload, JOB.gpu_type)
 
 
-def test_the_cure_of_an_image_of_the_jobs_own_builds_that_image() -> None:
+def test_the_fix_for_a_missing_image_of_the_job_builds_that_image() -> None:
     job = replace(JOB, switches=Switches(image="own:1"))
     assert completed(replace(LAUNCH, image="own:1"), job, SITE).fixes == {
         "own:1": "llmb-install image own:1 --install /i"
@@ -33,6 +33,14 @@ def test_the_cure_of_an_image_of_the_jobs_own_builds_that_image() -> None:
     assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).fixes == {}
 
 
-def test_a_mount_where_nothing_is_mounted_is_refused() -> None:
-    with pytest.raises(UsageError, match="'mounts' is for containers, and its program starts without one"):
+def test_a_mount_without_a_container_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
         completed(LAUNCH, JOB, SITE)
+    assert (caught.value.code, caught.value.key) == ("switch-without-effect", "mounts")
+
+
+def test_a_writable_container_is_for_slurm_alone() -> None:
+    job = replace(SMALLEST_JOB, switches=Switches(container_writable=True))
+    with pytest.raises(UsageError) as caught:
+        completed(LAUNCH, job, replace(SITE, cluster_type="runai"))
+    assert (caught.value.code, caught.value.key) == ("switch-without-effect", "container_writable")

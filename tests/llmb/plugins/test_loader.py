@@ -17,7 +17,7 @@ from llmb.logs.formats import ParseSpec
 from llmb.logs.reader import read_log
 from llmb.planning.plan import make_plan
 from llmb.plugins import loader
-from llmb.plugins.loader import HOOKS, Plugins
+from llmb.plugins.loader import HOOKS, Plugins, Problem
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
@@ -130,11 +130,16 @@ def load() -> Load:
 
 
 def problems(plugins: Plugins) -> dict[str, str]:
-    """The reason for each plugin that is left out, after everything has been asked for."""
+    """The reason for each skipped plugin, after all hooks were called."""
+    return {source: problem.reason for source, problem in skipped(plugins).items()}
+
+
+def skipped(plugins: Plugins) -> dict[str, Problem]:
+    """Each skipped plugin, after all hooks were called."""
     plugins.workloads()
     plugins.cluster_types()
     build(plugins)
-    return {problem.source: problem.reason for problem in plugins.problems}
+    return {problem.source: problem for problem in plugins.problems}
 
 
 def job_of(workload: Workload) -> Job:
@@ -164,18 +169,18 @@ def test_what_llmb_brings_loads_without_a_problem(load: Load) -> None:
     assert set(plugins.workloads()) >= OURS
 
 
-# What goes wrong, a word of the reason that is told, and whether it must name the nearest hook.
+# The code of a faulty plugin, and what its reason must name.
 BROKEN = {
     "raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
     "missing": ("import a_module_that_is_not_there", "No module named 'a_module_that_is_not_there'"),
     "syntax": ("def f(:", "SyntaxError"),
     "exits": ("raise SystemExit('bye')", "SystemExit: bye"),
     "silent": ("raise SystemExit", "SystemExit"),
-    "misspelt": (HOOK + "@hookimpl\ndef llmb_lunch(workload, job, site): ...", "did you mean 'llmb_launch'?"),
-    "prefix": (HOOK + "@hookimpl\ndef lmb_workload(): ...", "did you mean 'llmb_workload'?"),
-    "unmarked": ("def llmb_workload(): ...", "llmb_workload lacks the mark @hookimpl"),
-    "arguments": (HOOK + "@hookimpl\ndef llmb_launch(workload, jobs, site): ...", "jobs"),
-    "nothing": ("", "it implements no hook"),
+    "misspelt": (HOOK + "@hookimpl\ndef llmb_lunch(workload, job, site): ...", "'llmb_launch'"),
+    "prefix": (HOOK + "@hookimpl\ndef lmb_workload(): ...", "'llmb_workload'"),
+    "unmarked": ("def llmb_workload(): ...", "@hookimpl"),
+    "arguments": (HOOK + "@hookimpl\ndef llmb_launch(workload, jobs, site): ...", "'jobs'"),
+    "nothing": ("", "llmb_workload, llmb_setup"),
     "workload_raises": (HOOK + "@hookimpl\ndef llmb_workload(): raise OSError('unmounted')", "OSError: unmounted"),
     "workload_exits": (HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)", "SystemExit: 3"),
     "workload_none": (HOOK + "@hookimpl\ndef llmb_workload(): return None", "not a Workload"),
@@ -186,25 +191,36 @@ BROKEN = {
     "cluster_taken": (
         HOOK + "from llmb.clusters.base import ClusterType\n"
         "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create=None)]",
-        "llmb_clusters: the name 'local' is taken",
+        "llmb_clusters: the name 'local'",
     ),
     "command_taken": (
         HOOK + "import click\n@hookimpl\ndef llmb_commands(): return [click.Command('list')]",
-        "llmb_commands: the name 'list' is taken",
+        "llmb_commands: the name 'list'",
     ),
+}
+CODES = {
+    "misspelt": "hook-unknown",
+    "prefix": "hook-unknown",
+    "unmarked": "hook-unmarked",
+    "arguments": "argument-unknown",
+    "nothing": "hook-missing",
+    "cluster_taken": "name-duplicate",
+    "command_taken": "name-duplicate",
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_named_with_its_reason_and_nothing_else_suffers(
+def test_a_broken_plugin_is_skipped_with_its_reason_and_the_others_work(
     name: str, install: Install, load: Load
 ) -> None:
     code, reason = BROKEN[name]
     source = install(name, code)
     install("healthy", METADATA_ONLY, key="pretrain_healthy")
     plugins = load()
-    assert set(problems(plugins)) == {source}
-    assert reason in problems(plugins)[source]
+    found = skipped(plugins)
+    assert set(found) == {source}
+    assert found[source].code == CODES.get(name, "plugin-failed")
+    assert reason in found[source].reason
     assert set(plugins.workloads()) >= {*OURS, "pretrain_healthy"}
     assert {"list", "submit-all"} <= set(build(plugins).commands)
     assert "local" in plugins.cluster_types()
@@ -227,7 +243,8 @@ def test_rows_that_cannot_be_read_are_named_with_file_line_and_nearest_word(
     path = site_packages / "fake_typo.yaml"
     path.write_text(path.read_text().replace("default_dtype", "defualt_dtype"))
     plugins = load()
-    assert "fake_typo.yaml:5: defualt_dtype" in problems(plugins)[source]
+    fault = skipped(plugins)[source].faults[0]
+    assert (Path(fault.place).name, fault.code, fault.value) == ("fake_typo.yaml:5", "key-unknown", "defualt_dtype")
     assert set(plugins.workloads()) == OURS
 
 
@@ -256,7 +273,7 @@ def test_the_order_of_installation_changes_nothing(install: Install, load: Load)
     assert [source for source in load().sources if "llmb-" not in source] == ["ape:entry", "zebra:entry"]
 
 
-def test_llmb_answers_what_a_metadata_only_plugin_leaves_out(install: Install, load: Load) -> None:
+def test_llmb_answers_the_hooks_that_a_metadata_only_plugin_lacks(install: Install, load: Load) -> None:
     install("small", METADATA_ONLY, key="pretrain_small")
     plugins = load()
     workload = plugins.workloads()["pretrain_small"]
@@ -303,9 +320,9 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
         "llmb_launch": lambda: plugins.launch(workload, job, SITE),
         "llmb_parse": lambda: plugins.parse(workload, run),
     }
-    with pytest.raises(LlmbError) as raised:
+    with pytest.raises(LlmbError, match="KeyError: 'scratch'") as caught:
         ask[hook]()
-    assert str(raised.value) == f"plugin {source} failed in {hook}: KeyError: 'scratch'"
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-failed", hook, source)
 
 
 @pytest.mark.parametrize(("hook", "kind"), [("setup", "Needs"), ("launch", "Launch"), ("parse", "ParseSpec or")])
@@ -316,8 +333,9 @@ def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     plugins = load()
     workload = plugins.workloads()["pretrain_odd"]
     arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
-    with pytest.raises(LlmbError, match=rf"failed in llmb_{hook}: TypeError: it gives \[3\], not a {kind}"):
+    with pytest.raises(LlmbError, match=rf"\[3\], not a {kind}") as caught:
         getattr(plugins, hook)(workload, *arguments[hook])
+    assert (caught.value.code, caught.value.key) == ("plugin-failed", f"llmb_{hook}")
 
 
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
@@ -337,7 +355,7 @@ def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Loa
     assert problems(load())[source].endswith("fake_late.py:3)")
 
 
-def test_a_table_that_cannot_be_read_is_told_with_place_and_cure(install: Install, load: Load) -> None:
+def test_a_table_that_cannot_be_read_is_reported_with_place_and_fix(install: Install, load: Load) -> None:
     source = install(
         "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
     )
@@ -423,7 +441,7 @@ def test_a_plugin_may_be_an_object(install: Install, load: Load) -> None:
     assert "pretrain_thing" in plugins.workloads()
 
 
-def test_the_same_problem_is_told_once(install: Install, load: Load) -> None:
+def test_the_same_problem_is_reported_once(install: Install, load: Load) -> None:
     install("raises", HOOK + "@hookimpl\ndef llmb_commands(): raise OSError")
     plugins = load()
     build(plugins)
@@ -447,7 +465,7 @@ def test_a_hook_that_does_not_end_is_interrupted_and_named(
 
 
 @pytest.mark.parametrize("hook", ["llmb_workload", "llmb_commands"])
-def test_a_plugin_whose_workload_or_commands_do_not_end_is_left_out_and_named(
+def test_a_plugin_whose_workload_or_commands_do_not_end_is_skipped_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)

@@ -91,7 +91,7 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     files.write_text(path, "old" * 100)
     done = shell.run([sys.executable, "-c", FULL_DISK, "write_text", str(path)])
-    assert done.out == f"{path} cannot be written: File too large free space or permission there\n"
+    assert done.out == f"{path} cannot be written: File too large check free space and permissions there\n"
     assert path.read_text() == "old" * 100
     assert list(tmp_path.iterdir()) == [path]
 
@@ -165,7 +165,7 @@ def test_damaged_json_is_an_error_with_its_place(tmp_path: Path) -> None:
         files.read_json(tmp_path / "file")
 
 
-def test_a_long_log_makes_room(tmp_path: Path) -> None:
+def test_a_long_log_is_rotated(tmp_path: Path) -> None:
     log = tmp_path / "log"
     files.rotate(log, limit=3)
     log.write_text("abc")

@@ -118,7 +118,7 @@ def test_what_is_fed_arrives_and_what_it_prints_is_kept(tmp_path: Path) -> None:
     assert (process.returncode, log.read_text().split()) == (0, ["5000000"])
 
 
-def test_one_that_reads_no_more_is_told_and_its_reason_kept(tmp_path: Path) -> None:
+def test_a_program_that_stops_reading_raises_and_its_output_is_kept(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(BrokenPipeError), shell.feed(["sh", "-c", "echo full >&2; exit 7"], log) as (process, write):
         write(bytes(shell.PIPE * 4))

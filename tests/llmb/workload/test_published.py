@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of files of published figures: what they may contain, and that every fault is reported with its place."""
+"""Tests of files of published figures: their keys, and the place of each fault."""
 
 import re
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_the_file_lies_beside_the_workload_and_need_not_be_there(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reported"),
+    ("old", "new", "expected"),
     [
         ("release:", "relese:", "figures.yaml:3: tables.0.relese: 'relese' is not a key here did you mean 'release'?"),
         ("window: 11-44", "window: 44-11", "tables.0.window: '44-11' is not a window"),
@@ -91,16 +91,16 @@ def test_the_file_lies_beside_the_workload_and_need_not_be_there(tmp_path: Path)
         ("seq_length: 8, ", "", "'seq_length' is missing"),
     ],
 )
-def test_what_is_wrong_is_reported_with_its_place(old: str, new: str, reported: str, workload: Workload) -> None:
+def test_a_fault_has_its_place(old: str, new: str, expected: str, workload: Workload) -> None:
     assert old in TABLE
-    assert reported in faults(workload, TABLE.replace(old, new))
+    assert expected in faults(workload, TABLE.replace(old, new))
 
 
 def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
     twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
-    reported = faults(workload, twice)
-    assert "release 25.10 has 2 figures for big fp8 on 8 h100, batch 4" in reported
-    assert "on 16 h100" in reported
+    expected = faults(workload, twice)
+    assert "release 25.10 has 2 figures for big fp8 on 8 h100, batch 4" in expected
+    assert "on 16 h100" in expected
 
 
 def test_other_batches_of_one_scale_are_other_figures(workload: Workload) -> None:

@@ -589,7 +589,7 @@ def test_list_says_which_sizes_cannot_run_and_what_makes_them_run(cluster: Clust
     for words in ((), ("-w", "nemotron4_tiny")):
         done = llmb_here("list", *words, "--install", install)
         assert done.returncode == 0
-        assert "pretrain_nemotron4 tiny cannot run here as it is: its program needs torch>=2.4 and" in done.stderr
+        assert "pretrain_nemotron4 tiny cannot run here" in done.stderr
         assert "hint: --image IMAGE" in done.stderr
     assert "cannot run" not in llmb_here("list", "-w", "nemotron4_15b", "--install", install).stderr
 

@@ -134,7 +134,7 @@ def test_a_tiny_job_needs_an_environment_or_an_image_of_its_own(nodes_of_eight: 
     tiny = ("single", "-w", "llama3.1", "-s", "tiny", "--scale", "2", "--dry-run", "--format", "json")
     done = nodes_of_eight.llmb(*tiny)
     assert done.returncode == 2
-    assert "its program needs torch>=2.4 and transformers>=5.6, which NeMo's image does not have" in done.stderr
+    assert "needs torch>=2.4 and transformers>=5.6, which NeMo's image does not have" in done.stderr
     done = nodes_of_eight.llmb(*tiny, "--image", "registry.example/torch:2")
     assert done.returncode == 0, done.stderr
     assert "python3 -m torch.distributed.run" in json.loads(done.stdout)["jobs"][0]["script"]

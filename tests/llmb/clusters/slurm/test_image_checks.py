@@ -16,7 +16,7 @@ import pytest
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, faults_of_writable, mpi_fault
 from llmb.config import ClusterConfig
-from llmb.config.places import place_in_config
+from llmb.config.locate import place_in_config
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, PreflightError, describe
 from llmb.runs.launch import Launch, Program

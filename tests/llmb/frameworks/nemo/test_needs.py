@@ -159,7 +159,7 @@ def test_a_workload_without_a_recipe_has_the_torch_environment_on_bare_metal(wor
     assert only_venv(found).name == "torch"
 
 
-def test_of_a_workload_without_an_image_nothing_can_be_said_where_images_are_used(
+def test_a_workload_without_an_image_has_no_known_needs_with_containers(
     workloads: dict[str, Workload],
 ) -> None:
     assert needs(stranger(workloads, image=None), site(container=True)) is None

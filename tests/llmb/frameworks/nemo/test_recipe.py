@@ -161,7 +161,7 @@ def test_what_follows_from_size_dtype_and_overrides(
 
 
 @pytest.mark.parametrize(
-    ("said", "more", "expected"),
+    ("found", "more", "expected"),
     [
         ({"save_checkpoint": True}, {}, {"checkpoint": {"save_at_step": 50}, "load_checkpoint": None, "max_steps": 50}),
         (
@@ -187,17 +187,17 @@ def test_what_follows_from_size_dtype_and_overrides(
         ),
     ],
 )
-def test_switches(said: dict[str, Any], more: dict[str, Any], expected: dict[str, Any], recipe: Recipe) -> None:
-    found = recipe(**PIPELINED, **more, switches=Switches(**said))
+def test_switches(found: dict[str, Any], more: dict[str, Any], expected: dict[str, Any], recipe: Recipe) -> None:
+    found = recipe(**PIPELINED, **more, switches=Switches(**found))
     parse_recipe(found)
     assert {key: found[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize(("said", "aware"), [({"save_checkpoint": True}, True), ({"load_checkpoint": "/c"}, False)])
+@pytest.mark.parametrize(("found", "aware"), [({"save_checkpoint": True}, True), ({"load_checkpoint": "/c"}, False)])
 def test_checkpoints_do_without_the_overlap_that_hides_parameters(
-    said: dict[str, Any], aware: bool, recipe: Recipe
+    found: dict[str, Any], aware: bool, recipe: Recipe
 ) -> None:
-    found = recipe(**ON_B200, switches=Switches(**said))
+    found = recipe(**ON_B200, switches=Switches(**found))
     assert found["comm_overlap"]["overlap_param_gather_with_optimizer_step"] is False
     assert found["optimizer"]["use_precision_aware_optimizer"] is aware
 

@@ -68,9 +68,9 @@ def test_where_a_rank_cannot_be_bound_it_runs_and_the_log_says_so_once_for_a_nod
 ) -> None:
     """No numactl, which only a PATH without it shows; or a machine of one NUMA node."""
     put(programs, "numactl", numactl or "#!/bin/bash\nexit 127\n")
-    said = [run(numa("h100"), programs, rank=rank) for rank in range(4, 8)]
-    assert [done.stdout for done in said] == [f"{rank}\n" for rank in range(4, 8)]
-    assert [done.stderr for done in said] == [
+    printed = [run(numa("h100"), programs, rank=rank) for rank in range(4, 8)]
+    assert [done.stdout for done in printed] == [f"{rank}\n" for rank in range(4, 8)]
+    assert [done.stderr for done in printed] == [
         "llmb: the ranks from 4 on are not bound: numactl cannot bind to NUMA node 1 here\n",
         "",
         "",

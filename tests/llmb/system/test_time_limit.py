@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from llmb.system import deadline
+from llmb.system.process import OverdueError, time_limit
 
 SHORT = 0.2
 
@@ -33,7 +33,7 @@ def stubborn() -> None:
 def test_it_is_interrupted(work: object) -> None:
     assert callable(work)
     before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
-    with pytest.raises(deadline.OverdueError), deadline.limited(SHORT):
+    with pytest.raises(OverdueError), time_limit(SHORT):
         work()
     assert signal.getsignal(signal.SIGALRM) is before
     assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])  # that of the suite, where it has one
@@ -41,7 +41,7 @@ def test_it_is_interrupted(work: object) -> None:
 
 def test_what_is_in_time_is_left_alone() -> None:
     timer = signal.getitimer(signal.ITIMER_REAL)
-    with deadline.limited(60):
+    with time_limit(60):
         found = 1 + 1
     assert found == 2
     assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])
@@ -51,7 +51,7 @@ def test_other_threads_do_their_work_without_a_limit() -> None:
     done = []
 
     def work() -> None:
-        with deadline.limited(60):
+        with time_limit(60):
             done.append(threading.current_thread().name)
 
     thread = threading.Thread(target=work, name="other")

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where both commands meet the world: standard streams, the current folder, the home folder, and text for a terminal.
+"""Standard streams, the current folder and the home folder, and text for a terminal.
 
-Whatever surrounds a command, it ends with a message and an exit code, never with a traceback.
+With closed streams, full disks or missing folders, a command still ends with a message and an exit code.
 """
 
 import errno
 import os
 import re
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -19,14 +20,14 @@ from llmb.errors import LlmbError, UsageError
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))  # by their numbers
 _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
-_BLANKS = "\n\t\xa0\u202f"  # which are not printable to Python, and do no harm
-# What a write to a stream fails with that is full, gone or not one to write to.
+_BLANKS = "\n\t\xa0\u202f"  # harmless, but not printable to Python
+# The errors of writing to a stream that is full, closed or not writable.
 _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG, errno.ENXIO})
 
 
 _MESSAGE = re.compile(r"(error|warning|hint|note): ")
-# Parts of a message that stay in one line, so that they can be pasted: a command up to the end of its clause, and what
-# is in quotes. All else may be wrapped at blanks.
+# Parts of a message that must not be wrapped, so that they can be pasted: a command up to the end of its clause, and
+# text in quotes.
 _PART = re.compile(
     r"(?:llmb-run|llmb-install|export \w+=|(?:apt-get|cd|chmod|cp|mkdir|mv|pip|ps|rm|scancel|scontrol|sinfo|ssh) )"
     r".*?(?=[;,.:)]?(?:  |$)|[;,:)] )|'[^']*'\S*|\S+"
@@ -35,14 +36,14 @@ _LEAST_WIDTH = 30
 
 
 class OutputError(LlmbError):
-    """Standard output cannot be written, so that nobody has the answer."""
+    """Standard output cannot be written."""
 
 
 def prepare() -> None:
-    """Make the process fit for work, however it was started.
+    """Prepare the standard streams of this process.
 
-    Closed streams are opened, characters that a terminal's encoding lacks are written as their codes, and the traceback
-    of a bug holds no escape sequence.
+    Opens closed streams, replaces characters that the terminal's encoding lacks by their codes, and keeps escape
+    sequences out of the traceback of a bug.
     """
     open_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -53,10 +54,7 @@ def prepare() -> None:
 
 
 def open_streams() -> None:
-    """Have standard input, output and error: of a closed one nothing is read, and nothing comes out.
-
-    Left closed, its number would be that of the next file that is opened.
-    """
+    """Connect closed standard streams to /dev/null; otherwise the next opened file would get their number."""
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is not None:
             continue
@@ -71,30 +69,29 @@ def open_streams() -> None:
 
 
 def current_folder() -> Path:
-    """The current folder. Raises UsageError where it was removed or may not be looked at."""
+    """The current folder. Raises UsageError if it was removed or cannot be read."""
     try:
         return Path.cwd()
     except OSError as error:
-        raise UsageError(
-            f"the current folder cannot be used: {error.strerror or error}", hint="cd to a folder that is there"
-        ) from error
+        message = f"the current folder cannot be used: {error.strerror or error}"
+        raise UsageError(message, hint="cd to a folder that exists", code="folder-unusable") from error
 
 
 def require_home() -> None:
-    """Raise UsageError where nobody can say what the user's home folder is."""
+    """Raise UsageError if the user's home folder is unknown."""
     if not os.environ.get("HOME"):
         os.environ.pop("HOME", None)
     try:
         Path.home()
     except RuntimeError as error:
         message = f"your home folder is not known: HOME is not set, and there is no user with the number {os.getuid()}"
-        raise UsageError(message, hint="export HOME=DIR, a folder of yours") from error
+        raise UsageError(message, hint="export HOME=DIR", code="home-unknown") from error
 
 
 def printable(text: str) -> str:
-    """``text`` with its line ends and tabs, and each other character that is not printable written as its code.
+    """``text`` with each character that is not printable, except line ends and tabs, replaced by its code.
 
-    So that no escape sequence reaches a terminal, whoever wrote the text.
+    It keeps escape sequences of foreign texts away from the terminal.
     """
     if _UNUSUAL.search(text) is None:
         return text
@@ -150,13 +147,13 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
         click.echo(wrap(shown, _stderr_width()) if err else shown, nl=nl, err=err)
     except OSError as error:
         if error.errno == errno.EPIPE and not err:
-            raise  # the reader of our output has gone: `| head`
+            raise  # the reader closed the pipe: `| head`
         if not err:
             raise _output_error(error) from error
 
 
 def flush() -> None:
-    """Have what was printed on standard output arrive. Raises OutputError, BrokenPipeError."""
+    """Flush standard output. Raises OutputError, BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -166,7 +163,7 @@ def flush() -> None:
 
 
 def is_of_output(error: OSError) -> bool:
-    """Whether ``error`` came of printing: what could not be written is still to be written."""
+    """Whether ``error`` comes from printing: then a flush fails again."""
     if error.errno not in _BROKEN or error.filename is not None:
         return False
     for stream in (sys.stdout, sys.stderr):
@@ -178,7 +175,7 @@ def is_of_output(error: OSError) -> bool:
 
 
 def give_up_output() -> None:
-    """Throw away what cannot be written, so that the interpreter does not try again when it ends."""
+    """Discard output that cannot be written, so that the interpreter does not try again at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -191,19 +188,38 @@ def _to_nowhere(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-    except (OSError, ValueError):  # a stream without a number of its own
+    except (OSError, ValueError):  # a stream without a file descriptor
         return
 
 
 def _output_error(error: OSError) -> OutputError:
-    why = error.strerror or str(error)
-    return OutputError(f"standard output cannot be written: {why}", hint="send it to another place")
+    message = f"standard output cannot be written: {error.strerror or error}"
+    return OutputError(message, hint="write to another file or disk", code="output-failed")
 
 
 def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Python's own traceback, fit for a terminal."""
+    """Print Python's traceback without escape sequences."""
     text = "".join(traceback.format_exception(kind, error, trace))
     try:
         sys.stderr.write(printable(text))
     except (OSError, ValueError):
         return
+
+
+_warned: set[str] = set()
+_warning = threading.Lock()
+
+
+def forget_warnings() -> None:
+    """Start a new command in this process: each warning may be printed again."""
+    with _warning:
+        _warned.clear()
+
+
+def warn_once(text: str) -> None:
+    """Print a warning on standard error, once in a command however often it occurs. Safe for threads."""
+    with _warning:
+        if text in _warned:
+            return
+        _warned.add(text)
+    echo(f"warning: {text}", err=True)

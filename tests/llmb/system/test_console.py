@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.system import edge
+from llmb.system import console
 from llmb.text.tables import Column, render
 
 RUN = str(Path(sys.executable).with_name("llmb-run"))
@@ -74,7 +74,7 @@ def test_a_full_disk_behind_standard_output_is_an_error(place: Path, line: str) 
 
 
 @pytest.mark.parametrize(("line", "code"), [("@run list -w nope", 2), ("@install status --install nope", 2)])
-def test_where_nobody_can_be_told_the_exit_code_is_right(place: Path, line: str, code: int) -> None:
+def test_without_a_working_stderr_the_exit_code_is_right(place: Path, line: str, code: int) -> None:
     for where in ("2> /dev/full", "2>&-", "2> /dev/full > /dev/full", ">&- 2>&-"):
         assert shell(place, f"{line} {where}").returncode == code
 
@@ -97,7 +97,7 @@ def unknown(number): raise KeyError(f"getpwuid(): uid not found: {number}")
 os.environ.pop("HOME", None)
 pwd.getpwuid = unknown
 if sys.argv[1] == "run":
-    from llmb.cli.start import run as main
+    from llmb.cli.app import main
     main(sys.argv[2:])
 sys.argv[:2] = ["llmb-install"]
 from llmb_installer.cli import main
@@ -162,7 +162,7 @@ def test_escape_sequences_of_files_come_back_as_text(place: Path) -> None:
 
 
 def test_the_traceback_of_a_bug_holds_no_escape_sequence() -> None:
-    code = "from llmb.system import edge; edge.prepare(); raise KeyError('\\x1b[31m')"
+    code = "from llmb.system import edge; console.prepare(); raise KeyError('\\x1b[31m')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert b"Traceback" in done.stderr
     assert b"\x1b" not in done.stderr
@@ -173,7 +173,7 @@ def test_the_traceback_of_a_bug_holds_no_escape_sequence() -> None:
     [("a\tb\nc", "a\tb\nc"), ("\x1b[1m", "\\x1b[1m"), ("\x9b1m", "\\x9b1m"), ("\u202e", "\\u202e"), ("é ±", "é ±")],
 )
 def test_printable(text: str, shown: str) -> None:
-    assert edge.printable(text) == shown
+    assert console.printable(text) == shown
 
 
 def test_markdown_holds_no_html_of_others() -> None:
@@ -188,7 +188,7 @@ def test_messages_are_wrapped_at_words_and_commands_stay_whole() -> None:
     text = (
         f"error: {'word ' * 20}/a/path/{'long/' * 12}end\nhint: first free some space there, then: {command}; and so on"
     )
-    lines = edge.wrap(text, 60).split("\n")
+    lines = console.wrap(text, 60).split("\n")
     assert [line for line in lines if command in line] == [f"      {command};"]
     assert [line for line in lines if "/a/path/" in line] == [f"       /a/path/{'long/' * 12}end"]
     assert all(len(line) <= 60 for line in lines if command not in line and "/a/path/" not in line)
@@ -197,8 +197,8 @@ def test_messages_are_wrapped_at_words_and_commands_stay_whole() -> None:
 
 @pytest.mark.parametrize("text", ["error: short", "a table row, " * 20, "hint: " + "x" * 200, ""])
 def test_what_fits_or_is_no_message_stays_as_it_is(text: str) -> None:
-    assert edge.wrap(text, 60) == text
-    assert edge.wrap("error: " + "word " * 30, 0) == "error: " + "word " * 30
+    assert console.wrap(text, 60) == text
+    assert console.wrap("error: " + "word " * 30, 0) == "error: " + "word " * 30
 
 
 def test_messages_are_wrapped_on_a_terminal_only(place: Path) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where sbatch's options belong that people put into cluster_config.yaml, or give by --slurm-arg, from habit."""
+"""Hints for sbatch options at the wrong place in cluster_config.yaml or in --slurm-arg: where each belongs."""
 
 from collections.abc import Collection
 
 from llmb.text.names import suggest
 
-# What every script of ours says itself, or what would break the following of its job.
+# Options that llmb's scripts set themselves, or that would break how llmb follows its jobs.
 FIXED_SLURM_OPTIONS = frozenset(
     {
         "array",
@@ -31,7 +31,7 @@ FIXED_SLURM_OPTIONS = frozenset(
     }
 )
 
-# The other options of sbatch that are no keys of ours; of the releases 20.11 to 25.05.
+# The other sbatch options that are not keys of cluster_config.yaml, from Slurm 20.11 to 25.05.
 _FURTHER = frozenset(
     {
         "acctg-freq",
@@ -109,13 +109,14 @@ _FURTHER = frozenset(
     }
 )
 
+_REMOVE = "remove it: llmb sets it for each job"
 _SIZE = (
-    "leave it out: nodes and ranks follow from each job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
+    "remove it: nodes and ranks follow from the job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
     "llmb-run single also takes NUM_NODES=N"
 )
-_LOGS = "leave it out: the logs are in each run's folder (llmb-run jobs logs RUN); experiments_root says where runs are"
-_REQUEUE = "leave it out: llmb-run jobs retry makes another attempt, and --wait --retries N does so by itself"
-_VARIABLES = "variables stand outside of slurm, under environment and pass_environment; --env K=V gives one"
+_LOGS = "remove it: logs are in each run's folder (llmb-run jobs logs RUN), and experiments_root sets where runs are"
+_REQUEUE = "remove it: llmb-run jobs retry starts another attempt, and --wait --retries N does so automatically"
+_VARIABLES = "set variables outside of slurm, under environment or pass_environment; --env K=V sets one"
 _LIMIT = (
     "--time-limit HH:MM:SS, or time_limit: in a job list; slurm: {args: {time: 'HH:MM:SS'}} is a limit for all jobs"
 )
@@ -125,8 +126,8 @@ _ELSEWHERE = {
     "nodes": _SIZE,
     "ntasks": _SIZE,
     "ntasks-per-node": _SIZE,
-    "gpus": "gpus_per_node names the GPUs of a node; how many a job has in all is its scale",
-    "job-name": "leave it out: llmb finds jobs by their names, <experiment>.<run>; 'comment' in slurm.args marks them",
+    "gpus": "gpus_per_node sets the GPUs of a node; the scale of a job is its number of GPUs",
+    "job-name": "remove it: llmb finds jobs by name, <experiment>.<run>; 'comment' in slurm.args marks jobs",
     "output": _LOGS,
     "error": _LOGS,
     "chdir": _LOGS,
@@ -137,48 +138,48 @@ _ELSEWHERE = {
     "env": _VARIABLES,
     "environment": _VARIABLES,
     "pass-environment": _VARIABLES,
-    "array": "leave it out: a job list, or --repeats N, makes many jobs",
-    "wait": "leave it out: --wait follows the jobs to their end",
-    "clusters": "leave it out: an install directory is for one cluster",
-    "container-image": "leave it out: it is the workload's; --image IMAGE, or image: in a job list, names another",
+    "array": "remove it: a job list, or --repeats N, submits many jobs",
+    "wait": "remove it: --wait waits for the jobs to end",
+    "clusters": "remove it: an install directory is for one cluster",
+    "container-image": "remove it: the workload sets the image; --image IMAGE, or image: in a job list, overrides it",
     "container-mounts": "--mount A:B, or mounts: in a job list",
     "container-readonly": "write container_writable: false",
-    "container-env": "leave it out: llmb names every variable of a job; environment in cluster_config.yaml sets more",
-    "container-workdir": "leave it out: ranks start in the run's own folder",
-    "container-name": "leave it out: each run has a container of its own, which pyxis removes at its end",
-    "container-mount-home": "--mount HOME:HOME, or mounts: in a job list, mounts a folder; caches need none",
-    "no-container-mount-home": "leave it out: llmb sets it for each job",
+    "container-env": "remove it: llmb passes every variable of a job; environment in cluster_config.yaml adds more",
+    "container-workdir": "remove it: ranks start in the run's folder",
+    "container-name": "remove it: each run has its own container, which pyxis removes at the end",
+    "container-mount-home": "--mount HOME:HOME, or mounts: in a job list, mounts a folder; caches do not need it",
+    "no-container-mount-home": _REMOVE,
 }
-_OF_ALL = ("args", "container", "container-writable", "mpi")  # keys that the sections of GPU and CPU jobs do not have
+_TOP_LEVEL = ("args", "container", "container-writable", "mpi")  # keys of slurm itself, not of slurm.gpu and slurm.cpu
 
 
 def long_name(key: str) -> str:
-    """An option of sbatch as Slurm spells it: ``--gpus_per_node`` is ``gpus-per-node``."""
+    """The name of an sbatch option as Slurm spells it: ``--gpus_per_node`` is ``gpus-per-node``."""
     return key.strip("-").replace("_", "-")
 
 
-def where_it_belongs(key: str, keys: Collection[str]) -> str:
-    """The hint for ``key``, which is none of ``keys``: where what it says belongs, else the nearest key."""
+def hint_for_key(key: str, keys: Collection[str]) -> str:
+    """The hint for ``key``, which is not one of ``keys``: where it belongs, or the nearest key."""
     name = long_name(key)
     own = name.replace("-", "_")
     if own in keys:
         return f"write {own}"
-    if name in _OF_ALL:
-        return f"it stands in slurm itself, for all jobs: slurm: {{{name}: ...}}"
+    if name in _TOP_LEVEL:
+        return f"set it for all jobs: slurm: {{{name}: ...}}"
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     if name in FIXED_SLURM_OPTIONS:
-        return "leave it out: llmb sets it for each job"
+        return _REMOVE
     if name in _FURTHER:
-        return f"slurm: {{args: {{{name}: ...}}}} gives sbatch any further option"
+        return f"pass it to sbatch: slurm: {{args: {{{name}: ...}}}}"
     return suggest(key, keys)
 
 
-def is_of_containers(name: str) -> bool:
-    """Whether the option ``name`` is one of pyxis's: sbatch would start the batch script itself in a container."""
+def is_container_option(name: str) -> bool:
+    """Whether ``name`` is an option of pyxis, with which sbatch would start the batch script itself in a container."""
     return name.removeprefix("no-").startswith("container-")
 
 
-def why_fixed(name: str) -> str:
-    """The hint for the option ``name``, one of FIXED_SLURM_OPTIONS, where options of sbatch are given."""
-    return where_it_belongs(name, _OF_ALL) if is_of_containers(name) else _ELSEWHERE.get(name, "leave it out")
+def hint_for_fixed(name: str) -> str:
+    """The hint for the sbatch option ``name``, which llmb sets itself."""
+    return hint_for_key(name, _TOP_LEVEL) if is_container_option(name) else _ELSEWHERE.get(name, _REMOVE)

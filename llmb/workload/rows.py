@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One row of a workload's table: parallelism and batch for some GPU types, dtypes and scales."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmb.text import typed
+from llmb.workload.model import require_positive
+
+ANY_GPU = "any"
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_word(name: str, *path: str) -> None:
+    """Raise KeyFaultError at ``path`` for a name that cannot be part of the names of folders and jobs."""
+    if not _WORD.fullmatch(name):
+        hint = "it becomes part of the names of folders and jobs"
+        message, code = f"'{name}' must consist of letters, digits and - _ .", "name-invalid"
+        raise typed.KeyFaultError(message, *path, hint=hint, code=code, value=name)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRule:
+    """The global batch for the GPU count N: ``times``·N / ``over``, written ``4N`` or ``N/2``; a constant without N."""
+
+    text: str
+    times: int
+    over: int | None
+
+    @classmethod
+    def parse(cls, value: Any) -> BatchRule:
+        """Parse ``4N``, ``N``, ``N/4`` or a whole number. Raises ValueError."""
+        text = str(value).replace(" ", "")
+        if re.fullmatch(r"[1-9]\d*", text):
+            return cls(text, int(text), None)
+        match = re.fullmatch(r"([1-9]\d*)?N(?:/([1-9]\d*))?", text)
+        if match is None:
+            raise ValueError(f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)")
+        return cls(text, int(match[1] or 1), int(match[2] or 1))
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+    def batch(self, gpus: int) -> int | None:
+        """The global batch in samples on ``gpus`` GPUs; None if it is not a whole number."""
+        if self.over is None:
+            return self.times
+        return None if self.times * gpus % self.over else self.times * gpus // self.over
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """GPU counts, ascending. Written as a list, or as ``16..2048`` for the powers of two between both ends."""
+
+    counts: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, value: Any) -> Scales:
+        """Parse one count, a list of counts, or ``first..last``. Raises ValueError."""
+        match = re.fullmatch(r"(\d+)\.\.(\d+)", value) if isinstance(value, str) else None
+        if match is not None:
+            first, last = int(match[1]), int(match[2])
+            counts = [first << power for power in range(64) if first and first << power <= last]
+            if not counts or counts[-1] != last:
+                raise ValueError(f"'{value}': doubling {first} does not end at {last}")
+            return cls(tuple(counts))
+        counts = value if isinstance(value, list) else [value]
+        if not counts or any(type(count) is not int or count < 1 for count in counts):
+            raise ValueError(f"'{value}' are not scales: write [8, 16] or 8..128")
+        return cls(tuple(sorted(set(counts))))
+
+    def unparse(self) -> list[int]:
+        """The list that ``parse`` reads."""
+        return list(self.counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileWindow:
+    """The steps that a release profiles, from ``start``; the run ends at ``stop``.
+
+    ``measured_too``: with ENABLE_PROFILE, its launch script also ran a measured job.
+    """
+
+    start: int
+    stop: int
+    measured_too: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise typed.KeyFaultError(f"must be greater than start, {self.start}, which is at least 0", "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Parallelism and batch for some GPU types, dtypes and scales.
+
+    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
+    ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
+    ``layers``: overrides the size's; ``strong_scaling``: the batch stays while the scale grows, used only on request;
+    ``cuda_graphs``: the step is captured and replayed;
+    ``userbuffers``: by dtype, NeMo's configuration of the tensor parallel overlap (a name in its module
+    recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's;
+    ``memory_gb``: memory that one GPU must have, None if unknown;
+    ``releases``: the published releases whose settings its scales follow, those of their newest figures; a row without
+    releases has the settings of NeMo 2.3.1.
+    """
+
+    gpu: tuple[str, ...]
+    dtype: tuple[str, ...]
+    scales: Scales
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    vp: int | None = None
+    ep: int = 1
+    mbs: int
+    gbs: BatchRule
+    layers: int | None = None
+    strong_scaling: bool = False
+    time_limit_minutes: int | None = None
+    cuda_graphs: bool = False
+    userbuffers: dict[str, str | None] = field(default_factory=dict)
+    memory_gb: float | None = None
+    releases: dict[str, Scales] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.gpu or not self.dtype:
+            raise ValueError("a row is for at least one gpu and one dtype")
+        for dtype in self.dtype:
+            check_word(dtype, "dtype")
+        require_positive(self)
+        for dtype in self.userbuffers:
+            if dtype not in self.dtype:
+                hint = f"the row is for {', '.join(self.dtype)}"
+                message, code = f"'{dtype}' is not a dtype of this row", "dtype-unknown"
+                raise typed.KeyFaultError(message, "userbuffers", dtype, hint=hint, code=code, value=dtype)
+        if self.releases and [count for count, _ in self._releases()] != [*self.scales.counts]:
+            raise typed.KeyFaultError("each scale of the row must be in exactly one release", "releases")
+
+    def _releases(self) -> list[tuple[int, str]]:
+        return sorted((count, name) for name, scales in self.releases.items() for count in scales.counts)
+
+    def release(self, scale: int) -> str | None:
+        """The release whose settings a job on ``scale`` GPUs follows: that of the next lower tested scale."""
+        known = self._releases()
+        return next((name for count, name in reversed(known) if count <= scale), known[0][1] if known else None)
+
+    def fits(self, gpu: str, dtype: str) -> bool:
+        """Whether the row is for this GPU type and dtype."""
+        return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)

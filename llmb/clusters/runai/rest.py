@@ -30,6 +30,27 @@ _HURRIED = 5.0  # seconds for either, where somebody waits to know whether it an
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
 _DENIED = frozenset({400, 401, 403})
+URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
+_NETWORK = dict.fromkeys(("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}")
+_REASONS = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
+_HINTS = {
+    401: "the access key has expired or was removed: create another in Run:ai, under Access keys or Applications",
+    403: "give the access key a role in the project that may submit workloads: in Run:ai, under Access, Access rules",
+    429: "Run:ai has too many requests: try again later",
+    503: "Run:ai is busy or being updated: try again later",
+}
+
+
+class NotThereError(LlmbError):
+    """The API has no resource at this address."""
+
+
+class SignInError(LlmbError):
+    """The API refuses the access key a token."""
+
+
+class RefusedError(LlmbError):
+    """The API refuses the request."""
 
 
 class BrokenGatewayError(UnclearError):
@@ -220,29 +241,6 @@ def _token_of(answer: httpx.Response) -> Token | None:
     except ValueError:
         return None
     return read_token(data, time.time()) if isinstance(data, dict) else None
-
-
-URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
-_NETWORK = dict.fromkeys(("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}")
-_REASONS = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
-_HINTS = {
-    401: "the access key has expired or was removed: create another in Run:ai, under Access keys or Applications",
-    403: "give the access key a role in the project that may submit workloads: in Run:ai, under Access, Access rules",
-    429: "Run:ai has too many requests: try again later",
-    503: "Run:ai is busy or being updated: try again later",
-}
-
-
-class NotThereError(LlmbError):
-    """The API has no resource at this address."""
-
-
-class SignInError(LlmbError):
-    """The API refuses the access key a token."""
-
-
-class RefusedError(LlmbError):
-    """The API refuses the request."""
 
 
 def unclear(fault: LlmbError) -> UnclearError:

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.clusters import checks
-from llmb.clusters.runai import pod_script, request
-from llmb.clusters.runai.request import in_pod, is_on
-from llmb.clusters.runai.workloads import Api
+from llmb.clusters.runai import pod_script, request, workloads
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, LlmbError, as_fault
@@ -35,7 +33,7 @@ def check(launches: Sequence[Launch], setting: pod_script.Setting, runai: RunaiC
     return list(dict.fromkeys(faults))
 
 
-def faults_of_api(api: Api) -> Iterator[Fault]:
+def faults_of_api(api: workloads.Api) -> Iterator[Fault]:
     """What Run:ai rejects of the configuration: address, sign-in, project."""
     try:
         _ = api.project
@@ -61,13 +59,13 @@ def _own_faults(launch: Launch, setting: pod_script.Setting, runai: RunaiConfig)
         yield Fault(message=message, hint=hint, code="image-is-file", value=launch.image)
     if launch.venv is not None:
         yield from checks.faults_of_venv(launch, setting.config)
-        if not is_on(runai.pvc, launch.venv):
+        if not request.is_on(runai.pvc, launch.venv):
             message = f"the environment {launch.venv} is not on the volume {runai.pvc.here}"
             yield Fault(message=message, hint=_VOLUME, code="venv-not-on-volume", value=launch.venv)
     for mount in launch.mounts:
         source, _, target = mount.partition(":")
         target = target.partition(":")[0] or source
-        if not is_on(runai.pvc, source) or target not in (source, in_pod(runai.pvc, source)):
+        if not request.is_on(runai.pvc, source) or target not in (source, request.in_pod(runai.pvc, source)):
             message = f"{mount} cannot be mounted: pods see only the volume {runai.pvc.name}, at {runai.pvc.path}"
             hint = "copy it to the volume, and name its path there"
             yield Fault(message=message, hint=hint, code="mount-not-on-volume", value=mount)
@@ -105,7 +103,7 @@ def _volume_faults(config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]
     folders = {"the install folder": config.llmb_install, "experiments_root": store.runs_root(config)}
     reported = set[Path]()
     for what, folder in folders.items():
-        if not is_on(runai.pvc, folder) and not any(folder.is_relative_to(other) for other in reported):
+        if not request.is_on(runai.pvc, folder) and not any(folder.is_relative_to(other) for other in reported):
             reported.add(folder)
             message = f"{what} {folder} is not on the volume {here}, and pods see nothing else"
             yield Fault(message=message, hint=_VOLUME, code="folder-not-on-volume", value=str(folder))
@@ -113,13 +111,12 @@ def _volume_faults(config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]
 
 REQUESTS = {"trainings": "TrainingCreationRequest", "distributed": "DistributedCreationRequest"}
 _SCALAR = re.compile(r"(string|integer|number|boolean)(?: (\d*)\.\.(\d*))?(?: /(.*)/)?")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
+_SCALARS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "text"),
+    "integer": ((int,), "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": ((bool,), "true or false"),
 }
-_NAMES = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +184,9 @@ def _object_faults(fields: Mapping[str, str], value: object, path: str) -> Itera
 def _scalar_fault(kind: re.Match[str], value: object) -> str | None:
     """The fault of a text, a number or a boolean; None where it is valid."""
     name, least, most, pattern = kind.groups()
-    if not isinstance(value, _TYPES[name]) or (isinstance(value, bool) and name != "boolean"):
-        return f"must be {_NAMES[name]}"
+    wanted, shown = _SCALARS[name]
+    if not isinstance(value, wanted) or (isinstance(value, bool) and name != "boolean"):
+        return f"must be {shown}"
     size = len(value) if isinstance(value, str) else float(value) if isinstance(value, int | float) else 0
     be, unit = ("have", " characters") if name == "string" else ("be", "")
     if least and size < int(least):

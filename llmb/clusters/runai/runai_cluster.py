@@ -10,10 +10,8 @@ from pathlib import Path
 
 from llmb.clusters import bashscript
 from llmb.clusters.base import Pace
-from llmb.clusters.runai import phases, pod_script, request, runai_checks
+from llmb.clusters.runai import phases, pod_script, request, runai_checks, token, workloads
 from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
-from llmb.clusters.runai.token import find_credentials
-from llmb.clusters.runai.workloads import Api
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs, store
@@ -41,7 +39,7 @@ class RunaiCluster:
     digest: str
     pace: Pace = PACE
     first_pause: float = 0.5
-    apis: list[Api] = field(default_factory=list)
+    apis: list[workloads.Api] = field(default_factory=list)
 
     @property
     def _setting(self) -> pod_script.Setting:
@@ -49,14 +47,14 @@ class RunaiCluster:
         return pod_script.Setting(config=self.config, programs=str(staged))
 
     @property
-    def api(self) -> Api:
+    def api(self) -> workloads.Api:
         """The API. Raises LlmbError without credentials."""
         with _once:
             if not self.apis:
                 runai = request.section(self.config)
-                credentials = find_credentials(runai, self.environ)
+                credentials = token.find_credentials(runai, self.environ)
                 client = Client(runai.base_url, credentials, first_pause=self.first_pause)
-                self.apis.append(Api(client=client, runai=runai))
+                self.apis.append(workloads.Api(client=client, runai=runai))
             return self.apis[0]
 
     def identity(self) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.clusters import bashscript
-from llmb.clusters.slurm import commands
-from llmb.clusters.slurm.request import job_name
+from llmb.clusters.slurm import commands, request
 from llmb.config.slurm import seconds
 from llmb.errors import LlmbError
 from llmb.runs import store
@@ -214,7 +213,7 @@ class Poller:
 
 def name_of(run: RunRecord) -> str:
     """The run's name in Slurm's queue."""
-    return job_name(run.launch, run.stamp)
+    return request.job_name(run.launch, run.stamp)
 
 
 def last_seen(run: RunRecord) -> JobState:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from llmb.clusters import bashscript
 from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END, bash
-from llmb.clusters.slurm import container
-from llmb.clusters.slurm.request import directive, sbatch_options
+from llmb.clusters.slurm import container, request
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
 from llmb.config.slurm import PMIX, SlurmConfig
@@ -113,13 +112,14 @@ class Setting:
 
 def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
     """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
-    options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    options = request.sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    given = (name if value is None else f"{name}={request.directive(value)}" for name, value in options.items())
     variables = environment(launch, stamp, setting)
     if setting.container:  # each rank extends the image's own
         variables.pop(container.PYTHONPATH)
     parts = [
         "#!/bin/bash",
-        *(f"#SBATCH --{name}" + ("" if value is None else f"={directive(value)}") for name, value in options.items()),
+        *(f"#SBATCH --{option}" for option in given),
         "",
         # Always quoted, so that a preview looks like the script except for its placeholders.
         f"llmb_run={bash(stamp.place, always=True)}",

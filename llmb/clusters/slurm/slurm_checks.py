@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import container, partitions, sbatch_script
+from llmb.clusters.slurm import container, partitions, request, sbatch_script
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
-from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size, superblock_fault
 from llmb.config.locate import place_in_config
@@ -87,7 +86,7 @@ def _judge(
         own = list(partitions.faults_of(launch, setting.config, found))
         faults += own
         stamp, knows = checks.preview_stamp(launch, setting.config), setting.knows_segment
-        jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
+        jobs.append((request.sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
     usable = frozenset(name for name, partition in found.items() if partition.available == "up")
     return faults, list(refusals(client, jobs, usable))
 

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import commands, partitions, poll, sbatch_script, slurm_checks
-from llmb.clusters.slurm.refusals import hint_for
+from llmb.clusters.slurm import commands, partitions, poll, refusals, sbatch_script, slurm_checks
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.system import files, secrets
-from llmb.system.shell import Completed
+from llmb.system import files, secrets, shell
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 _QUEUE_FULL = "temporarily unable to accept job"
@@ -121,7 +119,7 @@ def create(config: ClusterConfig) -> SlurmCluster:
     )
 
 
-def job_id_of(done: Completed) -> str:
+def job_id_of(done: shell.Completed) -> str:
     """The id of the job that sbatch has submitted. A site's wrapper around sbatch may print notices of its own.
 
     Raises LlmbError for a refusal, UnclearError for every answer that leaves open whether Slurm has the job: the caller
@@ -143,7 +141,7 @@ def job_id_of(done: Completed) -> str:
         how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
         raise _unclear(f"sbatch {how}{_quoted(done.out or done.err)}")
     reason = reason or commands.last_line(done.out)
-    raise LlmbError(f"Slurm refused it: {reason}", hint=hint_for(reason), code="slurm-refused", value=reason)
+    raise LlmbError(f"Slurm refused it: {reason}", hint=refusals.hint_for(reason), code="slurm-refused", value=reason)
 
 
 def _unclear(message: str, when: str = "", *, code: str = "sbatch-unclear") -> UnclearError:

@@ -47,7 +47,9 @@ def main(arguments: list[str]) -> int:
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    _prepare_environment()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     # Imported here: torch takes seconds, a refusal should not.
     from llmb_workloads.train import train
 
@@ -68,12 +70,6 @@ def _leave(code: int, *alive: object) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _prepare_environment() -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
 
 
 if __name__ == "__main__":

@@ -96,11 +96,6 @@ def mean_of_ranks(value: torch.Tensor) -> float:
     return float(total) / dist.get_world_size()
 
 
-def leave_group() -> None:
-    """Leave the group. Not after a failure: it would wait for the other ranks."""
-    dist.destroy_process_group()
-
-
 # Common values for pretraining language models.
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
@@ -198,7 +193,7 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
         _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
     # Last, as in NeMo: readers of the log take the run for finished.
     _log(place, end_line(recipe.max_steps))
-    leave_group()
+    dist.destroy_process_group()  # not after a failure: it would wait for the other ranks
     return trainer
 
 

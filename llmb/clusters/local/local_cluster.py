@@ -182,13 +182,9 @@ def _user() -> str:
 
 
 def find_hardware(config: ClusterConfig) -> Hardware:
-    """The CPUs and GPUs of this machine."""
-    return Hardware(cpus=count_cpus(), gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus())
-
-
-def count_cpus() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The CPUs that this process may use, and the GPUs of this machine."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Hardware(cpus=cpus, gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus())
 
 
 def count_gpus() -> int:

@@ -74,7 +74,8 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         },
         "environmentVariables": _variables(launch, config),
     }
-    if pools := _node_pools(launch, config):
+    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
+    if pools := own.split(",") if own is not None else list(runai.node_pools):
         spec["nodePools"] = pools
     if runai.annotations:
         spec["annotations"] = [{"name": name, "value": value} for name, value in runai.annotations.items()]
@@ -146,12 +147,6 @@ def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
     ]
     passed = [name for name in config.pass_environment if name not in named]
     return [*found, *({"name": name, "value": placeholder(name)} for name in passed)]
-
-
-def _node_pools(launch: Launch, config: ClusterConfig) -> list[str]:
-    """The node pools of the launch's GPU type, else those of all jobs."""
-    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
-    return own.split(",") if own is not None else list(section(config).node_pools)
 
 
 def is_on(pvc: RunaiPvc, path: str | Path) -> bool:

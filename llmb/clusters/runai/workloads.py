@@ -140,7 +140,9 @@ class Api:
             raise ProjectError(message, hint=hint, code="project-unknown", key="runai.project", value=name)
         if len(found) == 1 and wanted is None:
             return found[0]
-        names = {str(one.get("uuid")): str(one.get("name")) for one in self._clusters()}
+        data = self.client.get("/clusters")
+        clusters = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+        names = {str(one.get("uuid")): str(one.get("name")) for one in clusters}
         kept = [one for one in found if wanted in (None, one.cluster, names.get(one.cluster))]
         if len(kept) == 1:
             return kept[0]
@@ -151,10 +153,6 @@ class Api:
             message = f"project '{name}' of Run:ai is on several clusters: {where}"
         hint = "set runai.cluster in cluster_config.yaml to one of them"
         raise ProjectError(message, hint=hint, code="project-ambiguous", key="runai.cluster", value=where)
-
-    def _clusters(self) -> list[dict[str, Any]]:
-        data = self.client.get("/clusters")
-        return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
 
 
 def _is_named(one: dict[str, Any]) -> bool:

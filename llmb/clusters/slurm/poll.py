@@ -179,7 +179,10 @@ class Poller:
     def _complete(self, view: View, state: JobState) -> JobState:
         """``state`` with what the rows do not have: the limit, the lost node, the true exit code."""
         if state.state == TIMEOUT:
-            return replace(state, reason=f"ran longer than its limit of {_limit(view.run)}")
+            lines = bashscript.read_lines(view.run.script)
+            asked = next((line.removeprefix(_TIME) for line in lines if line.startswith(_TIME)), "")
+            limit = clock(seconds(asked) or view.run.launch.time_limit)
+            return replace(state, reason=f"ran longer than its limit of {limit}")
         if state.state != FAILED:
             return state
         if (node := _lost_node(view.run)) is not None:
@@ -263,9 +266,3 @@ def _lost_node(run: RunRecord) -> str | None:
     """srun's message about a node that it lost; such a job may end FAILED, as its script runs on for a moment."""
     found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(bashscript.read_tail(path))]
     return found[-1][1] if found else None
-
-
-def _limit(run: RunRecord) -> str:
-    """The time limit that the run's script asks for, as HH:MM:SS."""
-    asked = (line.removeprefix(_TIME) for line in bashscript.read_lines(run.script) if line.startswith(_TIME))
-    return clock(seconds(next(asked, "")) or run.launch.time_limit)

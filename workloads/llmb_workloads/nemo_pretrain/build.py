@@ -219,11 +219,15 @@ def find(module: str, name: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise RefusedError(_nemo(), f"has no module {module} ({error})", _fix(error)) from error
+        missing = (error.name or "").partition(".")[0]
+        fix = FIX if missing in ("", "nemo") else f"install what brings {missing}, or {FIX}"
+        raise RefusedError(_nemo(), f"has no module {module} ({error})", fix) from error
     except ImportError as error:
         raise RefusedError(_nemo(), f"cannot load {module} ({error})", "repair the environment") from error
     if not hasattr(found, name):
-        raise RefusedError(_nemo(), f"{module} has no '{name}'", _nearest(name, dir(found)) or FIX)
+        near = difflib.get_close_matches(name, dir(found), n=1)
+        fix = f"did you mean '{near[0]}'?  {FIX}" if near else FIX
+        raise RefusedError(_nemo(), f"{module} has no '{name}'", fix)
     return getattr(found, name)
 
 
@@ -262,16 +266,6 @@ def _version(name: str) -> str | None:
 
 def _nemo() -> str:
     return f"nemo_toolkit {_version('nemo_toolkit') or '(not installed)'}"
-
-
-def _fix(error: ModuleNotFoundError) -> str:
-    missing = (error.name or "").partition(".")[0]
-    return FIX if missing in ("", "nemo") else f"install what brings {missing}, or {FIX}"
-
-
-def _nearest(name: str, known: list[str]) -> str | None:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean '{near[0]}'?  {FIX}" if near else None
 
 
 def plain(value: Any) -> Any:

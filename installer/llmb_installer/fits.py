@@ -39,8 +39,7 @@ def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart
 
     Never waits long.
     """
-    from llmb.clusters.runai.faults import SignInError
-    from llmb.clusters.runai.rest import Client
+    from llmb.clusters.runai.rest import Client, SignInError
     from llmb.clusters.runai.workloads import Api, ProjectError
 
     try:

@@ -60,7 +60,7 @@ _LONGEST = [
     "installer/wizard/test_terminal.py",
     "installer/planning/test_update.py",
     "llmb/clusters/runai/test_exactly_once.py",
-    "llmb/system/test_edge.py",
+    "llmb/system/test_console.py",
     "slurm/test_ends.py",
     "installer/applying/test_killed.py",
     "slurm/test_pyxis.py",

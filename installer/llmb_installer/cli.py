@@ -87,7 +87,7 @@ def cli(
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
-    from llmb_installer.applying import install as flow
+    from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
@@ -98,7 +98,7 @@ def cli(
         console.echo(f"note: {note}", err=True)
     if record_file is not None:
         gather.record_answers(wanted.intent, record_file)
-    flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
+    carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
 
 
 def _carry_out(context: click.Context, wanted: Change) -> None:

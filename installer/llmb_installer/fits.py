@@ -14,7 +14,7 @@ from llmb.frameworks.nemo.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
 from llmb_installer.answers import Answers
-from llmb_installer.detect import slurm_fit
+from llmb_installer.detect.site import check_slurm
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.steps import Step
 
@@ -30,7 +30,7 @@ _ANSWERS: Mapping[RunaiPart, str] = {
 def check(answers: Answers) -> list[str]:
     """Notes on what llmb-run would refuse later. Raises InputFaults for what cannot work, each fault at its key."""
     if answers.cluster_type == "slurm":
-        return slurm_fit.check(answers)
+        return check_slurm(answers)
     return [*check_runai(answers, os.environ)] if answers.cluster_type == "runai" else []
 
 

@@ -18,12 +18,11 @@ from llmb_installer.answers.layers import given, nested, value_at
 from llmb_installer.answers.read import require_valid
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
-from llmb_installer.detect import slurm_fit
+from llmb_installer.detect import site
 from llmb_installer.detect.detected import with_variables
 from llmb_installer.detect.scheduler import SlurmFound
-from llmb_installer.planning import flow
 from llmb_installer.planning.costs import find_costs
-from llmb_installer.planning.plan import Intent, look
+from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,7 @@ def gather(
 
     Writes nothing but typed secrets. Raises InputFaults with every missing key, LlmbError.
     """
-    offered, recorded = flow.known(), False
+    offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
         console.echo(f"note: using the recorded answers of {folder}; --config uses others", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
@@ -125,10 +124,10 @@ def gather(
     return Gathered(intent=replace(intent, adopts=True), notes=tuple(notes), agreed=True)
 
 
-def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) -> tuple[Intent, list[str]]:
+def _intent(document: Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = flow.intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        intent, notes = intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
@@ -153,7 +152,7 @@ def _with_cluster_faults(error: InputFaults, document: Document) -> InputFaults:
 def _check_given(document: Document, found: SlurmFound | None = None) -> tuple[list[Fault], list[str]]:
     if value_at(document.data, "cluster_type") not in (None, "slurm"):
         return [], []
-    faults, notes = slurm_fit.check_given(document.data, found)
+    faults, notes = site.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
 
 
@@ -181,7 +180,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     return folder if record.answers_path(folder).is_file() else None
 
 
-def _show_plan(document: Document, offered: flow.Known) -> None:
+def _show_plan(document: Document, offered: Offered) -> None:
     """Print the plan of the answers. Raises LlmbError where it cannot be carried out."""
     intent, notes = _intent(document, offered)
     plan = look(replace(intent, adopts=True))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install doctor: what this machine and its cluster have and lack, with fixes."""
 
-from __future__ import annotations
-
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from llmb.system import console
+from llmb.text import typed
+from llmb.text.tables import Column, render, to_json
 from llmb_installer.commands import FORMAT, INSTALLED
-
-if TYPE_CHECKING:
-    from llmb_installer.doctor.examine import Examination
+from llmb_installer.detect.detected import detect
+from llmb_installer.doctor import ALL
+from llmb_installer.doctor.examine import Examination, examine
 
 
 @click.command("doctor")
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 @FORMAT
 def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
     """Find what this machine and its cluster lack, with fixes."""
-    import os
-
-    from llmb.text import typed
-    from llmb.text.tables import to_json
-    from llmb_installer.detect.detected import detect
-    from llmb_installer.doctor.examine import examine
-
     detected = detect(os.environ, console.current_folder(), install)
     found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
@@ -45,9 +38,6 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
 
 
 def _text(found: Examination) -> str:
-    from llmb.text.tables import Column, render
-    from llmb_installer.doctor import ALL
-
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
         {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}

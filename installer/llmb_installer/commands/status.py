@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install status: what an install directory has."""
 
+import os
 import shlex
 from pathlib import Path
 
 import click
 
+import llmb
+from llmb.config import CONFIG_FILE
 from llmb.system import console
+from llmb.text.tables import to_json
+from llmb_installer import record
+from llmb_installer.applying import show
 from llmb_installer.commands import FORMAT, INSTALLED
+from llmb_installer.planning.status import find_status
 
 
 @click.command("status")
@@ -15,15 +22,6 @@ from llmb_installer.commands import FORMAT, INSTALLED
 @FORMAT
 def command(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
-    import os
-
-    import llmb
-    from llmb.config import CONFIG_FILE
-    from llmb.text.tables import to_json
-    from llmb_installer import record
-    from llmb_installer.applying import show
-    from llmb_installer.planning.status import find_status
-
     folder = record.find_folder(install, os.environ, console.current_folder())
     config = record.config_of(folder, os.environ)
     found = record.load(folder)

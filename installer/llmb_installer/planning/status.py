@@ -15,8 +15,8 @@ from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import as_keys
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.planning import config, flow
-from llmb_installer.planning.plan import Intent, own_config, unoffered
+from llmb_installer.planning import config
+from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
 from llmb_installer.record import InstallRecord, StepRecord, answers_path
 from llmb_installer.steps import Step, VenvStep, kind_of
 from llmb_installer.steps.programs import ProgramsStep
@@ -52,13 +52,13 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
     Raises LlmbError where these do not apply here and are ``required``.
     """
     try:
-        offered = flow.known()
-        asked = flow.recorded_answers(folder, offered)
-        intent, _ = flow.intent_of(asked, offered, before=found.config)
+        offered = load_offered()
+        asked = recorded_answers(folder, offered)
+        intent, _ = intent_of(asked, offered, before=found.config)
         new = came_later(intent, found)
         if new:
             staying = tuple(key for key in intent.workloads if key not in new)
-            intent, _ = flow.intent_of(replace(asked, workloads=staying), offered, before=found.config)
+            intent, _ = intent_of(replace(asked, workloads=staying), offered, before=found.config)
         older = outdated(intent, found)
     except LlmbError as error:
         if required:

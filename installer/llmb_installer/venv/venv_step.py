@@ -85,9 +85,9 @@ class VenvStep(Step):
 
     def check(self, context: Context) -> Estimate:
         """Check for the tool and the Python; estimate the size of the packages. Raises LlmbError."""
-        from llmb_installer.venv import checks
+        from llmb_installer.venv import create
 
-        return checks.check(self, context)
+        return create.check(self, context)
 
     def build(self, context: Context) -> Facts:
         """Repair the environment in use, or build another and switch to it. Raises LlmbError."""

@@ -2,7 +2,7 @@
 """The wizard as a whole: from the given answers to answers that the user has reviewed and confirmed."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,16 +12,19 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
+from llmb.workload.needs import HubAsset, Needs
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, with_layer
+from llmb_installer.answers import NOTHING, read_answers, with_layer
 from llmb_installer.answers.layers import given
 from llmb_installer.detect.detected import Detected, Installed
-from llmb_installer.wizard import prompts, tokens
+from llmb_installer.detect.site import settle, site_of
+from llmb_installer.steps.make import Plugins
+from llmb_installer.wizard import prompts
 from llmb_installer.wizard.question import Option, Question, View
-from llmb_installer.wizard.tokens import Plugins, Tokens
 from llmb_installer.wizard.walk import current_values, walk
 
 SOURCE = "your answers"
+RUNAI_SECRET = "APP_SECRET"
 _WELCOME = "Press Enter to accept the default, Ctrl-C to stop; nothing is written until you confirm the plan."
 _STOPPED = "Stopped: nothing was installed or changed."
 _KEPT = "When you run the same command again, your previous answers become the defaults."
@@ -41,6 +44,21 @@ class Asked:
     action: Literal["install", "remove", "repair"]
     document: Document
     workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Secrets by name: the source of each known one, and the values typed here, which are never shown."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    skipped: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """A line on each secret, for the review."""
+        shown = dict(self.known) | dict.fromkeys(self.typed, f"will be saved in {secrets.SECRETS_FILE}")
+        shown |= dict.fromkeys(self.skipped, "skipped; steps that need it will not be installed")
+        return [f"{name}: {text}" for name, text in shown.items()]
 
 
 def ask(
@@ -107,7 +125,7 @@ class _Conversation:
         earlier, held = _load_draft(self.environ), Tokens()
         while True:
             answered = with_layer(document, walk(base, self.chosen, prompts.ask, earlier), SOURCE)
-            held = tokens.ask(tokens.needed(answered, self.plugins), self.environ, held)
+            held = ask_secrets(needed_secrets(answered, self.plugins), self.environ, held)
             key = _review(base, self.chosen, held)
             if key == _GO:
                 key = self.confirm(answered)
@@ -133,7 +151,7 @@ class _Conversation:
         if self.dry_run:
             return _YES
         options = [Option(_YES, "yes, install"), Option(_CHANGE, "no, change an answer"), Option(_STOP, "no, stop")]
-        return str(prompts.one("Go ahead?", options, _YES))
+        return str(prompts.one("Continue?", options, _YES))
 
 
 def _choose_action(installed: Installed, known: Mapping[str, Workload]) -> tuple[Action, tuple[str, ...]]:
@@ -211,3 +229,37 @@ def _save_draft(chosen: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
     except LlmbError:
         return False
     return True
+
+
+def needed_secrets(document: Document, plugins: Plugins) -> dict[str, list[str]]:
+    """The names of the secrets that the answers need, each with the workloads that need it."""
+    known = plugins.workloads()
+    try:
+        answers, _ = settle(read_answers(document, known=known))
+        site = site_of(answers, answers.gpu_type)
+        keys = answers.workloads if answers.workloads is not None else tuple(known)
+        found = {key: plugins.setup(known[key], site) or Needs() for key in keys}
+    except LlmbError:  # the plan reports it, with its fix
+        return {}
+    names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
+    for key, needs in found.items():
+        for need in needs.needs:
+            if isinstance(need, HubAsset) and need.secret is not None and key not in names.setdefault(need.secret, []):
+                names[need.secret].append(key)
+    return names
+
+
+def ask_secrets(names: Mapping[str, Sequence[str]], environ: Mapping[str, str], before: Tokens) -> Tokens:
+    """Ask for those of ``names`` that were not found; ``before`` is the result of an earlier round."""
+    there = secrets.find([*names], environ)
+    known = {name: "from the environment" if environ.get(name) else f"in {secrets.SECRETS_FILE}" for name in there}
+    typed, skipped = {}, []
+    for name in (name for name in names if name not in there):
+        value = before.typed.get(name, "")
+        if not value and name not in before.skipped:
+            value = prompts.hidden(f"{name}, for {', '.join(names[name])} (not shown; press Enter to skip):")
+        if value:
+            typed[name] = value
+        else:
+            skipped.append(name)
+    return Tokens(known=known, typed=typed, skipped=tuple(skipped))

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks in the terminal, with questionary. Ctrl-C raises KeyboardInterrupt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import questionary
 
 from llmb.errors import LlmbError
 from llmb.system import console
 from llmb_installer.wizard.question import Option, Question, View
-
-if TYPE_CHECKING:
-    import questionary
 
 _MANY = 15  # from this number of choices on, typing filters them
 
@@ -34,8 +31,6 @@ def _ask(question: Question, view: View, default: Any) -> Any:
 
 def one(text: str, options: Sequence[Option], default: Any) -> Any:
     """One of ``options``; the cursor starts at ``default``."""
-    import questionary
-
     available = [option.value for option in _available(text, options)]
     first = default if default in available else available[0]
     choices = _choices(options, ())
@@ -48,8 +43,6 @@ def one(text: str, options: Sequence[Option], default: Any) -> Any:
 
 def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
     """Any of ``options``; those of ``default`` are selected."""
-    import questionary
-
     _available(text, options)
     return _answer(
         questionary.checkbox(
@@ -63,8 +56,6 @@ def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Ca
 
 def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
     """A line of text; Tab completes the name of a ``folder``."""
-    import questionary
-
     kind = questionary.path if folder else questionary.text
     more = {"only_directories": True} if folder else {}
     asked = kind(text, default=default, validate=lambda value: check(value) or True, **more)  # type: ignore[arg-type]
@@ -73,8 +64,6 @@ def line(text: str, default: str, check: Callable[[str], str | None], folder: bo
 
 def hidden(text: str) -> str:
     """A secret, which is not shown."""
-    import questionary
-
     return str(_answer(questionary.password(text))).strip()
 
 
@@ -93,8 +82,6 @@ def _available(text: str, options: Sequence[Option]) -> list[Option]:
 
 
 def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[Any]:
-    import questionary
-
     return [
         questionary.Choice(
             option.title,

@@ -17,8 +17,7 @@ from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import Context, Facts, Progress, Step, is_there
-from llmb_installer.steps.make import runner_for
+from llmb_installer.steps import Context, Facts, Progress, Step, is_there, runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 

@@ -24,8 +24,7 @@ from llmb_installer.detect.site import settle, site_of, with_gres_of
 from llmb_installer.planning import config
 from llmb_installer.planning.config import ConfigChange
 from llmb_installer.record import InstallRecord
-from llmb_installer.steps import Step, is_finished
-from llmb_installer.steps.make import Plugins, add_workload, programs_step
+from llmb_installer.steps import Plugins, Step, add_workload, is_finished, programs_step
 
 SMOKE = "smoke"  # the size for the first run on a cluster
 

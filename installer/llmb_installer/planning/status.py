@@ -130,7 +130,11 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
     if not isinstance(step, ImageStep):
         return None
     users = {*step.workloads}
-    old = [key for key in unused(intent, found) if _kind(key) == step.kind and users & {*found.steps[key].workloads}]
+    old = [
+        key
+        for key in unused(intent, found)
+        if key.startswith(f"{step.kind} ") and users & {*found.steps[key].workloads}
+    ]
     names = [key.partition(" ")[2] for key in old]
     return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
 
@@ -159,10 +163,6 @@ def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
             yield f"{pinned[1]} {pinned[2]} is missing"
         elif found.partition("+")[0] != pinned[2].partition("+")[0]:  # 2.8.0+cpu is a build of 2.8.0
             yield f"{pinned[1]} {found}, expected {pinned[2]}"
-
-
-def _kind(key: str) -> str:
-    return key.partition(" ")[0]
 
 
 def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:

@@ -18,7 +18,7 @@ from llmb_installer.answers import NOTHING, read_answers, with_layer
 from llmb_installer.answers.layers import given
 from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.site import settle, site_of
-from llmb_installer.steps.make import Plugins
+from llmb_installer.steps import Plugins
 from llmb_installer.wizard import prompts
 from llmb_installer.wizard.question import Option, Question, View
 from llmb_installer.wizard.walk import current_values, walk

@@ -65,26 +65,6 @@ class Option:
     refused: str = ""
 
 
-def _never(_: View) -> bool:
-    return False
-
-
-def _always(_: View) -> bool:
-    return True
-
-
-def _no_options(_: View) -> list[Option]:
-    return []
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _nothing(_: View, __: Any) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One question, for the answer at ``key``; a value at one of the keys ``also`` answers it too.
@@ -100,13 +80,13 @@ class Question:
     text: str
     kind: Literal["text", "folder", "one", "many"]
     default: Callable[[View], Any]
-    options: Callable[[View], list[Option]] = _no_options
-    applies: Callable[[View], bool] = _always
-    clear: Callable[[View], bool] = _never
-    check: Callable[[View, Any], str | None] = _nothing
-    note: Callable[[View, Any], str | None] = _nothing
+    options: Callable[[View], list[Option]] = lambda _: []
+    applies: Callable[[View], bool] = lambda _: True
+    clear: Callable[[View], bool] = lambda _: False
+    check: Callable[[View, Any], str | None] = lambda _, value: None
+    note: Callable[[View, Any], str | None] = lambda _, value: None
     layer: Callable[[View, Any], dict[str, Any]] | None = None
-    value: Callable[[Any], Any] = _itself
+    value: Callable[[Any], Any] = lambda value: value
     also: tuple[str, ...] = ()
     empty: str = "none"
 

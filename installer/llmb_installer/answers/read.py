@@ -13,9 +13,8 @@ import yaml
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
-from llmb.text import typed
+from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, nearest, squash_workload, suggest
-from llmb.text.yamlfile import Document, KeyPath
 from llmb.workload.gpus import CPU, known_types
 from llmb.workload.spec import Workload
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
@@ -35,11 +34,11 @@ _SAMPLES = {
     "runai.pvc": {"name": "n", "path": "/p", "claim": "c"},
 }
 
-Located = tuple[KeyPath, Fault]
+Located = tuple[yamlfile.KeyPath, Fault]
 
 
 def read_answers(
-    document: Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
+    document: yamlfile.Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
 ) -> Answers:
     """The answers in ``document``, overridden by ``--install``; the folder absolute, workloads by their keys.
 
@@ -71,14 +70,14 @@ def read_answers(
     )
 
 
-def require_valid(document: Document, known: Mapping[str, Workload]) -> None:
+def require_valid(document: yamlfile.Document, known: Mapping[str, Workload]) -> None:
     """Raise InputFaults with every fault of the layers so far, ignoring missing keys: before the first question."""
     if faults := _examine(document, known)[2]:
         raise InputFaults(faults)
 
 
 def _examine(
-    document: Document, known: Mapping[str, Workload], *, recorded: bool = False
+    document: yamlfile.Document, known: Mapping[str, Workload], *, recorded: bool = False
 ) -> tuple[Answers | None, list[str], list[Fault]]:
     """The answers if they can be read, the missing keys, and every fault of the other keys."""
     document = _with_machine_name(document)
@@ -94,7 +93,7 @@ def _examine(
     return answers, absent, [*document.faults, *faults, *wrong]
 
 
-def _filled(document: Document, absent: list[str]) -> Document:
+def _filled(document: yamlfile.Document, absent: list[str]) -> yamlfile.Document:
     """``document`` with a sample for each missing key whose section is valid."""
     data = document.data
     for key in absent:
@@ -104,7 +103,7 @@ def _filled(document: Document, absent: list[str]) -> Document:
     return replace(document, data=data)
 
 
-def _with_samples(document: Document) -> Answers | None:
+def _with_samples(document: yamlfile.Document) -> Answers | None:
     """What can be read where cluster type or folder are invalid, so that the other keys are checked too."""
     if not isinstance(document.data, dict):
         return None
@@ -123,7 +122,7 @@ def _is_misspelt(key: str, data: Any) -> bool:
     return any(nearest(str(one), names) == name for one in written if one not in names)
 
 
-def _with_machine_name(document: Document) -> Document:
+def _with_machine_name(document: yamlfile.Document) -> yamlfile.Document:
     """``document`` with the machine's name of an architecture that has a registry's name, such as arm64."""
     data, key = document.data, "node_architecture"
     given = data.get(key) if isinstance(data, dict) else None

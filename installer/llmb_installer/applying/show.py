@@ -8,9 +8,8 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault
-from llmb.text import typed
+from llmb.text import typed, yamlfile
 from llmb.text.tables import Column, render
-from llmb.text.yamlfile import Document
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
@@ -57,7 +56,7 @@ def _replaced(plan: Plan) -> list[str]:
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
     """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
-    config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
+    config = typed.read(ClusterConfig, yamlfile.Document(name=CONFIG_FILE, data=plan.config.data))
     return fits.without_torch(config, plan.intent.steps)
 
 

@@ -11,8 +11,7 @@ from llmb.text import typed
 from llmb.text.tables import Column, render, to_json
 from llmb_installer.commands import FORMAT, INSTALLED
 from llmb_installer.detect.detected import detect
-from llmb_installer.doctor import ALL
-from llmb_installer.doctor.examine import Examination, examine
+from llmb_installer.doctor import ALL, examine
 
 
 @click.command("doctor")
@@ -27,7 +26,7 @@ from llmb_installer.doctor.examine import Examination, examine
 def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
     """Find what this machine and its cluster lack, with fixes."""
     detected = detect(os.environ, console.current_folder(), install)
-    found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
+    found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
         console.echo(to_json(data), nl=False)
@@ -37,7 +36,7 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
         raise click.exceptions.Exit(1)
 
 
-def _text(found: Examination) -> str:
+def _text(found: examine.Examination) -> str:
     columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
         {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}

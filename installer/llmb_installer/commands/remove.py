@@ -20,7 +20,6 @@ from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers
 from llmb_installer.planning.status import find_status
-from llmb_installer.record import InstallRecord
 from llmb_installer.steps import kind_of
 from llmb_installer.steps.programs import ProgramsStep
 
@@ -110,7 +109,7 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     console.echo(f"Removed: {', '.join(status.unused)}")
 
 
-def plan_removal(found: InstallRecord, workloads: Collection[str]) -> Removal:
+def plan_removal(found: record.InstallRecord, workloads: Collection[str]) -> Removal:
     """The steps to remove with ``workloads``."""
     own = {key: done for key, done in found.steps.items() if set(done.workloads) & set(workloads)}
     alone = [key for key, done in own.items() if set(done.workloads) <= set(workloads)]
@@ -148,7 +147,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
     return removal
 
 
-def _own(found: InstallRecord, now: Mapping[str, Any], workloads: Collection[str]) -> Mapping[str, Any]:
+def _own(found: record.InstallRecord, now: Mapping[str, Any], workloads: Collection[str]) -> Mapping[str, Any]:
     """The part of the configuration ``now`` that is removed with ``workloads``, also where it was written by hand."""
     if not found.config:
         return config.adopted(now, removed=workloads)
@@ -167,7 +166,7 @@ def remove_steps(install: Path, keys: Collection[str]) -> None:
                 record.save(install, found)
 
 
-def _delete(key: str, found: InstallRecord, install: Path) -> None:
+def _delete(key: str, found: record.InstallRecord, install: Path) -> None:
     kind, name = kind_of(key)
     try:
         kind.remove(name, found.steps[key].facts, install)

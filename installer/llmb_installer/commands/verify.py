@@ -12,8 +12,7 @@ from llmb.errors import UsageError
 from llmb.system import console, locks
 from llmb.text.tables import to_json
 from llmb_installer import record
-from llmb_installer.applying import show
-from llmb_installer.applying.apply import StepsFailed
+from llmb_installer.applying import apply, show
 from llmb_installer.applying.install import ask, carry_out
 from llmb_installer.commands import FORMAT, INSTALLED, YES
 from llmb_installer.planning import config
@@ -57,9 +56,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
         return
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:
-            raise StepsFailed(faults, hint=f"{who}: wait until it has finished")
+            raise apply.StepsFailed(faults, hint=f"{who}: wait until it has finished")
         again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
-        raise StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
+        raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         console.echo(f"found: {fault}", err=True)
     if not yes:

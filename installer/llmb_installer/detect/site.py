@@ -14,12 +14,9 @@ from llmb.runs.launch import Site
 from llmb.text import typed
 from llmb.text.names import nearest, suggest
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers
-from llmb_installer.answers.layers import value_at
-from llmb_installer.answers.read import without_nulls
+from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, value_at, without_nulls
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, likeliest
-from llmb_installer.detect.scheduler import SlurmFound
 
 GPU_UNDETECTED, ARCHITECTURE_UNDETECTED = "gpu-type-undetected", "node-architecture-undetected"
 _ARM = ("gb200",)  # GPU types whose nodes have NVIDIA's Arm processor
@@ -148,7 +145,7 @@ def check_slurm(answers: Answers) -> list[str]:
     return [*notes_on(answers, found)]
 
 
-def check_given(data: Any, found: SlurmFound | None) -> tuple[list[Fault], list[str]]:
+def check_given(data: Any, found: scheduler.SlurmFound | None) -> tuple[list[Fault], list[str]]:
     """Faults and notes for the ``data`` of answers that are still incomplete or invalid.
 
     With ``found`` None the cluster here is asked, if the data names anything to ask about.
@@ -166,12 +163,12 @@ def check_given(data: Any, found: SlurmFound | None) -> tuple[list[Fault], list[
     return _unknown_partitions(partitions, found), [*_account_notes(account, found)]
 
 
-def partition_faults(answers: Answers, found: SlurmFound) -> list[Fault]:
+def partition_faults(answers: Answers, found: scheduler.SlurmFound) -> list[Fault]:
     """A fault for each partition in the answers that this cluster does not have."""
     return _unknown_partitions(_partitions(answers), found)
 
 
-def _unknown_partitions(named: Iterable[tuple[str, str]], found: SlurmFound) -> list[Fault]:
+def _unknown_partitions(named: Iterable[tuple[str, str]], found: scheduler.SlurmFound) -> list[Fault]:
     return [
         Fault(
             place=key,
@@ -196,7 +193,7 @@ def _partitions(answers: Answers) -> Iterator[tuple[str, str]]:
     return ((key, str(names)) for key, names in named.items() if names is not None)
 
 
-def notes_on(answers: Answers, found: SlurmFound) -> Iterator[str]:
+def notes_on(answers: Answers, found: scheduler.SlurmFound) -> Iterator[str]:
     """What llmb-run would refuse here, and what may work elsewhere, later, or for another user."""
     slurm = answers.slurm or SlurmConfig()
     if slurm.container == "pyxis" and not found.pyxis and "srun" in found.commands:
@@ -210,7 +207,7 @@ def notes_on(answers: Answers, found: SlurmFound) -> Iterator[str]:
     yield from _account_notes(str(account) if account is not None else None, found)
 
 
-def _account_notes(account: str | None, found: SlurmFound) -> Iterator[str]:
+def _account_notes(account: str | None, found: scheduler.SlurmFound) -> Iterator[str]:
     if account is not None and found.accounts and account not in found.accounts:
         near = nearest(account, found.accounts)
         fix = f"did you mean '{near}'?" if near is not None else f"yours are {', '.join(found.accounts)}"
@@ -225,7 +222,7 @@ def needs_gres(answers: Answers) -> bool:
     return (own is None or own.gres is None) and (answers.slurm or SlurmConfig()).leaves_gpus_open
 
 
-def with_gres(answers: Answers, found: SlurmFound) -> tuple[Answers, list[str]]:
+def with_gres(answers: Answers, found: scheduler.SlurmFound) -> tuple[Answers, list[str]]:
     """``answers`` with the GRES of their partition's nodes, and notes; ``answers`` are settled otherwise.
 
     In a partition with several kinds of GPUs the GRES is that of the answers' GPU type.

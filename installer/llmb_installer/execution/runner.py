@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
-from llmb.system.shell import Completed
 
 if TYPE_CHECKING:
     from llmb_installer.step import Context
@@ -46,7 +45,7 @@ class Runner:
         umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
         return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
         return shell.run(argv, env=env, timeout=120)
 
@@ -72,7 +71,7 @@ class Srun(Runner):
         """Run a program on a node."""
         return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         """Run a program on a node, and collect its output."""
         return _answered(shell.run(self._argv(argv), env=env))
 
@@ -100,7 +99,7 @@ class Sbatch(Runner):
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Completed:
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         """Run a program as a batch job, and collect its output."""
         files.make_folder(self.folder)
         name = uuid.uuid4().hex[:8]
@@ -109,7 +108,7 @@ class Sbatch(Runner):
             done = shell.run(self._argv(argv, out, err), env=env)
             printed = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
             _answered(done)
-            return Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
+            return shell.Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
         finally:
             for path in (out, err):
                 path.unlink(missing_ok=True)
@@ -135,7 +134,7 @@ class Sbatch(Runner):
         ]
 
 
-def _answered(done: Completed) -> Completed:
+def _answered(done: shell.Completed) -> shell.Completed:
     """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
     if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
         message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
@@ -168,7 +167,7 @@ class Commands:
             f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
         )
 
-    def read(self, argv: Sequence[str]) -> Completed:
+    def read(self, argv: Sequence[str]) -> shell.Completed:
         """Run one program that ends at once, whatever its exit code."""
         return self.context.runner.read(argv, env=self.environ)
 

@@ -13,7 +13,6 @@ from llmb.runs.launch import Site
 from llmb.runs.programs import digest
 from llmb.workload import needs
 from llmb.workload.gpus import CPU
-from llmb.workload.needs import Need, Needs
 from llmb.workload.spec import Workload
 from llmb_installer import hub
 from llmb_installer.answers import Answers
@@ -21,7 +20,6 @@ from llmb_installer.detect.site import cluster_of
 from llmb_installer.execution.runner import Runner, Sbatch, Srun
 from llmb_installer.hub import AssetStep
 from llmb_installer.images import image_step
-from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record import FOLDER, InstallRecord, StepRecord
 from llmb_installer.step import Context, Estimate, Facts, Kind, Progress, Step
 from llmb_installer.steps import programs, repo, task
@@ -79,12 +77,12 @@ class Plugins(Protocol):
     def workloads(self) -> Mapping[str, Workload]:
         """The workloads by key."""
 
-    def setup(self, workload: Workload, site: Site) -> Needs | None:
+    def setup(self, workload: Workload, site: Site) -> needs.Needs | None:
         """What ``workload`` needs at ``site``; None where its plugin does not define it."""
 
 
 def add_workload(
-    steps: tuple[Step, ...], workload: str, wanted: Needs | None, answers: Answers, site: Site
+    steps: tuple[Step, ...], workload: str, wanted: needs.Needs | None, answers: Answers, site: Site
 ) -> tuple[Step, ...]:
     """``steps`` with those of one more workload, equal ones shared. Raises LlmbError where it cannot be installed."""
     if wanted is None:
@@ -114,7 +112,7 @@ def programs_step(install: Path, workloads: tuple[str, ...]) -> programs.Program
     return programs.ProgramsStep(install=install, content=digest(), workloads=workloads)
 
 
-def _step(workload: str, need: Need, answers: Answers, site: Site) -> Step:
+def _step(workload: str, need: needs.Need, answers: Answers, site: Site) -> Step:
     match need:
         case needs.Venv():
             return _venv(workload, need, answers, site)
@@ -153,7 +151,7 @@ def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> Venv
     )
 
 
-def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> ImageStep:
+def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> image_step.ImageStep:
     if not answers.uses_images:
         message = f"{workload} needs the container image {need.reference}, and this cluster has no containers"
         raise LlmbError(message, hint=OMIT_HINT, code="no-containers", key=workload)
@@ -163,7 +161,7 @@ def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> Im
         target = images.image_path(
             need.reference, replace(config, install=replace(config.install, image_folder=answers.image_folder))
         )
-    return ImageStep(
+    return image_step.ImageStep(
         reference=need.reference,
         architecture=site.node_architecture,
         target=target,

@@ -13,7 +13,6 @@ from llmb_installer.execution.runner import Commands
 from llmb_installer.step import Context, Facts
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
 from llmb_installer.venv.packages import Packages, Pip, Uv
-from llmb_installer.venv.tools import Tools
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep
@@ -26,7 +25,6 @@ from typing import TYPE_CHECKING
 from llmb.errors import LlmbError
 from llmb.text import yamlfile
 from llmb_installer.step import Estimate
-from llmb_installer.venv.lock import package_of
 from llmb_installer.venv.tools import Python
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ def _keep(step: VenvStep, context: Context) -> Facts | None:
     return facts
 
 
-def _tools(step: VenvStep, folder: Path, context: Context, *, scratch: Path) -> tuple[Tools, Packages]:
+def _tools(step: VenvStep, folder: Path, context: Context, *, scratch: Path) -> tuple[tools.Tools, Packages]:
     """The tools for ``step``, and the one of them that installs packages into ``folder``."""
     chosen = tools.choose(step.tool, context.environ, here=context.runner.where == "here")
     offline = step.wheelhouse is not None
@@ -128,7 +126,7 @@ def _fill(step: VenvStep, folder: Path, context: Context) -> tuple[Facts, str]:
     return facts, text
 
 
-def _make(step: VenvStep, folder: Path, chosen: Tools, context: Context) -> str:
+def _make(step: VenvStep, folder: Path, chosen: tools.Tools, context: Context) -> str:
     """Make an environment without packages; its Python's version ``X.Y``."""
     offline = step.wheelhouse is not None
     for_pip = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
@@ -210,7 +208,7 @@ def estimate(step: VenvStep) -> Estimate:
     """A lower bound of bytes to fetch and on disk; unknown without a package that sizes.yaml lists."""
     if step.wheelhouse is not None:
         return Estimate(fetch=0, disk=None)
-    names = [package_of(line) for line in step.need.requirements]
+    names = [lock.package_of(line) for line in step.need.requirements]
     table = _table()
     if "torch" in names and step.torch.cpu_index is not None:
         names[names.index("torch")] = "torch-cpu"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.errors import LlmbError
-from llmb.system import files
-from llmb.system.shell import StoppedError
+from llmb.system import files, shell
 from llmb_installer.execution.runner import Commands
 from llmb_installer.venv import contents, pipconf
 from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of, torch_line
@@ -113,7 +112,7 @@ class Pip(Packages):
         try:
             (chosen,) = self._report(f"pip install of torch from {index}", step, alone)["install"]
         except LlmbError as error:
-            if report is None or isinstance(error, StoppedError) or not is_optional(source):
+            if report is None or isinstance(error, shell.StoppedError) or not is_optional(source):
                 raise
             hashed, plain = requirements_of(report["install"])
             return Lock(made_for=made_for, hashed=hashed, plain=plain, failed_index=index)
@@ -180,7 +179,7 @@ class Uv(Packages):
         try:
             lines = self._compile(f"uv's choice with torch from {index}", step, others, str(project))
         except LlmbError as error:
-            if own is None or isinstance(error, StoppedError) or not is_optional(source):
+            if own is None or isinstance(error, shell.StoppedError) or not is_optional(source):
                 raise
             return replace(own, failed_index=index)
         torch_lines = tuple(line for line in lines if package_of(line) == "torch")

@@ -7,8 +7,7 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES
-from llmb_installer.answers.read import unusable_in
+from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import read_mount
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
 from llmb_installer.registry import size

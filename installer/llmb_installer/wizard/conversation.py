@@ -14,8 +14,7 @@ from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
 from llmb.workload.needs import HubAsset, Needs
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, read_answers, with_layer
-from llmb_installer.answers.layers import given
+from llmb_installer.answers import NOTHING, given, read_answers, with_layer
 from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.steps import Plugins

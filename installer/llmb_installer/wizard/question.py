@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from llmb.workload.gpus import known_types
 from llmb.workload.spec import Workload
-from llmb_installer.answers.layers import given, joined, nested, value_at
+from llmb_installer.answers import given, joined, nested, value_at
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.scheduler import SlurmFound
 

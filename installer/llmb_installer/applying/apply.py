@@ -17,7 +17,7 @@ from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import Context, Facts, Progress, Step, is_there, runner_for
+from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
@@ -140,7 +140,9 @@ def _build_all(plan: Plan, workers: int) -> Results:
 
         def work(step: Step) -> Facts:
             with display.step(step) as progress:
-                return step.build(_of_step(context, step, progress))
+                name = re.sub(r"[^\w.@+-]+", "-", step.key)
+                log = context.log.with_name(f"{name}.log")
+                return step.build(replace(context, log=log, progress=progress))
 
         done = [step.key for step in plan.done]
         return run_steps(
@@ -156,15 +158,14 @@ def _build_all(plan: Plan, workers: int) -> Results:
         )
 
 
-def _of_step(context: Context, step: Step, progress: Progress) -> Context:
-    name = re.sub(r"[^\w.@+-]+", "-", step.key)
-    return replace(context, log=context.log.with_name(f"{name}.log"), progress=progress)
-
-
 def _configure(plan: Plan, results: Results) -> Outcome:
     """Write and record the configuration of the workloads whose steps are finished."""
     intent, found = plan.intent, record.load(plan.install)
-    missing = [step for step in intent.steps if not _usable(step, found, plan.install)]
+    missing = [
+        step
+        for step in intent.steps
+        if (done := found.steps.get(step.key)) is None or not is_there(step.key, done, plan.install)
+    ]
     lacking = {
         key: tuple(step.key for step in missing if key in step.workloads)
         for key in intent.workloads
@@ -201,12 +202,6 @@ def _with_workloads(found: InstallRecord, intent: Intent) -> dict[str, StepRecor
     """The recorded steps with their present workloads."""
     now = {step.key: _users(step, found, intent) for step in intent.steps}
     return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
-
-
-def _usable(step: Step, found: InstallRecord, install: Path) -> bool:
-    """Whether its result exists, perhaps of an earlier plan."""
-    done = found.steps.get(step.key)
-    return done is not None and is_there(step.key, done, install)
 
 
 def run_steps(

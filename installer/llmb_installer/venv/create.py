@@ -163,7 +163,10 @@ def check(step: VenvStep, context: Context) -> Estimate:
     here = context.runner.where == "here"
     _check_architecture(step, here=here)
     if not here:
-        _check_slurm(context)
+        program = context.runner.where.split()[0]
+        if shutil.which(program, path=context.environ.get("PATH")) is None:
+            hint = "run llmb-install on a login node of the cluster, or set 'method: here' in the answers"
+            raise LlmbError(f"{program} is not on PATH", hint=hint, code="no-slurm", key=program)
     chosen = tools.choose(step.tool, context.environ, here=here)
     if chosen.maker == "conda":
         if step.python is not None and not tools.is_version(step.python):
@@ -176,13 +179,6 @@ def check(step: VenvStep, context: Context) -> Estimate:
         if python is not None and chosen.maker == "venv" and not python.has_venv:
             raise tools.no_venv(python)
     return Estimate() if repair.is_likely(step, context.install) else estimate(step)
-
-
-def _check_slurm(context: Context) -> None:
-    program = context.runner.where.split()[0]
-    if shutil.which(program, path=context.environ.get("PATH")) is None:
-        hint = "run llmb-install on a login node of the cluster, or set 'method: here' in the answers"
-        raise LlmbError(f"{program} is not on PATH", hint=hint, code="no-slurm", key=program)
 
 
 def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None:

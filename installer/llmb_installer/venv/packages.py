@@ -132,13 +132,10 @@ class Pip(Packages):
     def _only_from(self, index: str) -> list[str]:
         return ["--index-url", index]
 
-    def _pip_version(self) -> str:
-        found = contents.packages(self.folder).get("pip")
-        return found.version if found is not None else ""
-
     def _update(self) -> None:
         """Update a pip that has no --report."""
-        found = re.match(r"(\d+)\.(\d+)", self._pip_version())
+        own = contents.packages(self.folder).get("pip")
+        found = re.match(r"(\d+)\.(\d+)", own.version) if own is not None else None
         if found is None or (int(found[1]), int(found[2])) < _REPORTS:
             self.commands.run(
                 "pip's own update", [self.python, "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]

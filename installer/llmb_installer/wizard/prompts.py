@@ -15,18 +15,19 @@ _MANY = 15  # from this number of choices on, typing filters them
 
 def ask(question: Question, view: View, default: Any) -> Any:
     """The user's answer to ``question``. Raises LlmbError where nothing can be chosen."""
-    value = _ask(question, view, default)
+
+    def check(value: Any) -> str | None:
+        return question.check(view, value)
+
+    if question.kind == "one":
+        value = one(question.text, question.options(view), default)
+    elif question.kind == "many":
+        value = many(question.text, question.options(view), default, check)
+    else:
+        value = line(question.text, str(default or ""), check, question.kind == "folder")
     if (note := question.note(view, value)) is not None:
         console.echo(f"  {note}")
     return value
-
-
-def _ask(question: Question, view: View, default: Any) -> Any:
-    if question.kind == "one":
-        return one(question.text, question.options(view), default)
-    if question.kind == "many":
-        return many(question.text, question.options(view), default, lambda value: question.check(view, value))
-    return line(question.text, str(default or ""), lambda value: question.check(view, value), question.kind == "folder")
 
 
 def one(text: str, options: Sequence[Option], default: Any) -> Any:

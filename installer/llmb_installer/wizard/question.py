@@ -79,7 +79,7 @@ class Question:
     label: str
     text: str
     kind: Literal["text", "folder", "one", "many"]
-    default: Callable[[View], Any]
+    default: Callable[[View], Any] = lambda _: ""
     options: Callable[[View], list[Option]] = lambda _: []
     applies: Callable[[View], bool] = lambda _: True
     clear: Callable[[View], bool] = lambda _: False

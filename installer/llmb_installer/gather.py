@@ -120,7 +120,11 @@ def gather(
     detected = detection.detect(os.environ, console.current_folder(), install)
     if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
-    _require_fit(document, detected.slurm)
+    if detected.slurm is not None:
+        faults, notes = _check_given(document, detected.slurm)
+        _print_notes(notes)
+        if faults:
+            raise InputFaults(faults)
     asked = ask(
         document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
     )
@@ -137,14 +141,6 @@ def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = F
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
-
-
-def _require_fit(document: yamlfile.Document, found: scheduler.SlurmFound | None) -> None:
-    """Compare the answers so far with the cluster that was detected. Raises InputFaults."""
-    faults, notes = _check_given(document, found) if found is not None else ([], [])
-    _print_notes(notes)
-    if faults:
-        raise InputFaults(faults)
 
 
 def _with_cluster_faults(error: InputFaults, document: yamlfile.Document) -> InputFaults:

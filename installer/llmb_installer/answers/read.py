@@ -15,8 +15,7 @@ from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, nearest, squash_workload, suggest
-from llmb.workload.gpus import CPU, known_types
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, spec
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.schema import AUTO, Answers, level_fault
 from llmb_installer.registry.manifests import machine_name
@@ -28,7 +27,7 @@ _DEFAULTS = Answers(cluster_type="local", install=Path())
 _SAMPLES = {
     "cluster_type": "local",
     "install": ".",
-    "gpu_type": CPU,
+    "gpu_type": gpus.CPU,
     "runai.base_url": "https://host",
     "runai.project": "p",
     "runai.pvc": {"name": "n", "path": "/p", "claim": "c"},
@@ -38,7 +37,11 @@ Located = tuple[yamlfile.KeyPath, Fault]
 
 
 def read_answers(
-    document: yamlfile.Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
+    document: yamlfile.Document,
+    *,
+    install: Path | None = None,
+    known: Mapping[str, spec.Workload],
+    recorded: bool = False,
 ) -> Answers:
     """The answers in ``document``, overridden by ``--install``; the folder absolute, workloads by their keys.
 
@@ -70,14 +73,14 @@ def read_answers(
     )
 
 
-def require_valid(document: yamlfile.Document, known: Mapping[str, Workload]) -> None:
+def require_valid(document: yamlfile.Document, known: Mapping[str, spec.Workload]) -> None:
     """Raise InputFaults with every fault of the layers so far, ignoring missing keys: before the first question."""
     if faults := _examine(document, known)[2]:
         raise InputFaults(faults)
 
 
 def _examine(
-    document: yamlfile.Document, known: Mapping[str, Workload], *, recorded: bool = False
+    document: yamlfile.Document, known: Mapping[str, spec.Workload], *, recorded: bool = False
 ) -> tuple[Answers | None, list[str], list[Fault]]:
     """The answers if they can be read, the missing keys, and every fault of the other keys."""
     document = _with_machine_name(document)
@@ -131,17 +134,17 @@ def _with_machine_name(document: yamlfile.Document) -> yamlfile.Document:
     return replace(document, data={**data, key: machine_name(given)})
 
 
-def _is_unknown(name: str, known: Mapping[str, Workload]) -> bool:
+def _is_unknown(name: str, known: Mapping[str, spec.Workload]) -> bool:
     """Whether no plugin here offers a workload that an installer has recorded by its key."""
     return squash_workload(name) not in map(squash_workload, known)
 
 
-def _key(name: str, known: Mapping[str, Workload]) -> str:
+def _key(name: str, known: Mapping[str, spec.Workload]) -> str:
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
 
 
 def _wrong(
-    answers: Answers | None, known: Mapping[str, Workload], *, has_type: bool, recorded: bool
+    answers: Answers | None, known: Mapping[str, spec.Workload], *, has_type: bool, recorded: bool
 ) -> Iterator[Located]:
     """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type."""
     if answers is None:
@@ -164,17 +167,17 @@ def _wrong(
 
 def _wrong_gpus(answers: Answers) -> Iterator[Located]:
     try:
-        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=CPU, gpu_types=answers.gpu_types)
+        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=gpus.CPU, gpu_types=answers.gpu_types)
     except typed.KeyFaultError as error:
         message = f"{'.'.join(map(str, error.path))}: {error}"
         yield error.path, Fault(message=message, hint=error.hint, code="gpu-types-invalid")
-    name, gpus = answers.gpu_type, [AUTO, *known_types(), *answers.gpu_types]
-    if name not in gpus:
-        hint = f"{suggest(name, gpus)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
+    name, types = answers.gpu_type, [AUTO, *gpus.known_types(), *answers.gpu_types]
+    if name not in types:
+        hint = f"{suggest(name, types)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
         fault = Fault(message=f"gpu_type '{name}' is unknown", hint=hint, code="gpu-type-unknown", value=name)
         yield ("gpu_type",), fault
     if answers.cluster_type == "runai" and name == AUTO:
-        hint = f"one of {', '.join(known_types())}"
+        hint = f"one of {', '.join(gpus.known_types())}"
         message = "gpu_type cannot be detected on Run:ai; set it"
         yield ("gpu_type",), Fault(message=message, hint=hint, code="gpu-type-undetected")
 
@@ -248,7 +251,7 @@ def _wrong_for_type(answers: Answers) -> Iterator[Located]:
         message = f"node_architecture: a local installation is for this machine, which is {machine}"
         hint = f"omit it, or install on a machine of type {answers.node_architecture}"
         yield ("node_architecture",), Fault(message=message, hint=hint, code="architecture-not-local")
-    if kind == "slurm" and answers.gpu_type == CPU and answers.uses_images:
+    if kind == "slurm" and answers.gpu_type == gpus.CPU and answers.uses_images:
         message = "there are no container images for gpu_type cpu"
         yield ("gpu_type",), Fault(message=message, hint="add 'slurm: {container: none}'", code="cpu-without-images")
 

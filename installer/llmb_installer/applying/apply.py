@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import console, files, locks
-from llmb.system.parallel import held_interrupts, run_bounded
+from llmb.system import console, files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.execution.runner import Runner
@@ -245,8 +244,8 @@ def run_steps(
         on_stop()
         stop.set()
 
-    with held_interrupts(interrupt) as interrupted:
-        run_bounded(_ready(steps, done, results), attempt, settle, workers=workers, stop=stop.is_set)
+    with parallel.held_interrupts(interrupt) as interrupted:
+        parallel.run_bounded(_ready(steps, done, results), attempt, settle, workers=workers, stop=stop.is_set)
         if interrupted():
             raise KeyboardInterrupt
     return results

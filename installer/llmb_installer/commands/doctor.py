@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from llmb.system import console
-from llmb.text import typed
-from llmb.text.tables import Column, render, to_json
+from llmb.text import tables, typed
 from llmb_installer.commands import FORMAT, INSTALLED
 from llmb_installer.detect.detected import detect
 from llmb_installer.doctor import ALL, examine
@@ -29,7 +28,7 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
     found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
-        console.echo(to_json(data), nl=False)
+        console.echo(tables.to_json(data), nl=False)
     else:
         console.echo(_text(found))
     if found.lacking:
@@ -37,14 +36,14 @@ def command(install: Path | None, cluster_type: str | None, registries: bool, fm
 
 
 def _text(found: examine.Examination) -> str:
-    columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
+    columns = [tables.Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
         {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}
         for one in found.findings
     ]
     kind = found.cluster_type or "unknown"
     where = f"{found.install}, cluster type {kind}" if found.install else "no install directory here"
-    lines = [where, render(columns, rows, "table").rstrip("\n")]
+    lines = [where, tables.render(columns, rows, "table").rstrip("\n")]
     lines += [f"{one.check}: {one.found}\n  fix: {one.fix}" for one in found.findings if one.fix is not None]
     if found.cluster_type is not None or found.lacking:
         lacking: dict[tuple[str, ...], list[str]] = {}

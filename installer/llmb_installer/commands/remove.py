@@ -20,8 +20,7 @@ from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers
 from llmb_installer.planning.status import find_status
-from llmb_installer.steps import kind_of
-from llmb_installer.steps.programs import ProgramsStep
+from llmb_installer.steps import kind_of, programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ def plan_removal(found: record.InstallRecord, workloads: Collection[str]) -> Rem
     """The steps to remove with ``workloads``."""
     own = {key: done for key, done in found.steps.items() if set(done.workloads) & set(workloads)}
     alone = [key for key, done in own.items() if set(done.workloads) <= set(workloads)]
-    gone = tuple(key for key in alone if not key.startswith(f"{ProgramsStep.kind} "))
+    gone = tuple(key for key in alone if not key.startswith(f"{programs.ProgramsStep.kind} "))
     kept = tuple(key for key in own if key not in gone)
     return Removal(workloads=tuple(workloads), steps=gone, kept=kept)
 

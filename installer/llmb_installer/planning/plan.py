@@ -14,9 +14,7 @@ from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb.text.names import as_keys
-from llmb.workload.gpus import known_types
-from llmb.workload.needs import Needs
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, needs, spec
 from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
 from llmb_installer.detect.detected import Installed
@@ -98,11 +96,11 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
     return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), omitted
 
 
-def _needs(plugins: Plugins, workload: Workload, answers: Answers, site: Site) -> Needs | None:
+def _needs(plugins: Plugins, workload: spec.Workload, answers: Answers, site: Site) -> needs.Needs | None:
     """What ``workload`` needs for all GPU types of the answers; None where its plugin defines it for none."""
     others = [site_of(answers, name) for name in answers.gpu_types if name != answers.gpu_type]
     found = [own for place in (site, *others) if (own := plugins.setup(workload, place)) is not None]
-    return Needs(needs=tuple(dict.fromkeys(need for own in found for need in own.needs))) if found else None
+    return needs.Needs(needs=tuple(dict.fromkeys(need for own in found for need in own.needs))) if found else None
 
 
 def look(intent: Intent) -> Plan:
@@ -162,7 +160,7 @@ class Offered:
     """The plugins, their workloads by key, and a note for each plugin that failed to load."""
 
     plugins: Plugins
-    workloads: Mapping[str, Workload]
+    workloads: Mapping[str, spec.Workload]
     notes: Sequence[str]
 
 
@@ -200,7 +198,7 @@ def intent_of(asked: Answers, offered: Offered, *, before: Mapping[str, Any] | N
 def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:
     """``asked`` with GPU type, GRES and architecture as detected ``before``, where the answers omit them."""
     gpu_type, machine = before.get("gpu_type"), (before.get("install") or {}).get("node_architecture")
-    if asked.gpu_type == AUTO and gpu_type in (*known_types(), *asked.gpu_types):
+    if asked.gpu_type == AUTO and gpu_type in (*gpus.known_types(), *asked.gpu_types):
         asked = replace(asked, gpu_type=str(gpu_type))
     if asked.node_architecture == AUTO and machine in ARCHITECTURES:
         asked = replace(asked, node_architecture=cast(Literal["x86_64", "aarch64"], machine))

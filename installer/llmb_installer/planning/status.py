@@ -18,8 +18,7 @@ from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
 from llmb_installer.record import InstallRecord, StepRecord, answers_path
-from llmb_installer.steps import Step, VenvStep, kind_of
-from llmb_installer.steps.programs import ProgramsStep
+from llmb_installer.steps import Step, VenvStep, kind_of, programs
 from llmb_installer.venv.lock import normalized
 
 
@@ -121,7 +120,7 @@ def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     return tuple(
         key
         for key, done in found.steps.items()
-        if key not in wanted and not gone & {*done.workloads} and not key.startswith(f"{ProgramsStep.kind} ")
+        if key not in wanted and not gone & {*done.workloads} and not key.startswith(f"{programs.ProgramsStep.kind} ")
     )
 
 
@@ -142,7 +141,7 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
 def _differs(step: Step, done: StepRecord) -> Fault | None:
     if done.digest == step.digest:
         return None
-    if isinstance(step, ProgramsStep) and done.facts.get("digest") != step.content:
+    if isinstance(step, programs.ProgramsStep) and done.facts.get("digest") != step.content:
         return Fault(message="are of another release of llmb", code="programs-outdated")
     if isinstance(step, VenvStep) and (other := [*_other_versions(step, done)]):
         more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""

@@ -11,9 +11,7 @@ from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import LlmbError
 from llmb.runs.launch import Site
 from llmb.runs.programs import digest
-from llmb.workload import needs
-from llmb.workload.gpus import CPU
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, needs, spec
 from llmb_installer import hub
 from llmb_installer.answers import Answers
 from llmb_installer.detect.site import cluster_of
@@ -74,10 +72,10 @@ OMIT_HINT = "list the other workloads under 'workloads' in the answers"
 class Plugins(Protocol):
     """The part of llmb's loaded plugins that an installation needs."""
 
-    def workloads(self) -> Mapping[str, Workload]:
+    def workloads(self) -> Mapping[str, spec.Workload]:
         """The workloads by key."""
 
-    def setup(self, workload: Workload, site: Site) -> needs.Needs | None:
+    def setup(self, workload: spec.Workload, site: Site) -> needs.Needs | None:
         """What ``workload`` needs at ``site``; None where its plugin does not define it."""
 
 
@@ -134,7 +132,9 @@ def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> Venv
             code="name-invalid",
         )
     index, cpu_index = answers.torch_index, answers.torch_cpu_index
-    all_cpu = all(cluster_of(answers, CPU).rows_for(name) == CPU for name in (site.gpu_type, *answers.gpu_types))
+    all_cpu = all(
+        cluster_of(answers, gpus.CPU).rows_for(name) == gpus.CPU for name in (site.gpu_type, *answers.gpu_types)
+    )
     without_gpu = cpu_index is not None and index is None and all_cpu
     return VenvStep(
         need=need,

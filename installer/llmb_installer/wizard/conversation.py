@@ -12,8 +12,8 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
+from llmb.workload import spec
 from llmb.workload.needs import HubAsset, Needs
-from llmb.workload.spec import Workload
 from llmb_installer.answers import NOTHING, given, read_answers, with_layer
 from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.site import settle, site_of
@@ -153,7 +153,7 @@ class _Conversation:
         return str(prompts.one("Continue?", options, _YES))
 
 
-def _choose_action(installed: Installed, known: Mapping[str, Workload]) -> tuple[Action, tuple[str, ...]]:
+def _choose_action(installed: Installed, known: Mapping[str, spec.Workload]) -> tuple[Action, tuple[str, ...]]:
     """What the user wants to do with an existing installation, and the workloads to add or remove."""
     there = _installed_keys(installed, known)
     others = [key for key in known if key not in there]
@@ -178,7 +178,7 @@ def _choose_action(installed: Installed, known: Mapping[str, Workload]) -> tuple
     return action, tuple(chosen)
 
 
-def _installed_keys(installed: Installed, known: Mapping[str, Workload]) -> list[str]:
+def _installed_keys(installed: Installed, known: Mapping[str, spec.Workload]) -> list[str]:
     there = installed.config.workloads.installed
     return [*known] if there is None else as_keys(there, known)
 

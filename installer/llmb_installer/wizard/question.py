@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from llmb.workload.gpus import known_types
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, spec
 from llmb_installer.answers import given, joined, nested, value_at
+from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
-from llmb_installer.detect.scheduler import SlurmFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +18,7 @@ class View:
     """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads."""
 
     detected: Detected
-    workloads: Mapping[str, Workload]
+    workloads: Mapping[str, spec.Workload]
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, key: str) -> Any:
@@ -35,9 +34,9 @@ class View:
         return replace(self, data=joined(self.data, layer))
 
     @property
-    def slurm(self) -> SlurmFound:
+    def slurm(self) -> scheduler.SlurmFound:
         """The detected Slurm; an empty one without Slurm."""
-        return self.detected.slurm or SlurmFound()
+        return self.detected.slurm or scheduler.SlurmFound()
 
     @property
     def kind(self) -> str:
@@ -48,7 +47,7 @@ class View:
     def known_gpu_type(self) -> str:
         """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))
-        return str(self.at(f"gpu_types.{name}.like") or name) if name not in known_types() else name
+        return str(self.at(f"gpu_types.{name}.like") or name) if name not in gpus.known_types() else name
 
     @property
     def uses_images(self) -> bool:

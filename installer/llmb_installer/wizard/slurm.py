@@ -6,8 +6,7 @@ from typing import Any
 from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.detect.machine import likeliest
-from llmb_installer.detect.scheduler import GpuKind
+from llmb_installer.detect import machine, scheduler
 from llmb_installer.wizard.question import Option, Question, View
 
 
@@ -51,9 +50,9 @@ def _partition_layer(view: View, value: Any) -> dict[str, Any]:
     return {"slurm": {"gpu": {"partition": value or None, **gres}}}
 
 
-def _others(view: View) -> list[GpuKind]:
+def _others(view: View) -> list[scheduler.GpuKind]:
     """GPUs of types other than the default one, each in the partition with the most nodes."""
-    best: dict[str, GpuKind] = {}
+    best: dict[str, scheduler.GpuKind] = {}
     for kind in view.slurm.gpu_kinds():
         if kind.gpu_type is None or kind.gpu_type == view.at("gpu_type"):
             continue
@@ -67,16 +66,18 @@ def _others(view: View) -> list[GpuKind]:
 def _other_options(view: View) -> list[Option]:
     options = []
     for kind in _others(view):
-        unknown = "" if kind.gpu_type in known_types() else f", using configurations of {likeliest(kind.gres_type)}"
+        unknown = (
+            "" if kind.gpu_type in known_types() else f", using configurations of {machine.likeliest(kind.gres_type)}"
+        )
         title = f"{kind.gpu_type}: {_nodes(kind.nodes)} with {kind.per_node} in {kind.partition}{unknown}"
         options.append(Option(kind.gpu_type, title))
     return options
 
 
-def _own(view: View, kind: GpuKind) -> dict[str, Any]:
+def _own(view: View, kind: scheduler.GpuKind) -> dict[str, Any]:
     """The entry of gpu_types; in a partition with several kinds of GPUs, GRES has to name one."""
     alone = len(view.slurm.gpu_kinds(kind.partition)) == 1
-    like = {} if kind.gpu_type in known_types() else {"like": likeliest(kind.gres_type)}
+    like = {} if kind.gpu_type in known_types() else {"like": machine.likeliest(kind.gres_type)}
     gres = kind.per_node if alone else f"{kind.gres_type}:{kind.per_node}"
     return {**like, "partition": kind.partition, "gres": gres, "gpus_per_node": kind.per_node}
 

@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
 from llmb_installer.commands import DRY_RUN, FILE, FOLDER, FORMAT, YES
-
-if TYPE_CHECKING:
-    from types import FrameType
-
 
 # Each is the object `command` of the module llmb_installer.commands.NAME; the text is its summary in --help.
 COMMANDS = {

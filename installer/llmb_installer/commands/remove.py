@@ -93,7 +93,7 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Remove the steps that only an earlier release, or earlier answers, needed."""
     status = find_status(folder, record.load(folder), required=True)
     if status.outdated:
-        hint = f"bring it up to date first: llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
+        hint = f"bring it up to date first: {record.repair_hint(folder)}"
         raise LlmbError(f"{folder} is out of date: its steps may still be in use", hint=hint, code="install-outdated")
     if not status.unused:
         console.echo(f"{folder} has no unused steps")

@@ -56,8 +56,8 @@ def command(install: Path | None, fmt: str) -> None:
         console.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in status.outdated:
             console.echo(f"  {fault}")
-        console.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
+        console.echo(f"hint: {record.repair_hint(folder)} brings it up to date", err=True)
     for note in show.notes_on(status, option):
         console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
-        console.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)
+        console.echo(f"hint: {record.repair_hint(folder)} rebuilds what is missing", err=True)

@@ -9,8 +9,6 @@ from typing import ClassVar, Literal
 from llmb.workload.needs import Venv
 from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
 from llmb_installer.venv import contents, create, repair
-from llmb_installer.venv.contents import is_there as is_there
-from llmb_installer.venv.contents import verify as verify
 from llmb_installer.venv.lock import TorchSource, torch_line
 
 # Packages whose versions a summary shows.
@@ -83,6 +81,9 @@ class VenvStep(Step):
     def build(self, context: Context) -> Facts:
         """Repair the environment in use, or build another and switch to it. Raises LlmbError."""
         return create.build(self, context)
+
+
+is_there, verify = contents.is_there, contents.verify
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

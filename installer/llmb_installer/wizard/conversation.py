@@ -12,8 +12,7 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
-from llmb.workload import spec
-from llmb.workload.needs import HubAsset, Needs
+from llmb.workload import needs, spec
 from llmb_installer.answers import NOTHING, given, read_answers, with_layer
 from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.site import settle, site_of
@@ -237,14 +236,15 @@ def needed_secrets(document: Document, plugins: Plugins) -> dict[str, list[str]]
         answers, _ = settle(read_answers(document, known=known))
         site = site_of(answers, answers.gpu_type)
         keys = answers.workloads if answers.workloads is not None else tuple(known)
-        found = {key: plugins.setup(known[key], site) or Needs() for key in keys}
+        found = {key: plugins.setup(known[key], site) or needs.Needs() for key in keys}
     except LlmbError:  # the plan reports it, with its fix
         return {}
     names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
-    for key, needs in found.items():
-        for need in needs.needs:
-            if isinstance(need, HubAsset) and need.secret is not None and key not in names.setdefault(need.secret, []):
-                names[need.secret].append(key)
+    for key, own in found.items():
+        for need in own.needs:
+            secret = need.secret if isinstance(need, needs.HubAsset) else None
+            if secret is not None and key not in names.setdefault(secret, []):
+                names[secret].append(key)
     return names
 
 

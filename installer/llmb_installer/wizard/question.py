@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A question of the wizard: a value with functions of what is known so far. Nothing here uses the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from llmb.workload import gpus, spec
 from llmb_installer.answers import given, joined, nested, value_at
@@ -29,7 +27,7 @@ class View:
         """Whether there is an answer at a dotted key, even null."""
         return given(self.data, key)
 
-    def over(self, layer: Mapping[str, Any]) -> View:
+    def over(self, layer: Mapping[str, Any]) -> Self:
         """The view with its answers overridden by ``layer``."""
         return replace(self, data=joined(self.data, layer))
 

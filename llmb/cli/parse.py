@@ -15,8 +15,8 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.errors import UsageError
 
 if TYPE_CHECKING:
-    from llmb.results import Result
     from llmb.results.foreign import Description
+    from llmb.results.result import Result
 
 _STDIN = Path("-")
 _COUNT = click.IntRange(min=1)
@@ -112,7 +112,7 @@ def _logs(paths: Sequence[Path], folder: str, unreadable: Callable[[OSError], No
     import shutil
     import sys
 
-    from llmb.results import logs_at
+    from llmb.results.find import logs_at
 
     found: dict[Path, None] = {}
     for number, path in enumerate(paths):

@@ -11,13 +11,14 @@ from llmb.cli.results.choose import Choice, choose, gather_of
 from llmb.cli.results.judged import exit_code, judged
 from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.digest import LEAST, cut, shortest
-from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.results.result import distinguishing, settings_of
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
 from llmb.system import console, files
 from llmb.text.tables import Column, to_json
-from llmb.verdict import BAD, FAIL, compare, export, why_invalid
+from llmb.verdict import compare, export
 from llmb.verdict.compare import Comparison, measures
 from llmb.verdict.export import read_baseline, read_export
+from llmb.verdict.judge import why_invalid
+from llmb.verdict.rules import BAD, FAIL
 from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
 
 PUBLISHED = "published"

@@ -9,17 +9,16 @@ from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results.judged import judged, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
-from llmb.results import Result
 from llmb.results.reason import REFUSED_KIND, cause_of_end
-from llmb.results.result import configuration_of
+from llmb.results.result import Result, configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.stats.measure import Window
 from llmb.system import console
 from llmb.text.tables import escape
-from llmb.verdict import find_reference, pool_key
 from llmb.verdict.explain import Subject, explain
+from llmb.verdict.judge import find_reference, pool_key
 from llmb.workload.rows import Row
 
 UNKNOWN_CAUSE = "unknown"

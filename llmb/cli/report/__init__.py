@@ -15,7 +15,7 @@ from llmb.cli.results import choose
 from llmb.system import console
 
 if TYPE_CHECKING:
-    from llmb.report import Report
+    from llmb.report.value import Report
 
 FORMATS = ("md", "html")
 _HTML = (".html", ".htm")

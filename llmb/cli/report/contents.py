@@ -13,11 +13,12 @@ from llmb.config.images import recorded_digest
 from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.report import Report, Run
-from llmb.results import Result, log_of
+from llmb.report.value import Report, Run
+from llmb.results.find import log_of
+from llmb.results.result import Result
 from llmb.runs.record import RunRecord
 from llmb.system.secrets import is_secret_name
-from llmb.verdict import find_reference
+from llmb.verdict.judge import find_reference
 from llmb.verdict.scaling import efficiencies
 
 

@@ -13,7 +13,7 @@ from llmb.cli import options
 from llmb.cli.context import Context, say
 
 if TYPE_CHECKING:
-    from llmb.results import Result
+    from llmb.results.result import Result
     from llmb.runs.record import RunRecord
     from llmb.stats.measure import Window
 
@@ -60,7 +60,7 @@ def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tup
 def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
     """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
     from llmb.cli.results.judged import results_of
-    from llmb.results import CANCELLED
+    from llmb.results.result import CANCELLED
 
     wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
@@ -73,8 +73,7 @@ def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> l
 
 def unreadable(context: Context) -> list[Result]:
     """A result for each run whose record ``gather`` could not read."""
-    from llmb.results import UNKNOWN, Result
-    from llmb.results.result import Identity
+    from llmb.results.result import UNKNOWN, Identity, Result
 
     return [
         Result(
@@ -88,7 +87,7 @@ def unreadable(context: Context) -> list[Result]:
 
 def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
     """The selected results, which may be of another cluster."""
-    from llmb.results import CANCELLED
+    from llmb.results.result import CANCELLED
 
     own = [one.identity.configuration for one in results]
     wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])

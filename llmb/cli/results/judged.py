@@ -11,21 +11,11 @@ from llmb.cli.output import print_rows, print_runs
 from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
-from llmb.results import (
-    FAILED,
-    SUCCESS,
-    Result,
-    csv_columns,
-    csv_rows,
-    legend,
-    log_of,
-    report,
-    result_of_log,
-    result_of_run,
-    run_directory,
-    table_of,
-)
+from llmb.results.columns import csv_columns, csv_rows, legend, report, table_of
+from llmb.results.find import log_of, run_directory
 from llmb.results.foreign import NOTHING, Description
+from llmb.results.recorded import result_of_log, result_of_run
+from llmb.results.result import FAILED, SUCCESS, Result
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
@@ -34,7 +24,8 @@ from llmb.stats.measure import Window
 from llmb.system import console
 from llmb.system.shell import map_many
 from llmb.text.tables import escape, to_json
-from llmb.verdict import BAD, judge
+from llmb.verdict.judge import judge
+from llmb.verdict.rules import BAD
 
 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:

@@ -27,8 +27,8 @@ from llmb.config import ClusterConfig, load_config
 from llmb.config.images import image_path
 from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.report import Report
 from llmb.report.page import charted
+from llmb.report.value import Report
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program

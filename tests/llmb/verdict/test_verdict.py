@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
-from llmb.results.result import from_json
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
 from llmb.stats.interval import Spread, spread
 from llmb.stats.measure import LAST, Window
-from llmb.verdict import (
+from llmb.verdict.judge import find_reference, judge, same_window
+from llmb.verdict.rules import (
     FAIL,
     INCONCLUSIVE,
     INVALID,
@@ -24,12 +24,10 @@ from llmb.verdict import (
     SUSPICIOUS,
     WARN,
     Judgement,
-    find_reference,
-    judge,
     judge_times,
-    same_window,
+    published,
+    throughput_ratio,
 )
-from llmb.verdict.rules import published, throughput_ratio
 from llmb.workload.published import Figure
 
 Wording = Callable[..., None]

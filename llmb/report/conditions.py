@@ -10,8 +10,7 @@ from llmb.report.entries import Entry, per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
 from llmb.runs.job import Job
-from llmb.stats.interval import spread
-from llmb.stats.measure import measure
+from llmb.stats.measure import measure, spread
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
 from llmb.verdict.rules import published, throughput_ratio

@@ -9,7 +9,7 @@ from fractions import Fraction
 from llmb.report.value import ORDER, Report, Run, word_of
 from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
 from llmb.runs.job import Job
-from llmb.stats.interval import Spread
+from llmb.stats.measure import Spread
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import judge_times, pooled, published

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from llmb.results.result import Result
-from llmb.stats.interval import MOST_REPEATS, Spread, relative_width, repeats_to_settle, spread
+from llmb.stats.measure import MOST_REPEATS, Spread, relative_width, repeats_to_settle, spread
 
 _Z95 = 1.959964
 _MOST_WIDTH = 100.0

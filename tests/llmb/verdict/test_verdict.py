@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
-from llmb.stats.interval import Spread, spread
-from llmb.stats.measure import LAST, Window
+from llmb.stats.measure import LAST, Spread, Window, spread
 from llmb.verdict.judge import find_reference, judge, same_window
 from llmb.verdict.rules import (
     FAIL,

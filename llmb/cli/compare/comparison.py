@@ -7,8 +7,7 @@ from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.choose import Choice, choose, gather_of
-from llmb.cli.results.judged import exit_code, judged
+from llmb.cli.results.judged import Choice, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.digest import LEAST, cut, shortest
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
@@ -216,12 +215,15 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
 _NAMED_OMITTED = 8  # runs in a line
 
 
-def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) -> int:
-    """Print the scaling efficiency of each model among the runs ``ours``; exit code 3 when one failed, else 0."""
+def print_scaling(context: Context, request: Request, fmt: str) -> int:
+    """Print the scaling efficiency of each model among the runs of A; exit code 3 when one failed, else 0."""
+    if request.theirs or request.baseline or request.reference:
+        hint = "omit B, --baseline and --reference"
+        raise UsageError("--scaling takes only A", hint=hint, code="options-conflict", key="--scaling")
     if fmt == "junit":
         hint = "--format table, json, csv or md"
         raise UsageError("--scaling has no verdicts for JUnit", hint=hint, code="format-invalid", key="--format")
-    results = find_side(context, ours, choice).results
+    results = find_side(context, request.ours, request.choice).results
     points = efficiencies(results)
     print_runs(columns(points, fmt), [cells(point) for point in points], fmt, name="workload", below="settings")
     if results and not points:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.report import page as caps
-from llmb.report.html import to_html
 from llmb.report.markdown import to_markdown
+from llmb.report.page import to_html
 from llmb.report.value import Report
 from llmb.results.result import Identity
 from llmb.runs.job import Job

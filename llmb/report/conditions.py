@@ -34,7 +34,8 @@ class Conditions:
 
 def conditions_of(report: Report) -> Conditions:
     """The conditions of all runs, with a row for each combination that differs."""
-    shared = _shared_variables(report.runs)
+    variables = [set(run.environment.items()) for run in report.runs]
+    shared = dict(sorted(set.intersection(*variables))) if variables else {}  # those that all runs have in common
     lines = [_line(run, report, shared) for run in report.runs]
     distinct = list({tuple(line.items()): line for line in lines}.values())
     names = list(dict.fromkeys(name for line in distinct for name in line))
@@ -137,19 +138,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
 
 
 def _image(reference: str | None, digests: Mapping[str, str]) -> str:
-    if reference is None:
-        return "no image"
-    return f"{reference} {digests.get(reference, '(unknown digest)')}"
-
-
-def _shared_variables(runs: Sequence[Run]) -> dict[str, str]:
-    """The variables that all runs have in common."""
-    return dict(_common(run.environment.items() for run in runs))
-
-
-def _common(found: Iterable[Iterable[tuple[str, str]]]) -> list[tuple[str, str]]:
-    sets = [set(items) for items in found]
-    return sorted(set.intersection(*sets)) if sets else []
+    return "no image" if reference is None else f"{reference} {digests.get(reference, '(unknown digest)')}"
 
 
 _WORTH_SAYING = 0.01  # a fraction of the step time

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from llmb.failures import group_failures
 from llmb.report.value import ORDER, word_of
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
-from llmb.text.names import shorter
+from llmb.text.names import listed, shorter
 from llmb.verdict.judge import pool_key
 from llmb.verdict.rules import FAIL, INVALID, NO_REFERENCE
 
@@ -46,8 +46,8 @@ def digest(results: Sequence[Result]) -> list[str]:
 def remarkable(results: Sequence[Result]) -> list[str]:
     """The configurations that are slow or invalid, and each cause of failures with its runs."""
     return [
-        *cut([_slow(pool) for pool in _pools(results, FAIL)], "more are slower than published"),
-        *cut([_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
+        *cut([_slow_or_invalid(pool) for pool in _pools(results, FAIL)], "more are slower than published"),
+        *cut([_slow_or_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
         *cut(list(_failed(results)), "more causes of failures"),
     ]
 
@@ -70,12 +70,10 @@ def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
     return sorted(pools.values(), key=lambda pool: (pool[0].verdict.pooled_ratio or 0.0, pool[0].identity.experiment))
 
 
-def _slow(pool: Sequence[Result]) -> str:
-    return f"FAIL: {shortest(pool[0].identity.experiment)} {pool[0].verdict.pooled_ratio or 0.0:.3f}: {_ids(pool)}"
-
-
-def _invalid(pool: Sequence[Result]) -> str:
-    return f"INVALID: {shortest(pool[0].identity.experiment)}, {pool[0].verdict.reason}: {_ids(pool)}"
+def _slow_or_invalid(pool: Sequence[Result]) -> str:
+    verdict = pool[0].verdict
+    why = f" {verdict.pooled_ratio or 0.0:.3f}" if verdict.word == FAIL else f", {verdict.reason}"
+    return f"{verdict.word}: {shortest(pool[0].identity.experiment)}{why}: {_ids(pool)}"
 
 
 def _failed(results: Iterable[Result]) -> Iterable[str]:
@@ -95,6 +93,5 @@ def shortest(experiment: str) -> str:
 
 
 def _ids(pool: Sequence[Result]) -> str:
-    most = _NAMED if pool[0].identity.run else _LONG
-    named = " ".join(result.identity.run or result.identity.experiment for result in pool[:most])
-    return named if len(pool) <= most else f"{named} and {len(pool) - most} more"
+    names = [result.identity.run or result.identity.experiment for result in pool]
+    return listed(names, _NAMED if pool[0].identity.run else _LONG, " ")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group
 from llmb.report.digest import STATUS, remarkable
-from llmb.report.value import Report
+from llmb.report.value import Report, count
 from llmb.results.columns import legend, table_of
 from llmb.results.result import Result
 from llmb.text.tables import Column, as_markdown, escape, render
@@ -46,14 +46,10 @@ def _summary(results: Sequence[Result]) -> str:
     statuses = Counter(result.status for result in results)
     runs = [f"{statuses[status]} {word}" for status, word in STATUS.items() if statuses[status]]
     verdicts = Counter(result.verdict.word for result in results if result.verdict.word is not None)
-    lines = [f"{_count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
+    lines = [f"{count(len(results), 'run')}: {', '.join(runs) or 'none'}."]
     if verdicts:
-        lines.append(f"Verdicts: {', '.join(f'{count} {word}' for word, count in sorted(verdicts.items()))}.")
+        lines.append(f"Verdicts: {', '.join(f'{number} {word}' for word, number in sorted(verdicts.items()))}.")
     return "\n".join(lines)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _table(results: Sequence[Result]) -> str:
@@ -64,34 +60,24 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _failure(group: Group) -> str:
-    heading = f"### {as_markdown(group.cause.kind)}: {_count(len(group.runs), 'run')}"
+    heading = f"### {as_markdown(group.cause.kind)}: {count(len(group.runs), 'run')}"
     runs = ", ".join(as_markdown(run) for run in group.runs)
     return "\n\n".join(filter(None, [heading, runs, f"    {escape(group.cause.line)}", as_markdown(group.cause.fix)]))
 
 
-_CONDITIONS = tuple(
-    Column(key=key, heading=heading, right=right)
-    for key, heading, right in (
-        ("experiment", "experiment", False),
-        ("gpu_type", "GPU", False),
-        ("scale", "GPUs", True),
-        ("gbs", "batch", True),
-        ("seq_length", "sequence", True),
-        ("window", "window", False),
-        ("formula", "FLOPs formula", False),
-        ("image", "image", False),
-        ("variables", "variables", False),
-        ("reference", "reference", False),
-    )
-)
+_HEADINGS = {"gpu_type": "GPU", "scale": "GPUs", "gbs": "batch", "seq_length": "sequence", "formula": "FLOPs formula"}
+_NUMBERS = ("scale", "gbs", "seq_length")
 
 
 def _conditions(results: Iterable[Result]) -> str:
     """One line for each configuration."""
     rows = [_condition(result) for result in results]
     distinct = list({repr(row): row for row in rows}.values())
-    shown = [column for column in _CONDITIONS if any(row[column.key] is not None for row in distinct)]
-    return render(shown, distinct, "md") if distinct else ""
+    if not distinct:
+        return ""
+    keys = [key for key in distinct[0] if any(row[key] is not None for row in distinct)]
+    shown = [Column(key=key, heading=_HEADINGS.get(key), right=key in _NUMBERS) for key in keys]
+    return render(shown, distinct, "md")
 
 
 def _condition(result: Result) -> dict[str, object]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmb.report.conditions import conditions_of, day, explanations
 from llmb.report.entries import Entry, entries_of, families_of, worst_first
-from llmb.report.headline import attention, count, headline
+from llmb.report.headline import attention, headline
 from llmb.report.markdown import missing
 from llmb.report.svg.draw import Axis
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
-from llmb.report.value import MEANINGS, NEEDS_ATTENTION, Report, Run, word_of, word_of_group
+from llmb.report.value import MEANINGS, NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
 from llmb.text.tables import escape, shorten
 
 if TYPE_CHECKING:

@@ -48,6 +48,11 @@ def word_of_group(group: Group) -> str:
     return CANCELLED if group.cause.kind == CANCELLED_KIND else FAILED
 
 
+def count(number: int, word: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def word_of(result: Result) -> str:
     """The verdict on a run, else its status."""
     return result.verdict.word or result.status

@@ -50,7 +50,9 @@ def pool_key(result: Result) -> Hashable:
     own, metrics = result.identity, result.metrics
     if own.configuration is None:
         return (own.experiment, metrics.window, metrics.steps)
-    return (*_settings(own.configuration), metrics.window, metrics.steps)
+    values = [getattr(own.configuration, setting.name) for setting in fields(Configuration)]
+    settings = [tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values]
+    return (*settings, metrics.window, metrics.steps)
 
 
 def find_reference(
@@ -79,17 +81,13 @@ def comparable(
     for name, text in SAME.items():
         own = getattr(configuration, name)
         before, left = left, [other for other in left if value(other, name) == own]
-        if not left:
-            return [], _missing(text, own, {str(value(other, name)) for other in before})
+        if not left and own is None:
+            return [], "for an unknown GPU type"
+        if not left:  # as `for 96 GPUs, only for 64, 128 GPUs`
+            words = {str(value(other, name)) for other in before}
+            known = ", ".join(sorted(words, key=lambda word: (len(word), word)))
+            return [], f"for {text.format(own)}" + (f", only for {text.format(known)}" if known else "")
     return left, ""
-
-
-def _missing(text: str, own: Any, others: set[str]) -> str:
-    """As ``for 96 GPUs, only for 64, 128 GPUs``."""
-    if own is None:
-        return "for an unknown GPU type"
-    known = ", ".join(sorted(others, key=lambda other: (len(other), other)))
-    return f"for {text.format(own)}" + (f", only for {text.format(known)}" if known else "")
 
 
 def not_described(result: Result) -> str:
@@ -105,22 +103,9 @@ def why_invalid(result: Result) -> str | None:
     return "; ".join([*result.metrics.invalid, *profiled]) or None
 
 
-def reference_of(figure: Figure) -> Reference:
-    """A figure as the reference of a result."""
-    return Reference(
-        release=figure.release, window=str(figure.window), step_time_s=figure.step_time_s, source=figure.source
-    )
-
-
 def same_window(window: Window | None, steps: int | None, figure: Figure, first: int = 0) -> bool:
     """Whether a run of ``steps`` steps, numbered from ``first``, was measured over the iterations of the figure."""
     return window is not None and window == figure.window.of(steps or figure.steps, first)
-
-
-def _settings(configuration: Configuration) -> Iterable[Hashable]:
-    for own in fields(Configuration):
-        value = getattr(configuration, own.name)
-        yield tuple(sorted(value.items())) if isinstance(value, Mapping) else value
 
 
 def _compared(result: Result, figures: Sequence[Figure], release: str | None) -> Result:
@@ -140,8 +125,11 @@ def _compared(result: Result, figures: Sequence[Figure], release: str | None) ->
     if figure is None:
         verdict = Verdict(word=INVALID if invalid else NO_REFERENCE, reason=invalid or missing)
         return replace(result, verdict=verdict)
+    reference = Reference(
+        release=figure.release, window=str(figure.window), step_time_s=figure.step_time_s, source=figure.source
+    )
     verdict = Verdict(
-        reference=reference_of(figure),
+        reference=reference,
         mfu_reference_convention=mfu_as_published(figure, metrics.step_time),
         reference_flops_convention=figure.flops_convention,
     )

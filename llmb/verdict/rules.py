@@ -92,17 +92,19 @@ def judge_times(times: Sequence[float], reference: Spread, noise: float | None =
     """
     found = spread(times)
     ratio, interval = throughput_ratio(found, reference)
-    if noise is not None:
-        within = (ratio / noise, ratio * noise)
-        verdict = _verdict_on_pair(ratio, within)
-        reason = _ratio_text(ratio, None, found.n) + (
-            _why_pair(within) if verdict == INCONCLUSIVE else _why(verdict, found, reference)
-        )
-    else:
-        verdict = _verdict(ratio, interval)
-        reason = f"{_ratio_text(ratio, interval, found.n)}{_why(verdict, found, reference)}"
+    within = interval if noise is None else (ratio / noise, ratio * noise)
+    verdict = _verdict(ratio, within)
+    if noise is not None and within is not None and verdict != PASS and within[0] <= 1 <= within[1]:
+        verdict = INCONCLUSIVE  # a difference that noise explains is no difference, for better or worse
+    why = _why(verdict, found, reference)
+    if noise is not None and within is not None and verdict == INCONCLUSIVE:
+        why = f": the spread of both runs' own steps explains {within[0]:.3f} to {within[1]:.3f}; "
+        why += "repeats on both sides would decide"
+    measured = f"{ratio:.3f} (n=1)"
+    if interval is not None:
+        measured = f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, n={found.n})"
     return Judgement(
-        verdict=verdict, reason=reason, step_time=found.mean, ratio=ratio, interval=interval, repeats=found.n
+        verdict=verdict, reason=measured + why, step_time=found.mean, ratio=ratio, interval=interval, repeats=found.n
     )
 
 
@@ -116,33 +118,11 @@ def _verdict(ratio: float, interval: tuple[float, float] | None) -> str:
     return SUSPICIOUS if ratio > SUSPICIOUS_ABOVE else PASS
 
 
-def _verdict_on_pair(ratio: float, within: tuple[float, float]) -> str:
-    """The verdict on two single runs, whose ratio is ``within`` these limits given the noise of both.
-
-    A difference that noise explains is no difference, for better or worse.
-    """
-    word = _verdict(ratio, within)
-    return INCONCLUSIVE if word != PASS and within[0] <= 1 <= within[1] else word
-
-
-def _why_pair(within: tuple[float, float]) -> str:
-    return (
-        f": the spread of both runs' own steps explains {within[0]:.3f} to {within[1]:.3f}; "
-        "repeats on both sides would decide"
-    )
-
-
 def _settling(found: Spread, reference: Spread) -> str:
     if reference.n > 1:
         return "more repeats on both sides"
     more = repeats_to_settle(found, reference.mean / FAIL_BELOW)
     return f"more than {MOST_REPEATS} repeats" if more is None else f"{more} more repeat{'s' if more > 1 else ''}"
-
-
-def _ratio_text(ratio: float, interval: tuple[float, float] | None, count: int) -> str:
-    if interval is None:
-        return f"{ratio:.3f} (n=1)"
-    return f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, n={count})"
 
 
 def _why(verdict: str, found: Spread, reference: Spread) -> str:

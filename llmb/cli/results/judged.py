@@ -153,7 +153,7 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     if fmt == "json":
         console.echo(to_json(columns.report(results)), nl=False)
     elif fmt == "junit":
-        console.echo(export.to_junit(export.junit_cases(results)), nl=False)
+        console.echo(export.to_junit(map(export.junit_case, results)), nl=False)
     elif fmt == "csv":
         print_rows(columns.csv_columns(), columns.csv_rows(results), fmt)
     else:

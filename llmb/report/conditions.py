@@ -13,7 +13,7 @@ from llmb.runs.job import Job
 from llmb.stats.measure import measure, spread
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
-from llmb.verdict.rules import published, throughput_ratio
+from llmb.verdict.judge import published, throughput_ratio
 from llmb.workload.published import Figure
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")

@@ -11,8 +11,7 @@ from llmb.results.result import TITLE, Configuration, Result, distinguishing, se
 from llmb.runs.job import Job
 from llmb.stats.measure import Spread
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import pool_key
-from llmb.verdict.rules import judge_times, pooled, published
+from llmb.verdict.judge import judge_times, pool_key, pooled, published
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 

@@ -10,7 +10,7 @@ from llmb.report.conditions import remarkable
 from llmb.report.entries import Entry
 from llmb.report.value import NEEDS_ATTENTION, ORDER, Report, count, word_of_group
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
-from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

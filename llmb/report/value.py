@@ -9,7 +9,7 @@ from llmb.failures import CANCELLED_KIND, Cause, Group
 from llmb.logs.samples import Samples
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.runs.job import Job
-from llmb.verdict.rules import (
+from llmb.verdict.judge import (
     FAIL,
     FAIL_BELOW,
     INCONCLUSIVE,

@@ -10,8 +10,20 @@ from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 from llmb.stats.measure import Window
 from llmb.text import typed
-from llmb.verdict.judge import LOADS, SAME, comparable, not_described, pool_key, why_invalid
-from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, judge_times, noise_of_pair, pooled
+from llmb.verdict.judge import (
+    BAD,
+    INVALID,
+    LOADS,
+    NO_REFERENCE,
+    SAME,
+    comparable,
+    judge_times,
+    noise_of_pair,
+    not_described,
+    pool_key,
+    pooled,
+    why_invalid,
+)
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named

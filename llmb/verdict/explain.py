@@ -9,7 +9,7 @@ from llmb.results.facts import LogFacts, in_words
 from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.stats.measure import LAST, Window
-from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
 from llmb.workload.published import Figure, raises_vboost

@@ -18,7 +18,7 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.tables import escape
 from llmb.text.times import iso
-from llmb.verdict.rules import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
+from llmb.verdict.judge import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states whose status was Failed in earlier releases
 _FOLDER = Path(".llmb") / "baselines"

@@ -9,15 +9,14 @@ from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results.judged import Choice, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, UsageError
-from llmb.report.digest import LEAST, cut, shortest
+from llmb.report.markdown import LEAST, cut, shortest
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
 from llmb.system import console, files
 from llmb.text.names import listed
 from llmb.text.tables import Column, to_json
 from llmb.verdict import compare, export
 from llmb.verdict.compare import Comparison, measures
-from llmb.verdict.judge import why_invalid
-from llmb.verdict.rules import BAD, FAIL
+from llmb.verdict.judge import BAD, FAIL, why_invalid
 from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
 
 PUBLISHED = "published"

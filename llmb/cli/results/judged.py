@@ -10,7 +10,7 @@ from llmb.clusters.base import HINT_ELSEWHERE
 from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
-from llmb.report.digest import digest
+from llmb.report.markdown import digest
 from llmb.results import columns
 from llmb.results.recorded import result_of_run
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Result
@@ -25,8 +25,7 @@ from llmb.system import console
 from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
-from llmb.verdict.judge import judge
-from llmb.verdict.rules import BAD
+from llmb.verdict.judge import BAD, judge
 from llmb.workload.published import check_release
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from llmb.report.svg.draw import Axis, Value, dot, element, few, label, line, picture, shape
-from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE
+from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE
 
 WIDTH, HEIGHT = 180.0, 24.0
 _SIDE = 10.0

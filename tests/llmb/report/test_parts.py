@@ -15,7 +15,7 @@ from llmb.report.value import MEANINGS, ORDER, Report
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.verdict.explain import Subject, explain
-from llmb.verdict.rules import BAD
+from llmb.verdict.judge import BAD
 
 Wording = Callable[..., None]
 

@@ -12,8 +12,7 @@ from llmb.results.foreign import Description, describe_log
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
 from llmb.stats.measure import LAST, Window
-from llmb.verdict.judge import judge
-from llmb.verdict.rules import INVALID, NO_REFERENCE
+from llmb.verdict.judge import INVALID, NO_REFERENCE, judge
 from llmb.workload.published import Figure
 from llmb.workload.spec import Workload
 

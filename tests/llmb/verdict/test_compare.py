@@ -13,8 +13,7 @@ from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result,
 from llmb.runs.job import Job
 from llmb.stats.measure import Window
 from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
-from llmb.verdict.judge import judge
-from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN
+from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 from llmb.verdict.scaling import STRONG, WEAK, columns, efficiencies
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
 from llmb.stats.measure import LAST, Spread, Window, spread
-from llmb.verdict.judge import find_reference, judge, same_window
-from llmb.verdict.rules import (
+from llmb.verdict.judge import (
     FAIL,
     INCONCLUSIVE,
     INVALID,
@@ -23,8 +22,11 @@ from llmb.verdict.rules import (
     SUSPICIOUS,
     WARN,
     Judgement,
+    find_reference,
+    judge,
     judge_times,
     published,
+    same_window,
     throughput_ratio,
 )
 from llmb.workload.published import Figure

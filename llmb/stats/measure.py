@@ -241,7 +241,7 @@ _T95_TEXT = (
     "2.120 2.110 2.101 2.093 2.086 2.080 2.074 2.069 2.064 2.060 2.056 2.052 2.048 2.045 2.042"
 )
 _T95 = tuple(map(float, _T95_TEXT.split()))
-_Z95 = 1.959964
+Z95 = 1.959964
 MOST_REPEATS = 100
 
 
@@ -265,8 +265,8 @@ def student_t(freedom: int) -> float:
     """Student's t, two-sided 95 %, for ``freedom`` degrees of freedom (1 or more), within 0.001."""
     if freedom <= len(_T95):
         return _T95[freedom - 1]
-    first, second = _Z95**3 + _Z95, 5 * _Z95**5 + 16 * _Z95**3 + 3 * _Z95
-    return _Z95 + first / (4 * freedom) + second / (96 * freedom**2)
+    first, second = Z95**3 + Z95, 5 * Z95**5 + 16 * Z95**3 + 3 * Z95
+    return Z95 + first / (4 * freedom) + second / (96 * freedom**2)
 
 
 def half_width(found: Spread, count: int | None = None) -> float:

@@ -13,17 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from llmb.results.facts import PROFILED
 from llmb.results.result import FAILED, SUCCESS, Configuration, Reference, Result, Verdict
-from llmb.stats.measure import (
-    MOST_REPEATS,
-    Spread,
-    Window,
-    relative_width,
-    repeats_to_settle,
-    spread,
-)
+from llmb.stats.measure import MOST_REPEATS, Z95, Spread, Window, relative_width, repeats_to_settle, spread
 from llmb.workload.published import Figure, mfu_as_published, release_order, releases
 
-_Z95 = 1.959964
 _MOST_WIDTH = 100.0
 
 
@@ -51,7 +43,7 @@ def noise_of_pair(ours: Result, theirs: Result) -> float:
     Uses the deviation of single steps, not of their mean: steps of one run resemble each other more than two runs do.
     """
     widths = [
-        _Z95 * (one.metrics.step_time_deviation or 0.0) / one.metrics.step_time
+        Z95 * (one.metrics.step_time_deviation or 0.0) / one.metrics.step_time
         for one in (ours, theirs)
         if one.metrics.step_time
     ]

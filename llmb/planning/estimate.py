@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
-from llmb.verdict import find_reference
+from llmb.verdict.judge import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]

@@ -11,7 +11,7 @@ from llmb.cli.results.judged import results_of
 from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit
 from llmb.cli.submit.options import seconds_of
 from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
-from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord

@@ -90,7 +90,7 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
     """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
     from llmb.cli.results.judged import results_of
-    from llmb.results import SUCCESS, UNKNOWN
+    from llmb.results.result import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]
     done = ((SUCCESS, None), (UNKNOWN, COMPLETED))

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from llmb.clusters.runai import faults, request, rest, token, workloads
+from llmb.clusters.runai import request, rest, token, workloads
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
@@ -38,19 +38,13 @@ def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart
 
     Never waits long.
     """
-<<<<<<< HEAD
-    from llmb.clusters.runai.rest import Client, SignInError
-    from llmb.clusters.runai.workloads import Api, ProjectError
-
-=======
->>>>>>> w2-installer
     try:
         credentials = token.find_credentials(runai, environ)
     except LlmbError as error:
         return "secret", error
     try:
         _ = workloads.Api(client=rest.Client(runai.base_url, credentials, is_hurried=True), runai=runai).project
-    except faults.SignInError as error:
+    except rest.SignInError as error:
         return "secret", error
     except workloads.ProjectError as error:
         return "project", error

@@ -36,11 +36,12 @@ test-faults: $(STAMP)  ## inject many faults; writes docs/reliability.md
 		$(BIN)/pytest -q -n 2 --dist loadfile -m fault $(ARGS); \
 		code=$$?; $(BIN)/python docs/reliability.py $(FAULT_COUNTS) && exit $$code
 
-lint: $(STAMP)  ## style, types, import directions, lock file
+lint: $(STAMP)  ## style, types, import directions, retired words, lock file
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/language.py
 	$(BIN)/uv lock --check
 
 docs: $(STAMP)  ## check links, diagrams and tables of the documentation

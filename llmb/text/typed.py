@@ -4,6 +4,7 @@
 import dataclasses
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -35,7 +36,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     A dataclass may have a static method ``hint_for(key)``, which gives the hint for an unknown key.
     """
     reader = _Reader(document)
-    result = reader.convert(cls, _at(document, path), path)
+    result = reader.convert(cls, _at(document.data, path), path)
     if reader.faults:
         raise InputFaults(reader.faults)
     return cast(T, result)
@@ -65,23 +66,12 @@ def read_in_part(cls: type[T], document: Document, path: KeyPath = ()) -> tuple[
     A faulty field has its default; the value is None if a required field is faulty.
     """
     reader = _Reader(document, lenient=True)
-    return reader.convert(cls, _at(document, path), path), reader.faults
+    return reader.convert(cls, _at(document.data, path), path), reader.faults
 
 
-def _at(document: Document, path: KeyPath) -> Any:
-    value = document.data
+def _at(value: Any, path: KeyPath) -> Any:
     for key in path:
         value = value[key]
-    return value
-
-
-def _find(value: Any, path: KeyPath) -> Any:
-    """What ``value`` has at ``path``; None where it has nothing there."""
-    try:
-        for key in path:
-            value = value[key]
-    except (LookupError, TypeError):
-        return None
     return value
 
 
@@ -143,7 +133,8 @@ class _Reader:
             error = KeyFaultError(str(error), value=value)
         given = error.value
         if given is None:
-            given = _find(value, error.path) if error.path else value
+            with suppress(LookupError, TypeError):  # a path at which the value has nothing
+                given = _at(value, error.path)
         self.fault((*path, *error.path), str(error), error.hint, code=error.code, value=given)
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -207,15 +198,8 @@ class _Reader:
                 message = f"'{key}' must be a name"
                 self.fault((*path, key), message, "put it in quotes", code="key-invalid", value=key)
             elif get_origin(key_hint) is Annotated:
-                self.check_key(get_args(key_hint)[1:], str(key), (*path, key))
+                self.checked(get_args(key_hint), str(key), (*path, key))
         return {str(key): self.convert(hint, item, (*path, key)) for key, item in value.items()}
-
-    def check_key(self, checks: tuple[Any, ...], key: str, path: KeyPath) -> None:
-        try:
-            for check in checks:
-                check(key)
-        except ValueError as error:
-            self.reject(path, error, key)
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
@@ -229,7 +213,8 @@ class _Reader:
 
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
-            message = f"must be a mapping with the keys {listed(list(_hints(cls)), _LISTED)}"
+            keys = list(_hints(cls))
+            message = f"must be a mapping with the keys {listed(keys, _LISTED)}"
             self.fault(path, message, code="value-type", value=value)
             return None
         hints = _hints(cls)
@@ -264,7 +249,7 @@ class _Reader:
         """Whether YAML reads a number differently than people do; a fault is recorded then."""
         try:
             if text := self.document.texts.get(path):
-                scalars.check_notation(text, _at(self.document, path))
+                scalars.check_notation(text, _at(self.document.data, path))
         except KeyFaultError as error:
             self.reject(path, error, None)
             return True

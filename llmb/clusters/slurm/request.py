@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from llmb.clusters.bashscript import CONTROL
-from llmb.config import ClusterConfig
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig, long_name
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch, Stamp

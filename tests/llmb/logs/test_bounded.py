@@ -108,6 +108,7 @@ def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pyt
     assert cause is not None
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may pass in a callback of gc
 def test_a_plugins_pattern_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "PATTERN_SECONDS", 0.2)
     path = tmp_path / "log-x.out"

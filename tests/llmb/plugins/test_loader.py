@@ -450,6 +450,7 @@ def test_the_same_problem_is_reported_once(install: Install, load: Load) -> None
 
 
 @pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may pass in a callback of gc
 def test_a_hook_that_does_not_end_is_interrupted_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the layers of a configuration: cluster_config.yaml < the user's file < the shell's SBATCH_ variables."""
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,7 +112,7 @@ def _variables(environ: Mapping[str, str], over: Mapping[str, str], notes: list[
 def _without(types: dict[str, GpuTypeConfig], given: Mapping[str, object]) -> dict[str, GpuTypeConfig]:
     """The GPU types without the options that a higher layer sets for all GPU jobs."""
     fields = {"partition": ("partition",), "gres": ("gres", "gpus_per_node")}
-    unset = dict.fromkeys(itertools.chain(*(names for option, names in fields.items() if option in given)))
+    unset = {name: None for option, names in fields.items() if option in given for name in names}
     return {name: replace(own, **unset) for name, own in types.items()}
 
 

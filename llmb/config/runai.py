@@ -2,7 +2,6 @@
 """The section ``runai`` of cluster_config.yaml."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,9 +66,9 @@ FIXED_RUNAI_SPEC = frozenset(
     }
 )
 # Fields that llmb sets in part; the values in cluster_config.yaml are added.
-_SHARED: Mapping[str, type] = {"compute": dict, "storage": dict, "environmentVariables": list, "annotations": list}
+_SHARED: dict[str, type] = {"compute": dict, "storage": dict, "environmentVariables": list, "annotations": list}
 _GPUS = "gpuDevicesRequest"
-_WORDS: Mapping[type, str] = {dict: "a mapping", list: "a list"}
+_WORDS: dict[type, str] = {dict: "a mapping", list: "a list"}
 _SECRET = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # source: the API's documentation
 
 
@@ -112,13 +111,10 @@ class RunaiConfig:
             hint = "set the GPUs of a node with gpu_types: gpus_per_node"
             message, code = f"{_GPUS} is set by llmb", "key-reserved"
             raise KeyFaultError(message, "spec", "compute", _GPUS, hint=hint, code=code)
-        self._check_storage()
-        self._check_variables()
-
-    def _check_storage(self) -> None:
         for name, volumes in self.spec.get("storage", {}).items():
             if not isinstance(volumes, list):
                 raise KeyFaultError("must be a list", "spec", "storage", name, code="value-type")
+        self._check_variables()
 
     def _check_variables(self) -> None:
         """Check that each variable occurs once and is not a secret: the request is stored with the logs."""

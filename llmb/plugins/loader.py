@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 GROUP = "llmb"
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
 _ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
-
-
 _REPORT = "report it to the plugin's maintainers"
 HOOK_SECONDS = 20.0  # a hook must be cheap, but a login node's file system may be slow
 
@@ -120,28 +118,24 @@ class Plugins:
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.logs.formats import NEMO2
+        from llmb.logs.formats import NEMO2, compile_spec
 
         answer: api.ParseSpec | api.Samples | None = self._ask(
             "llmb_parse", (api.ParseSpec, api.Samples), {"workload": workload, "run": run}
         )
         if isinstance(answer, api.ParseSpec):
-            self._check_spec(workload, answer)
-            own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
-            answer = replace(answer, source=self.offers[workload.key].source if own else "")
-        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
-
-    def _check_spec(self, workload: api.Workload, spec: api.ParseSpec) -> None:
-        """Raise PluginError for a pattern that is invalid or has no group for the iteration."""
-        from llmb.logs.formats import compile_spec
-
-        try:
-            if "i" not in compile_spec(spec).iteration.groupindex:
-                raise ValueError("its iteration has no group 'i'")
-        except Exception as error:
             source = self.offers[workload.key].source
-            message = f"plugin {source} returned an invalid ParseSpec: {type(error).__name__}: {error}"
-            raise PluginError(message, hint=_REPORT, code="plugin-failed", key="llmb_parse", value=source) from error
+            try:
+                if "i" not in compile_spec(answer).iteration.groupindex:
+                    raise ValueError("its iteration has no group 'i'")
+            except Exception as error:
+                message = f"plugin {source} returned an invalid ParseSpec: {type(error).__name__}: {error}"
+                raise PluginError(
+                    message, hint=_REPORT, code="plugin-failed", key="llmb_parse", value=source
+                ) from error
+            own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
+            answer = replace(answer, source=source if own else "")
+        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.

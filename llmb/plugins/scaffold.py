@@ -2,7 +2,6 @@
 """Writes the texts of a new plugin's files: pyproject.toml, a module and workload.yaml."""
 
 import re
-from collections.abc import Mapping
 from string import Template
 
 from llmb.errors import UsageError
@@ -65,7 +64,7 @@ def plain_name(name: str) -> str:
     return plain
 
 
-def scaffold(plain: str) -> Mapping[str, str]:
+def scaffold(plain: str) -> dict[str, str]:
     """The files of a plugin with the workload ``pretrain_<plain>``: text by path."""
     entry = re.sub("[-.]", "_", plain)
     module = f"llmb_{entry}"

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workload and its sizes, as workload.yaml describes them."""
 
-import itertools
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -119,7 +117,9 @@ class Size:
         cases = Counter(
             (gpu, dtype, count, row.strong_scaling)
             for row in self.rows
-            for gpu, dtype, count in itertools.product(row.gpu, row.dtype, row.scales.counts)
+            for gpu in row.gpu
+            for dtype in row.dtype
+            for count in row.scales.counts
         )
         for (gpu, dtype, count, _), rows in cases.items():
             if rows > 1:
@@ -183,7 +183,7 @@ class Workload:
                 message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
                 raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
 
-    def on(self, gpu: str) -> Mapping[str, Size]:
+    def on(self, gpu: str) -> dict[str, Size]:
         """The sizes that support the GPU type ``gpu``."""
         return {name: size for name, size in self.sizes.items() if size.dtypes(gpu)}
 

@@ -2,7 +2,6 @@
 """Launches llmb_workloads.nemo_pretrain: the NeMo 2 recipe of a size, whose whole configuration is in recipe.json."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from llmb.errors import UsageError
@@ -21,7 +20,7 @@ SCHEMA = 1
 _PLUGINS = {"bf16": "bf16_mixed"}
 _FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_current_scaling_mixed"}
 PACKAGES = ("nemo_toolkit>=2.0", "megatron", "nemo_run")  # a folder `nemo` alone can belong to another package
-_ALWAYS: Mapping[str, str] = {
+_ALWAYS = {
     "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
     "TOKENIZERS_PARALLELISM": "False",
     "NCCL_NVLS_ENABLE": "0",
@@ -75,13 +74,8 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         inputs=(*((f"{loaded}/weights/*.distcp",) if loaded is not None else ()), *tokenizer.inputs),
         fixes={**tokenizer.fixes, **_checkpoint_fix(loaded)},
         gpu_memory_gb=row.memory_gb,
-        disk_gb=_disk_gb(job, size),
+        disk_gb=size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0,
     )
-
-
-def _disk_gb(job: Job, size: Size) -> float:
-    """The disk space of the job's checkpoint; 0 for one without a published size."""
-    return size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0
 
 
 def _mounts(job: Job, tokenizer: needs.Tokenizer) -> tuple[str, ...]:
@@ -179,7 +173,7 @@ def recipe_of(
     }
 
 
-def to_text(recipe: Mapping[str, Any]) -> str:
+def to_text(recipe: dict[str, Any]) -> str:
     """The recipe as JSON with a line for each group, for people who read it in the run's folder or in a script."""
     lines: list[str] = []
     plain: dict[str, Any] = {}

@@ -177,19 +177,16 @@ class Hub:
 
     def _continue(self, file: HubFile, path: Path) -> None:
         """Download the rest of the file. Raises AskAgain for a connection that was cut."""
-        import httpx
-
         have = _size(path)
         if file.size and have == file.size:
             return
         answer = self._open("GET", file.url, {"Range": f"bytes={have}-"} if 0 < have < file.size else {})
         try:
-            with path.open("ab" if answer.status_code == 206 else "wb") as stream:
+            mode = "ab" if answer.status_code == 206 else "wb"
+            with path.open(mode) as stream, http.raises(answer.url, known=True, hints=_HINTS):
                 for chunk in answer.iter_bytes(_CHUNK):
                     stream.write(chunk)
                     self.context.progress.advance(len(chunk))
-        except httpx.TransportError as error:
-            raise http.failure(error, answer.url, known=True, hints=_HINTS) from error
         except OSError as error:
             path.unlink(missing_ok=True)  # the other steps need the space
             message = f"{path} cannot be written: {error.strerror}"

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from llmb.config import ClusterConfig
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 from llmb.system import files
 
 _MAGIC = b"hsqs"
@@ -50,19 +50,21 @@ def _fact(path: Path, name: str) -> object:
     return facts.get(name) if isinstance(facts, dict) else None
 
 
-def superblock_fault(path: Path) -> str | None:
+def superblock_fault(path: Path) -> Fault | None:
     """Why the image at ``path`` is not a complete squashfs file; None if it is one. Raises LlmbError."""
     try:
         with path.open("rb") as file:
             head = file.read(_SUPERBLOCK)
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
-        return "it is not there"
+        return Fault(message="it does not exist", code="image-missing")
     except OSError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}") from error
+        raise LlmbError(f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)) from error
     if size == 0:
-        return "it is empty"
+        return Fault(message="it is empty", code="image-cut-off", value=0)
     if len(head) < _SUPERBLOCK or not head.startswith(_MAGIC):
-        return "it is not a squashfs image"
+        return Fault(message="it is not a squashfs image", code="not-squashfs")
     (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
-    return f"it is cut: {size:,} of {used:,} bytes are there" if size < used else None
+    if size >= used:
+        return None
+    return Fault(message=f"it is cut off: it has {size:,} of {used:,} bytes", code="image-cut-off", value=size)

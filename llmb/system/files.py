@@ -120,9 +120,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         run_bounded(
             iter(texts.items()),
             lambda item: _write_new(part / item[0], item[1], MODE),
-            lambda _: True,
             workers=_WRITERS,
-            stop=lambda: False,
         )
         part.rename(path)
     except OSError as error:

@@ -201,13 +201,9 @@ def send(
     host is ``known`` to answer, also a failed connection is worth another attempt. ``name`` and ``hints`` are for
     messages, as in ``unreachable``; the hints also for ``busy`` and ``limited`` (HTTP 429).
     """
-    import httpx
-
     name = name or request.url.netloc.decode()
-    try:
+    with raises(request.url, known=known, name=name, hints=hints):
         response = client.send(request, stream=True)
-    except httpx.TransportError as error:
-        raise failure(error, request.url, known=known, name=name, hints=hints) from error
     status = response.status_code
     if status not in busy:
         return response
@@ -234,13 +230,12 @@ def read_all(response: httpx.Response, name: str = "") -> Answer:
 
     body, name = bytearray(), name or response.url.netloc.decode()
     try:
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > _LARGEST:
-                message = f"the answer of {name} is larger than {_LARGEST:,} bytes"
-                raise LlmbError(message, hint="check the name of the host", code="answer-damaged", key=name)
-    except httpx.TransportError as error:
-        raise failure(error, response.url, known=True, name=name) from error
+        with raises(response.url, known=True, name=name):
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > _LARGEST:
+                    message = f"the answer of {name} is larger than {_LARGEST:,} bytes"
+                    raise LlmbError(message, hint="check the name of the host", code="answer-damaged", key=name)
     except httpx.DecodingError as error:
         message = f"the answer of {name} cannot be decoded: {error}"
         raise LlmbError(message, hint="try again", code="answer-damaged", key=name) from error
@@ -249,17 +244,16 @@ def read_all(response: httpx.Response, name: str = "") -> Answer:
     return Answer(host=name, status=response.status_code, body=bytes(body))
 
 
-def failure(
-    error: httpx.TransportError,
-    url: httpx.URL,
-    *,
-    known: bool,
-    name: str = "",
-    hints: Mapping[str, str] | None = None,
-) -> LlmbError | AskAgain:
-    """``error`` as the error that it is, or as AskAgain where another attempt may succeed."""
-    fault = unreachable(error, url, name=name, hints=hints)
-    return AskAgain(fault) if may_pass(error, known=known) else fault
+@contextlib.contextmanager
+def raises(url: httpx.URL, *, known: bool, name: str = "", hints: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Raise failures of the connection to ``url`` as LlmbError, or as AskAgain where another attempt may succeed."""
+    import httpx
+
+    try:
+        yield
+    except httpx.TransportError as error:
+        fault = unreachable(error, url, name=name, hints=hints)
+        raise (AskAgain(fault) if may_pass(error, known=known) else fault) from error
 
 
 def may_pass(error: httpx.TransportError, *, known: bool) -> bool:

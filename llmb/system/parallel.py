@@ -19,7 +19,7 @@ _LISTEN = 0.2  # seconds until Python notices a signal that the kernel delivered
 def run_bounded(
     tasks: Iterable[T | None],
     work: Callable[[T], R],
-    on_done: Callable[[R], bool],
+    on_done: Callable[[R], bool] = lambda _: True,
     *,
     workers: int,
     stop: Callable[[], bool] = lambda: False,

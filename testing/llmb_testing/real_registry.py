@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb_installer.registry.credentials import variables
-from llmb_installer.registry.settings import RegistrySettings
+from llmb_installer.registry.reference import RegistrySettings
 from llmb_testing.certificates import Certificate, make_certificate
 from llmb_testing.sample_images import Made
 

@@ -19,7 +19,7 @@ from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.commands import FILE, FOLDER
 from llmb_installer.images import BuildSettings, ImageFacts
 from llmb_installer.images.progress import shown
-from llmb_installer.registry import RegistrySettings, check_image, size
+from llmb_installer.registry import check_image, size
 from llmb_installer.registry.manifests import architecture_name, machine_name
 
 
@@ -64,7 +64,6 @@ def command(
     update: bool,
     insecure: tuple[str, ...],
     mirrors: tuple[str, ...],
-    ca_bundle: Path | None,
     **given: Any,
 ) -> None:
     """Build the container image REF as a squashfs file for enroot and pyxis.
@@ -78,10 +77,7 @@ def command(
 
     _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
-    registry = RegistrySettings(
-        insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), ca_bundle=ca_bundle
-    )
-    settings = BuildSettings(registry=registry, **given)
+    settings = BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
     if check:
         _check(reference, architecture, target, settings)
     else:
@@ -158,14 +154,15 @@ def _check(reference: str, architecture: str, target: Path, settings: BuildSetti
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
 
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
-    if faults := images.check(target, deep=True):
-        raise LlmbError(f"{target}: {'; '.join(faults)}", hint=f"build it, or adopt it where possible: {again}")
+    if (fault := images.check(target, deep=True)) is not None:
+        hint = f"build it, or adopt it where possible: {again}"
+        raise LlmbError(f"{target}: {fault.message}", hint=hint, code=fault.code, key=str(target), value=fault.value)
     facts = images.read_facts(target)
     assert facts is not None, "a missing record is a fault"
     console.echo(
         f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}"
     )
-    found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings.registry)
+    found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings)
     if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
         wanted = machine_name(found.manifest.architecture)

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import llmb
-from llmb.config import images as image_files
+from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
-from llmb.system import locks, shell
-from llmb.system.process import ProcessId
+from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
-from llmb_installer.images.cache import cache_folder, forget
 from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.facts import ImageFacts
-from llmb_installer.images.settings import ELSEWHERE, BuildSettings
-from llmb_installer.images.squash import build_stream, squash_fault
+from llmb_installer.images.layer import cache_folder, forget
+from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
 from llmb_installer.registry import (
     Manifest,
     Reference,
@@ -55,17 +53,18 @@ def build(
     """
     wanted, architecture = Reference.parse(reference), architecture_name(architecture)
     target = target.expanduser().absolute()
-    _make_folder(target.parent)
-
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message, hint = f"{target.parent} cannot be created: {error.strerror}", f"choose {ELSEWHERE}"
+        raise LlmbError(message, hint=hint, code="folder-unwritable", key=str(target.parent)) from error
     with contextlib.ExitStack() as stack:
         _lock(stack, target, progress)
         _remove_parts(target)
         found = _reusable(target, wanted, architecture, progress)
         if found is not None and not update:
             return found
-        with Registry(
-            wanted.registry, environ=environ, home=home, settings=settings.registry, say=progress.say
-        ) as registry:
+        with Registry(wanted.registry, environ=environ, home=home, settings=settings, say=progress.say) as registry:
             manifest = registry.manifest(wanted, architecture)
             if found is not None and found.digest == manifest.digest:
                 return found
@@ -80,31 +79,21 @@ def changed(facts: ImageFacts, manifest: Manifest) -> bool:
 def choose_builder(settings: BuildSettings) -> str:
     """``stream`` or ``enroot``, by the settings and the programs on this host. Raises LlmbError without either."""
     if settings.builder == "enroot" or (settings.builder == "auto" and settings.via == "srun"):
-        fault = enroot_fault(settings)
-        if fault is not None:
+        if (fault := enroot_fault(settings)) is not None:
             raise fault
         return "enroot"
-    fault = squash_fault(settings)
-    if fault is None:
+    if (fault := squash_fault(settings)) is None:
         return "stream"
     if settings.builder == "auto" and enroot_fault(settings) is None:
         return "enroot"
     raise fault
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"{folder} cannot be created: {error.strerror}"
-        raise LlmbError(message, hint=f"choose {ELSEWHERE}", code="folder-unwritable", key=str(folder)) from error
-
-
 def _lock(stack: contextlib.ExitStack, target: Path, progress: Progress) -> None:
     """Hold the lock of ``target`` as long as ``stack`` is open; report which process holds it before."""
     is_reported = False
 
-    def on_wait(owner: ProcessId) -> None:
+    def on_wait(owner: process.ProcessId) -> None:
         nonlocal is_reported
         if not is_reported:
             progress.say(f"waiting for process {owner.pid} on {owner.host}, which builds {target.name}")
@@ -148,19 +137,18 @@ def _reusable(target: Path, reference: Reference, architecture: str, progress: P
 
 def _inspect(target: Path) -> tuple[ImageFacts | None, str | None]:
     """The record of an image, and what is wrong with its file."""
-    fault = image_files.superblock_fault(target)
+    damage = superblock_fault(target)
     try:
         facts = records.read_facts(target)
     except LlmbError:
-        return None, fault  # as without a record
-    if fault is None and facts is not None:
-        faults = records.compare(target, facts, deep=False)
-        fault = faults[0] if faults else None
+        facts = None  # as without a record
+    if damage is None and facts is not None:
+        damage = records.compare(target, facts, deep=False)
         mtime = target.stat().st_mtime_ns
-        if fault is None and facts.mtime_ns != mtime:  # it was copied, and its content has just been compared
+        if damage is None and facts.mtime_ns != mtime:  # it was copied, and its content has just been compared
             facts = replace(facts, mtime_ns=mtime)
             records.write_facts(target, facts)
-    return facts, fault
+    return facts, damage.message if damage is not None else None
 
 
 def _adopt(
@@ -204,7 +192,7 @@ def _build(
 ) -> ImageFacts:
     builder = choose_builder(settings)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    folder = cache_folder(target, settings)
+    folder = cache_folder(target, settings.cache)
     devices = 0
     try:
         if builder == "stream":
@@ -212,8 +200,8 @@ def _build(
         else:
             where = ", through srun on a node" if settings.via == "srun" else ""
             progress.say(f"enroot import writes {target}{where}")
-            endpoint = endpoint_of(manifest.reference.registry, settings.registry)
-            is_plain = allows_plain_http(endpoint.host, settings.registry)
+            endpoint = endpoint_of(manifest.reference.registry, settings)
+            is_plain = allows_plain_http(endpoint.host, settings)
             own = folder if settings.cache is not None else None
             build_enroot(manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=is_plain)
         facts = _finish(part, target, manifest, settings, builder, devices)
@@ -237,9 +225,8 @@ def _finish(
 
     The record comes first: an older image beside it is detected and built again; one without a record would be adopted.
     """
-    fault = image_files.superblock_fault(part)
-    if fault is not None:
-        message = f"the image of {manifest.reference} was written, but {fault}"
+    if (fault := superblock_fault(part)) is not None:
+        message = f"the image of {manifest.reference} was written, but {fault.message}"
         raise LlmbError(message, hint="give the same command again", code="image-damaged", key=str(manifest.reference))
     found = records.architecture_of(part)
     if found not in (None, manifest.architecture):
@@ -247,7 +234,8 @@ def _finish(
         message = f"{manifest.reference} claims to be for {claimed}, but its programs are for {actual}"
         hint = "the image in the registry is wrong: report it to its publisher"
         raise LlmbError(message, hint=hint, code="architecture-wrong", key=str(manifest.reference), value=actual)
-    _sync(part)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
     facts = _facts_of(
         part,
         manifest.reference,
@@ -260,14 +248,5 @@ def _finish(
     )
     records.write_facts(target, facts)
     part.replace(target)
-    _sync(target.parent)
+    files.sync_folder(target.parent)
     return facts
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

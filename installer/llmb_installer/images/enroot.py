@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb.config import images as image_files
+from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb_installer.images.facts import architecture_of
-from llmb_installer.images.settings import BuildSettings
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
 
 _TAIL = 8  # lines of its output that an error shows
@@ -35,7 +35,7 @@ def uri(reference: Reference) -> str:
 
 def import_argv(reference: Reference, architecture: str, part: Path, settings: BuildSettings) -> list[str]:
     """The command; without ``-a``, enroot would take the architecture of its host."""
-    image = uri(mirrored(reference, settings.registry))
+    image = uri(mirrored(reference, settings))
     argv = ["enroot", "import", "-a", machine_name(architecture), "-o", str(part), image]
     if settings.via == "srun":
         return ["srun", "--nodes=1", "--ntasks=1", "--job-name=llmb-image", *settings.srun_args, *argv]
@@ -87,9 +87,8 @@ def build_enroot(
             hint = f"check Slurm with sinfo, or choose a partition with --srun-arg; the output is in {log}"
         message = f"enroot import failed with exit code {code}:\n{output}"
         raise LlmbError(message, hint=hint, code="program-failed", key=program, value=code)
-    fault = image_files.superblock_fault(part)
-    if fault is not None:
-        message = f"enroot import reports success, but its image is unusable: {fault}:\n{output}"
+    if (fault := superblock_fault(part)) is not None:
+        message = f"enroot import reports success, but its image is unusable: {fault.message}:\n{output}"
         raise LlmbError(message, hint=f"its output is in {log}", code="image-damaged", key="enroot")
     found = architecture_of(part)
     if found not in (None, architecture):

@@ -7,8 +7,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.config import images as image_files
-from llmb.errors import InputFaults, LlmbError
+from llmb.config.images import superblock_fault
+from llmb.errors import Fault, InputFaults, LlmbError, as_fault
 from llmb.system import files, shell
 from llmb.text import typed, yamlfile
 
@@ -63,31 +63,31 @@ def write_facts(target: Path, facts: ImageFacts) -> None:
     files.write_json(facts_path(target), typed.to_data(facts))
 
 
-def check(target: Path, *, deep: bool) -> list[str]:
-    """What is wrong with an image, as sentences; empty for a sound one. ``deep`` reads the whole file.
+def check(target: Path, *, deep: bool) -> Fault | None:
+    """What is wrong with an image; None for a sound one. ``deep`` reads the whole file.
 
     Raises LlmbError where it cannot be read.
     """
-    fault = image_files.superblock_fault(target)
-    if fault is not None:
-        return [fault]
+    if (fault := superblock_fault(target)) is not None:
+        return fault
     try:
         facts = read_facts(target)
     except LlmbError as error:
-        return [error.message]
+        return as_fault(error)
     if facts is None:
-        return ["its record is missing"]
+        return Fault(message="its record is missing", code="image-record-missing")
     return compare(target, facts, deep=deep)
 
 
-def compare(target: Path, facts: ImageFacts, *, deep: bool) -> list[str]:
+def compare(target: Path, facts: ImageFacts, *, deep: bool) -> Fault | None:
     """What differs from the record; without ``deep``, the content is only compared if the file was modified."""
     found = target.stat()
     if found.st_size != facts.size:
-        return [f"it has {found.st_size:,} bytes, but its record says {facts.size:,}"]
+        message = f"it has {found.st_size:,} bytes, but its record says {facts.size:,}"
+        return Fault(message=message, code="image-size-differs", value=found.st_size)
     if (deep or found.st_mtime_ns != facts.mtime_ns) and sha256(target) != facts.sha256:
-        return ["its content differs from its record (sha256)"]
-    return []
+        return Fault(message="its content differs from its record (sha256)", code="image-content-differs")
+    return None
 
 
 def sha256(path: Path) -> str:

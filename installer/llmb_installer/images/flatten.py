@@ -8,18 +8,20 @@ the container's command as its arguments.
 """
 
 import contextlib
+import queue
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
 from llmb.system.shell import StoppedError
-from llmb_installer.images.layer import Layer, ReadAhead, layer_fault
-from llmb_installer.images.tarheader import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, attributes, header, padded
-from llmb_installer.images.tarstream import Stream, entries
+from llmb_installer.images.layer import Layer, layer_fault, pieces
+from llmb_installer.images.tar import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, Stream, attributes, entries
 
 Write = Callable[[bytes | memoryview], object]
+_AHEAD = 16  # pieces that wait for the reader
 _AT_A_TIME = 3  # layers decompressed at a time: the one that is written and those after it
 _ZEROS = bytes(1 << 20)
 _END = bytes(2 * BLOCK)
@@ -80,7 +82,10 @@ def write_image(
                 raise layer_fault(layer.label, error) from error
             counted.finish()
     for file in extra:
-        _write_extra(file, mtime, write)
+        given = Attributes(mode=file.mode, mtime=mtime)
+        write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
+        for name in file.names[1:]:
+            write(header(name, HARD, 0, given, file.names[0]))
     write(_END)
 
 
@@ -103,6 +108,47 @@ class _Counted:
     def _report(self, done: int) -> None:
         self._advance(done - self._reported)
         self._reported = done
+
+
+class ReadAhead:
+    """The pieces of a layer, decompressed by a thread while earlier ones are used; call ``close`` afterwards."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._pieces: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(file,), daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (piece := self._pieces.get()) is not None:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+
+    def close(self) -> None:
+        """End the thread, whether or not everything was read."""
+        self._closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._pieces.get_nowait()
+        self._thread.join()
+
+    def _work(self, file: BinaryIO) -> None:
+        last: BaseException | None = None
+        try:
+            for piece in pieces(file):
+                if not self._put(piece):
+                    return
+        except BaseException as error:  # the reader raises it
+            last = error
+        self._put(last)
+
+    def _put(self, item: bytes | BaseException | None) -> bool:
+        while not self._closed.is_set():
+            with contextlib.suppress(queue.Full):
+                self._pieces.put(item, timeout=0.2)
+                return True
+        return False
 
 
 @contextlib.contextmanager
@@ -175,11 +221,68 @@ def _zeros(stream: Stream, count: int) -> None:
         count -= len(_ZEROS)
 
 
-def _write_extra(file: ExtraFile, mtime: int, write: Write) -> None:
-    given = Attributes(mode=file.mode, mtime=mtime)
-    write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
-    for name in file.names[1:]:
-        write(header(name, HARD, 0, given, file.names[0]))
+def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: bytes = b"") -> bytes:
+    """The header blocks of an entry: one, after a PAX header where one is too small."""
+    pax = list(attributes.xattrs)
+    prefix, short = _split(name)
+    if short is None:
+        pax.append((b"path", name))
+        short = name[:100]
+    if len(link) > 100:
+        pax.append((b"linkpath", link))
+    fields = {b"uid": (attributes.uid, 7), b"gid": (attributes.gid, 7), b"size": (size, 11)}
+    pax += [(key, b"%d" % value) for key, (value, digits) in fields.items() if value >= 8**digits]
+    block = _ustar(short, prefix, kind, size, attributes, link[:100])
+    if not pax:
+        return block
+    body = b"".join(map(_record, pax))
+    return _ustar(b"pax", b"", b"x", len(body), Attributes(mode=0o644), b"") + padded(body) + block
+
+
+def padded(body: bytes) -> bytes:
+    """``body`` padded to whole blocks."""
+    return body + bytes(-len(body) % BLOCK)
+
+
+def _split(name: bytes) -> tuple[bytes, bytes | None]:
+    """``name`` as prefix and name of a ustar header; None for the name if it does not fit."""
+    if len(name) <= 100:
+        return b"", name
+    cut = name.find(b"/", len(name) - 101)
+    return (name[:cut], name[cut + 1 :]) if 0 < cut <= 155 else (b"", None)
+
+
+def _ustar(name: bytes, prefix: bytes, kind: bytes, size: int, given: Attributes, link: bytes) -> bytes:
+    def octal(value: int, digits: int) -> bytes:
+        return b"%0*o\0" % (digits, value % 8**digits)
+
+    parts: Iterable[bytes] = (
+        name.ljust(100, b"\0"),
+        octal(given.mode, 7),
+        octal(given.uid, 7),
+        octal(given.gid, 7),
+        octal(size, 11),
+        octal(given.mtime, 11),
+        b" " * 8,
+        kind,
+        link.ljust(100, b"\0"),
+        b"ustar\x0000",
+        bytes(64),
+        octal(given.device[0], 7),
+        octal(given.device[1], 7),
+        prefix.ljust(155, b"\0"),
+        bytes(12),
+    )
+    block = b"".join(parts)
+    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+
+
+def _record(item: tuple[bytes, bytes]) -> bytes:
+    rest = b" %s=%s\n" % item
+    length = len(rest) + 1
+    while len(rest) + len(str(length)) != length:
+        length = len(rest) + len(str(length))
+    return b"%d" % length + rest
 
 
 def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:

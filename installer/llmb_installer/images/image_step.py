@@ -3,7 +3,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,9 +12,9 @@ from llmb.text import typed
 from llmb_installer import registry
 from llmb_installer.answers import ImageAnswers
 from llmb_installer.images.build import build
-from llmb_installer.images.cache import cache_folder, missing_bytes
 from llmb_installer.images.facts import check
-from llmb_installer.images.settings import BuildSettings
+from llmb_installer.images.layer import cache_folder, missing_bytes
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.step import Context, Estimate, Facts, Step
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
@@ -71,13 +71,18 @@ class ImageStep(Step):
             self.reference,
             self.architecture,
             self.target,
-            _build_settings(self),
+            self._settings,
             environ=context.environ,
             home=context.home,
             progress=context.progress,
             log=context.log,
         )
         return {**typed.to_data(facts), "file": str(self.target)}
+
+    @property
+    def _settings(self) -> BuildSettings:
+        chosen = {item.name: getattr(self.settings, item.name) for item in fields(self.settings)}
+        return BuildSettings(**chosen, via="here" if self.srun is None else "srun", srun_args=self.srun or ())
 
     def _look_up(self, context: Context) -> Facts:
         """The digest of the reference; a note if the registry denies it to this machine, as pods may still get it."""
@@ -87,7 +92,7 @@ class ImageStep(Step):
                 self.architecture,
                 environ=context.environ,
                 home=context.home,
-                settings=registry_settings(self.settings),
+                settings=self.settings,
             )
         except LlmbError as error:
             return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
@@ -104,7 +109,7 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
             wanted,
             environ=context.environ,
             home=context.home,
-            settings=registry_settings(steps[0].settings),
+            settings=steps[0].settings,
             say=context.progress.say,
         )
     except PreflightError as error:
@@ -114,50 +119,19 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     checked = dict(zip(wanted, found, strict=True))
     costs = []
     for step in steps:
-        image = checked.get((step.reference, step.architecture))
-        there = image is None or step.target is None
-        cost = Estimate(fetch=0, disk=0)
-        if image is not None and not there:
-            missing = _missing_bytes(step, image)
+        image, cost = checked.get((step.reference, step.architecture)), Estimate(fetch=0, disk=0)
+        if image is not None and step.target is not None:
+            layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
+            left = missing_bytes(image.manifest, cache_folder(step.target, None))  # an earlier attempt left layers
+            missing = image.compressed_bytes - layers + left
             cost = Estimate(fetch=missing, disk=image.image_bytes + missing)
         costs.append((step, cost))
     return costs, []
 
 
-def _missing_bytes(step: ImageStep, image: registry.Checked) -> int:
-    """The bytes still to be fetched; an interrupted attempt left its layers."""
-    assert step.target is not None, "an image used by its reference costs nothing"
-    layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
-    left = missing_bytes(image.manifest, cache_folder(step.target, _build_settings(step)))
-    return image.compressed_bytes - layers + left
-
-
 def _is_built(step: ImageStep) -> bool:
     """Whether its file exists, by a quick check; building checks more."""
-    return step.target is not None and step.target.is_file() and not check(step.target, deep=False)
-
-
-def _build_settings(step: ImageStep) -> BuildSettings:
-    chosen = step.settings
-    return BuildSettings(
-        builder=chosen.builder,
-        via="here" if step.srun is None else "srun",
-        srun_args=step.srun or (),
-        compression=chosen.compression,
-        level=chosen.level,
-        processors=chosen.processors,
-        keep_layers=chosen.keep_layers,
-        registry=registry_settings(chosen),
-    )
-
-
-def registry_settings(chosen: ImageAnswers) -> registry.RegistrySettings:
-    """The settings for registries in the answers."""
-    return registry.RegistrySettings(
-        insecure_registries=chosen.insecure_registries,
-        registry_mirrors=chosen.registry_mirrors,
-        ca_bundle=chosen.ca_bundle,
-    )
+    return step.target is not None and step.target.is_file() and check(step.target, deep=False) is None
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
@@ -173,7 +147,8 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    return [Fault(message=f"{path}: {text}", code="image-damaged", value=str(path)) for text in check(path, deep=deep)]
+    fault = check(path, deep=deep)
+    return [] if fault is None else [replace(fault, message=f"{path}: {fault.message}", value=str(path))]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

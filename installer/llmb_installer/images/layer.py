@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a layer: decompresses it, lists the names in it, and rejects one that decompresses to implausible sizes."""
+"""The layers of an image: fetches them in parallel, decompresses them, rejects implausible sizes, lists their names.
+
+The layers of an interrupted build are reused.
+"""
 
 import contextlib
+import hashlib
 import io
-import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
-from llmb.system.shell import StoppedError
-from llmb_installer.images.tarheader import BLOCK, Attributes, NotTarError, attributes
-from llmb_installer.images.tarstream import Stream, entries
-from llmb_installer.images.tree import RefusedError, Tree, clean
+from llmb.system import parallel, shell
+from llmb_installer.images.tar import BLOCK, Attributes, NotTarError, Stream, attributes, entries
+from llmb_installer.images.tree import RefusedError, clean
+from llmb_installer.registry import Descriptor, Manifest, Registry
+from llmb_installer.step import Progress
 
 PIECE = 1 << 20  # bytes; a multiple of a tar block, so that no header is split between two pieces
-_AHEAD = 16  # pieces that wait for the reader
+_CONNECTIONS = 6
 _MAX_WINDOW = 1 << 27  # bytes of memory that a zstd frame may ask for
 
 # Layers of programs and data decompress to two to ten times their size; gzip can reach a thousand, zstd far more.
@@ -95,52 +101,11 @@ def _damaged(error: Exception) -> LlmbError:
     return LlmbError(f"it cannot be decompressed: {error}", code="layer-damaged")
 
 
-class ReadAhead:
-    """The pieces of a layer, decompressed by a thread while earlier ones are used; call ``close`` afterwards."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._pieces: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(file,), daemon=True)
-        self._thread.start()
-
-    def __iter__(self) -> Iterator[bytes]:
-        while (piece := self._pieces.get()) is not None:
-            if isinstance(piece, BaseException):
-                raise piece
-            yield piece
-
-    def close(self) -> None:
-        """End the thread, whether or not everything was read."""
-        self._closed.set()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._pieces.get_nowait()
-        self._thread.join()
-
-    def _work(self, file: BinaryIO) -> None:
-        last: BaseException | None = None
-        try:
-            for piece in pieces(file):
-                if not self._put(piece):
-                    return
-        except BaseException as error:  # the reader raises it
-            last = error
-        self._put(last)
-
-    def _put(self, item: bytes | BaseException | None) -> bool:
-        while not self._closed.is_set():
-            with contextlib.suppress(queue.Full):
-                self._pieces.put(item, timeout=0.2)
-                return True
-        return False
-
-
 def read_names(layer: Layer, stop: Callable[[], bool] = lambda: False) -> Names:
     """The names in ``layer``. Raises LlmbError, with its label, and StoppedError once ``stop()`` is true."""
     try:
         return _read(_until(stop, layer), max(_ALWAYS_ALLOWED, _MAX_RATIO * layer.size), layer.size)
-    except StoppedError:
+    except shell.StoppedError:
         raise
     except LlmbError as error:
         raise layer_fault(layer.label, error) from error
@@ -149,19 +114,15 @@ def read_names(layer: Layer, stop: Callable[[], bool] = lambda: False) -> Names:
 def _until(stop: Callable[[], bool], layer: Layer) -> Iterator[bytes]:
     for piece in pieces(layer.file):
         if stop():
-            raise StoppedError(f"reading {layer.label} was interrupted")
+            raise shell.StoppedError(f"reading {layer.label} was interrupted")
         yield piece
 
 
 def layer_fault(label: str, error: LlmbError) -> LlmbError:
     """``error`` with the layer's label: a rejected layer, a damaged tar file, or another error."""
     if isinstance(error, RefusedError):
-        message, hint, code = (
-            f"{label} {error.message}",
-            "the image is rejected: report it to its publisher",
-            error.code,
-        )
-        return LlmbError(message, hint=hint, code=code, key=label, value=error.value)
+        message, hint = f"{label} {error.message}", "the image is rejected: report it to its publisher"
+        return LlmbError(message, hint=hint, code=error.code, key=label, value=error.value)
     if isinstance(error, NotTarError):
         hint = "the image itself is damaged: report it to its publisher"
         return LlmbError(f"{label}: {error.message}", hint=hint, code=error.code, key=label)
@@ -209,22 +170,72 @@ def _no_output(data: object) -> None:
     raise AssertionError(f"reading names keeps no data, not even {data!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedLayers:
-    """The layers applied in order: the tree of the image, and the attributes of its root folder."""
-
-    tree: Tree
-    root: Attributes | None
+def cache_folder(target: Path, cache: Path | None) -> Path:
+    """The folder below ``cache`` for the layers of the image ``target`` alone; the lock of ``target`` covers it."""
+    folder = cache or target.parent / ".layers"
+    return folder / f"{target.name}-{hashlib.sha256(str(target).encode()).hexdigest()[:8]}"
 
 
-def apply_all(layers: list[tuple[str, Names]]) -> MergedLayers:
-    """Apply labelled layers, the lowest first. Raises LlmbError with the layer's label."""
-    tree = Tree()
-    root = None
-    for index, (label, names) in enumerate(layers):
+def missing_bytes(manifest: Manifest, folder: Path) -> int:
+    """The bytes still to be fetched, by the sizes of the files in ``folder``."""
+    sizes = {_path(folder, layer): layer.size for layer in manifest.layers}
+    missing = 0
+    for path, size in sizes.items():
+        part = path.with_name(f"{path.name}.part")  # of an interrupted download
+        if not path.exists():
+            missing += max(0, size - (part.stat().st_size if part.exists() else 0))
+    return missing
+
+
+@contextlib.contextmanager
+def layers_of(
+    registry: Registry, manifest: Manifest, folder: Path, progress: Progress
+) -> Iterator[list[tuple[Layer, Names]]]:
+    """The layers of an image, the lowest first, with the names in them; their files are open within the context.
+
+    Each is read while others are still being fetched, the largest first. Raises LlmbError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {layer.digest: layer for layer in manifest.layers}
+    stop = threading.Event()
+    with contextlib.ExitStack() as files:
+        labels, names = _labels(manifest), dict[str, Names]()
+
+        def fetch(layer: Descriptor) -> None:
+            path = _path(folder, layer)
+            try:
+                registry.fetch_blob(manifest.reference.repository, layer, path, progress.advance, stop=stop.is_set)
+                with path.open("rb") as file:
+                    found = Layer(label=labels[layer.digest], file=file, size=layer.size)
+                    names[layer.digest] = read_names(found, stop.is_set)
+            except BaseException:
+                stop.set()
+                raise
+
         try:
-            tree.apply(index, names.names, names.types, names.links)
-        except LlmbError as error:
-            raise layer_fault(label, error) from error
-        root = names.root or root
-    return MergedLayers(tree=tree, root=root)
+            largest_first = sorted(wanted.values(), key=lambda layer: -layer.size)
+            parallel.run_bounded(largest_first, fetch, workers=_CONNECTIONS, stop=stop.is_set)
+        finally:
+            stop.set()
+        opened = [files.enter_context(_path(folder, layer).open("rb")) for layer in manifest.layers]
+        yield [
+            (Layer(label=labels[layer.digest], file=file, size=layer.size), names[layer.digest])
+            for layer, file in zip(manifest.layers, opened, strict=True)
+        ]
+
+
+def forget(folder: Path) -> None:
+    """Remove the layers, and the folder above if it is empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+
+
+def _labels(manifest: Manifest) -> dict[str, str]:
+    count = len(manifest.layers)
+    pairs = enumerate((layer.digest for layer in manifest.layers), 1)
+    return {digest: f"layer {number} of {count} ({digest[:19]}) of {manifest.reference}" for number, digest in pairs}
+
+
+def _path(folder: Path, layer: Descriptor) -> Path:
+    return folder / layer.digest.replace(":", "-")

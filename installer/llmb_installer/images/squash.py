@@ -8,20 +8,19 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmb.errors import LlmbError
 from llmb.system import shell
-from llmb_installer.images.cache import layers_of, missing_bytes
+from llmb_installer import registry as registries
+from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.flatten import RC, ExtraFile, etc_files, working_folder, write_image
-from llmb_installer.images.layer import Layer, Names, apply_all
-from llmb_installer.images.settings import ELSEWHERE, BuildSettings
-from llmb_installer.images.tarheader import BLOCK, DEVICES, FILE, Attributes
+from llmb_installer.images.layer import Layer, Names, layer_fault, layers_of, missing_bytes
+from llmb_installer.images.tar import BLOCK, DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
-from llmb_installer.registry import Manifest, Registry, disk_faults
-from llmb_installer.registry import size as human
 from llmb_installer.step import Progress
 
 Write = Callable[[bytes | memoryview], None]
@@ -31,6 +30,32 @@ _GET = "install squashfs-tools 4.5 or newer (your cluster may have it as a modul
 _TAIL = 8  # lines of its output that an error shows
 _MEMORY = 1024, 32  # MiB for mksquashfs: the base, and for each processor
 _OURS = "the files in /etc for enroot"
+ELSEWHERE = "another folder (image_folder in the answers, -o FILE)"  # in hints: where images can go
+# zstd's own default, 15, takes twenty times as long as 3 and saves a few percent.
+_LEVELS = {"zstd": 3, "gzip": 6, "lz4": None, "lzo": None, "xz": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings(ImageAnswers):
+    """How an image is built: as the answers say, and where.
+
+    ``builder``: ``stream`` writes it here from the registry's layers; ``enroot`` calls enroot import, ``via`` srun on a
+    node or here; ``auto`` is ``stream`` if mksquashfs supports it, else ``enroot``. ``cache`` is the folder for
+    downloaded layers, None for ``.layers`` beside the image; with ``keep_layers`` they stay there. ``processors`` None
+    means all. ``devices`` keeps device nodes, and only root can unpack such an image.
+    """
+
+    via: Literal["here", "srun"] = "here"
+    srun_args: tuple[str, ...] = ()
+    cache: Path | None = None
+    devices: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of mksquashfs that determine the file."""
+        level = _LEVELS[self.compression] if self.level is None else self.level
+        given = () if level is None else ("-Xcompression-level", str(level))
+        return ("-comp", self.compression, *given, "-b", "1M")
 
 
 def squash_fault(settings: BuildSettings) -> LlmbError | None:
@@ -58,8 +83,8 @@ def squash_fault(settings: BuildSettings) -> LlmbError | None:
 
 
 def build_stream(
-    registry: Registry,
-    manifest: Manifest,
+    registry: registries.Registry,
+    manifest: registries.Manifest,
     part: Path,
     folder: Path,
     settings: BuildSettings,
@@ -70,13 +95,13 @@ def build_stream(
 
     Raises LlmbError.
     """
-    config = registry.config(manifest)
+    config = registry.config(manifest.reference, manifest.config)
     size = sum(layer.size for layer in manifest.layers)
     _check_space(part.parent, folder, size, missing_bytes(manifest, folder))
     once = sum({layer.digest: layer.size for layer in manifest.layers}.values())
     progress.total(once + size)
     count = len(manifest.layers)
-    progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {human(once)}")
+    progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {registries.size(once)}")
     with layers_of(registry, manifest, folder, progress) as layers:
         progress.say(f"writing the image ({' '.join(settings.options)})")
         return write_squashfs(layers, config, part, settings, progress, log)
@@ -94,35 +119,38 @@ def write_squashfs(
     start = config.get("config") or {}
     mtime = _seconds(config.get("created"))
     ours = etc_files(start)
-    merged = apply_all([*((layer.label, names) for layer, names in layers), (_OURS, _names(ours))])
-    _make_working_folder(merged.tree, start)
+    paths = [path.encode() for path in ours]
+    our_layer = Names(names=paths, types=FILE * len(paths), links={}, root=None, size=0)
+    tree, root = _merged([*((layer.label, names) for layer, names in layers), (_OURS, our_layer)])
+    with contextlib.suppress(RefusedError):  # a file has that name, which the container's start will report
+        tree.make_folder(working_folder(start).encode("utf-8", "surrogateescape"))
     omitted = () if settings.devices else DEVICES
-    names, bare = names_by_layer(merged.tree, len(layers) + 1, omitted)
+    names, bare = names_by_layer(tree, len(layers) + 1, omitted)
     extra = [
         ExtraFile(names=tuple(names[-1][index]), content=content, mode=0o755 if path == RC else 0o644)
         for index, (path, content) in enumerate(ours.items())
     ]
-    devices = sum(1 for _, node in merged.tree.walk() if node.type in omitted)
-    root = merged.root or Attributes(mtime=mtime)
-    del merged  # frees the tree
+    devices = sum(1 for _, node in tree.walk() if node.type in omitted)
+    del tree  # frees it
 
     def write_tar(write: Write) -> None:
         found = [layer for layer, _ in layers]
         write_image(found, names[:-1], bare, extra, mtime=mtime, write=write, advance=progress.advance)
 
-    squash(part, settings, root, log, write_tar)
+    squash(part, settings, root or Attributes(mtime=mtime), log, write_tar)
     return devices
 
 
-def _names(ours: dict[str, bytes]) -> Names:
-    """Our own files as one more layer."""
-    names = [path.encode() for path in ours]
-    return Names(names=names, types=FILE * len(names), links={}, root=None, size=0)
-
-
-def _make_working_folder(tree: Tree, start: dict[str, Any]) -> None:
-    with contextlib.suppress(RefusedError):  # a file has that name, which the container's start will report
-        tree.make_folder(working_folder(start).encode("utf-8", "surrogateescape"))
+def _merged(layers: list[tuple[str, Names]]) -> tuple[Tree, Attributes | None]:
+    """The tree of an image, and the attributes of its root folder: labelled layers applied, the lowest first."""
+    tree, root = Tree(), None
+    for index, (label, names) in enumerate(layers):
+        try:
+            tree.apply(index, names.names, names.types, names.links)
+        except LlmbError as error:
+            raise layer_fault(label, error) from error
+        root = names.root or root
+    return tree, root
 
 
 def _seconds(created: object) -> int:
@@ -137,7 +165,7 @@ def _check_space(images: Path, cache: Path, size: int, missing: int) -> None:
     """Raise LlmbError if the disk is certain to fill up: with the missing layers, and an image of about their size."""
     wanted = {images: size * 9 // 10}
     wanted[cache] = wanted.get(cache, 0) + missing
-    if faults := disk_faults(wanted):
+    if faults := registries.disk_faults(wanted):
         hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
         raise LlmbError(faults[0].message, hint=hint, code=faults[0].code, value=faults[0].value)
 
@@ -159,17 +187,13 @@ def squash(
         except BrokenPipeError:
             pass  # it ended early: exit code and output give the reason
         output = own.read_text("utf-8", "replace")
-    _append(log, output)
-    assert process is not None
-    if process.returncode != 0:
-        raise _failed(process.returncode, output, target, log)
-
-
-def _append(log: Path, output: str) -> None:
     with contextlib.suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as stream:
             stream.write(output)
+    assert process is not None
+    if process.returncode != 0:
+        raise _failed(process.returncode, output, target, log)
 
 
 def _argv(target: Path, settings: BuildSettings, root: Attributes) -> list[str]:

@@ -8,7 +8,7 @@ follows the image's symbolic links on the path to a name.
 from collections.abc import Iterator, Sequence
 
 from llmb.errors import LlmbError
-from llmb_installer.images.tarheader import FOLDER, HARD, SYMLINK
+from llmb_installer.images.tar import FOLDER, HARD, SYMLINK
 
 NOWHERE = -1  # the layer of a folder that no layer has an entry for
 _MAX_LINKS = 40
@@ -55,7 +55,9 @@ class Tree:
             if last.startswith(_WHITEOUT):
                 self._whiteout(above, last)
             elif not name:
-                self._own_root(layer, index, types[index : index + 1])
+                if types[index : index + 1] != FOLDER:
+                    raise RefusedError("contains an entry without a name", value="name")
+                self.root.layer, self.root.index = layer, index
             else:
                 self._add(layer, index, above, last, types[index : index + 1], links.get(index, b""))
 
@@ -80,17 +82,12 @@ class Tree:
                 if node.children is not None:
                     waiting.append((path + b"/", node))
 
-    def _own_root(self, layer: int, index: int, kind: bytes) -> None:
-        if kind != FOLDER:
-            raise RefusedError("contains an entry without a name", value="name")
-        self.root.layer, self.root.index = layer, index
-
     def _add(self, layer: int, index: int, above: bytes, last: bytes, kind: bytes, link: bytes) -> None:
         if len(last) > _MAX_NAME:
             raise _long_name(last)
         folder = self._folder_of(above)
         assert folder.children is not None
-        self._touch(folder, last)
+        self._touched.add((id(folder), last))
         before = folder.children.get(last)
         if kind == FOLDER and before is not None and before.type == FOLDER:
             before.layer, before.index = layer, index
@@ -117,9 +114,6 @@ class Tree:
             self._folder = (path, node)
         return self._folder[1]
 
-    def _touch(self, folder: Node, name: bytes) -> None:
-        self._touched.add((id(folder), name))
-
     def _find(self, path: bytes, *, make: bool) -> Node | None:
         """The folder ``path``, links followed within the image; None if it is missing and ``make`` is not set."""
         way = [self.root]
@@ -142,7 +136,7 @@ class Tree:
                     raise _long_name(name)
                 node = here.children[name] = Node(FOLDER, NOWHERE, 0)
             if make:
-                self._touch(here, name)
+                self._touched.add((id(here), name))
             if node.type == SYMLINK:
                 links += 1
                 if links > _MAX_LINKS:

@@ -5,8 +5,14 @@ from llmb_installer.registry.availability import Checked, check_image, check_ima
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.credentials import Credentials, find_credentials
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name, machine_name
-from llmb_installer.registry.reference import DOCKER_HUB, Reference
-from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored
+from llmb_installer.registry.reference import (
+    DOCKER_HUB,
+    Reference,
+    RegistrySettings,
+    allows_plain_http,
+    endpoint_of,
+    mirrored,
+)
 
 __all__ = [
     "DOCKER_HUB",

@@ -21,6 +21,7 @@ Ask = Callable[[str, str, Mapping[str, str], Mapping[str, str]], Answer]
 
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z]+)(?:\s+(?=[\w-]+\s*=)|\s*$)")
 _PARAMETER = re.compile(r'(?<![\w-])([\w-]{1,64})\s{0,9}=\s{0,9}(?:"((?:\\.|[^"\\])*)"|([^\s,"]*))')
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')  # masked while schemes are searched
 _LONGEST = 8192  # characters that are read of a WWW-Authenticate header; real ones have a tenth of that
 
 
@@ -38,7 +39,8 @@ def read_challenges(headers: Sequence[str]) -> list[Challenge]:
     """The challenges of all WWW-Authenticate headers of an answer, in order."""
     found = []
     for header in (header[:_LONGEST] for header in headers):
-        starts = [*_SCHEME.finditer(_masked(header))]
+        masked = _QUOTED.sub(lambda quoted: '"' + "_" * (len(quoted[0]) - 2) + '"', header)
+        starts = [*_SCHEME.finditer(masked)]
         ends = [*(start.start() for start in starts[1:]), len(header)][: len(starts)]
         for start, end in zip(starts, ends, strict=True):
             words = {
@@ -47,11 +49,6 @@ def read_challenges(headers: Sequence[str]) -> list[Challenge]:
             known = {key: words[key] for key in ("realm", "service", "scope") if key in words}
             found.append(Challenge(scheme=start[1].lower(), **known))
     return found
-
-
-def _masked(header: str) -> str:
-    """The header with ``_`` for each character between quotes."""
-    return re.sub(r'"(?:\\.|[^"\\])*"', lambda quoted: '"' + "_" * (len(quoted[0]) - 2) + '"', header)
 
 
 class Access:

@@ -13,8 +13,7 @@ from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import parallel
 from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import RegistrySettings
+from llmb_installer.registry.reference import Reference, RegistrySettings
 
 T = TypeVar("T")
 
@@ -87,7 +86,7 @@ def check_images(
             found = _attempt(registries[reference.registry].manifest, reference, pair[1])
             outcomes[pair] = found if isinstance(found, LlmbError) else Checked(reference=reference, manifest=found)
 
-        parallel.run_bounded(iter(references), look, lambda _: True, workers=_WORKERS, stop=lambda: False)
+        parallel.run_bounded(references, look, workers=_WORKERS)
     if faults := _faults([(pair[0], found) for pair in references if isinstance(found := outcomes[pair], LlmbError)]):
         raise PreflightError(faults)
     return [found for pair in wanted if isinstance(found := outcomes[pair], Checked)]

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.system import http
-from llmb.system.shell import StoppedError
+from llmb.system import http, shell
 from llmb_installer.registry.manifests import Descriptor
-from llmb_installer.registry.settings import shown_host
+from llmb_installer.registry.reference import shown_host
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +59,7 @@ class Download:
     def check_stop(self) -> None:
         """Raise StoppedError once the user has interrupted."""
         if self.stop():
-            raise StoppedError(f"the download of {self.path} was interrupted")
+            raise shell.StoppedError(f"the download of {self.path} was interrupted")
 
     def _is_complete(self) -> bool:
         """Whether an earlier run completed it; a file with other content is removed."""
@@ -105,10 +104,8 @@ class Download:
 
     def _body(self, response: httpx.Response) -> Iterator[bytes]:
         """The rest of the blob, whether or not the server supports Range."""
-        import httpx
-
         skip = self._to_skip(response)
-        try:
+        with http.raises(response.url, known=True, name=shown_host(response.url.netloc.decode())):
             for chunk in response.iter_raw():
                 self.check_stop()
                 new = chunk[skip:]
@@ -116,9 +113,6 @@ class Download:
                 if self.received + len(new) > self.descriptor.size:
                     raise self._damage("is longer than its manifest says")
                 yield new
-        except httpx.TransportError as error:
-            name = shown_host(response.url.netloc.decode())
-            raise http.failure(error, response.url, known=True, name=name) from error
 
     def _to_skip(self, response: httpx.Response) -> int:
         """The bytes at the start of the answer that were received before. Raises LlmbError, AskAgain."""

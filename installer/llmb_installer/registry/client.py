@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
 from llmb.system import http
-from llmb_installer.registry import blobs, manifests
-from llmb_installer.registry.access import Access
-from llmb_installer.registry.manifests import Descriptor, Manifest
-from llmb_installer.registry.reference import Reference
-from llmb_installer.registry.settings import RegistrySettings, allows_plain_http, endpoint_of, mirrored, shown_host
+from llmb_installer.registry import access, blobs, manifests
+from llmb_installer.registry.reference import (
+    Reference,
+    RegistrySettings,
+    allows_plain_http,
+    endpoint_of,
+    mirrored,
+    shown_host,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +64,7 @@ class Registry:
             ca_bundle=self._settings.ca_bundle,
             read_seconds=read_seconds,
         )
-        self._access = Access(
+        self._access = access.Access(
             self._endpoint.registry, environ, home, lambda: f"{self._base_url()}/v2/", self._ask, self._allows_plain
         )
         self._base: str | None = None
@@ -73,7 +77,7 @@ class Registry:
     def __exit__(self, *error: object) -> None:
         self._client.close()
 
-    def manifest(self, reference: Reference, architecture: str) -> Manifest:
+    def manifest(self, reference: Reference, architecture: str) -> manifests.Manifest:
         """The image for ``architecture``, in the machine's name or the registry's (x86_64 or amd64)."""
         name, version, index = manifests.architecture_name(architecture), reference.version, None
         for _ in range(_DEEPEST):
@@ -85,9 +89,17 @@ class Registry:
             version, index = manifests.choose(listed, name, reference).digest, index or _digest(body)
         raise manifests.unusable(reference, "is an index of indexes of indexes", "check the reference")
 
-    def config(self, manifest: Manifest) -> dict[str, Any]:
+    def config(self, reference: Reference, config: manifests.Descriptor) -> dict[str, Any]:
         """The image's configuration: ``config`` has Env, WorkingDir, Entrypoint, Cmd, User."""
-        return self._config(manifest.reference, manifest.config)
+        what = f"the configuration of {reference}"
+
+        def ask() -> bytes:
+            answer = self._read(reference.repository, f"blobs/{config.digest}", {})
+            self._require_ok(answer, what)
+            _check(answer.body, config.digest, what)
+            return answer.body
+
+        return manifests.parse_json(http.persist(ask, self._pause), what)
 
     def tags(self, repository: str) -> list[str] | None:
         """The first tags of a repository; None where it does not exist."""
@@ -100,7 +112,7 @@ class Registry:
     def fetch_blob(
         self,
         repository: str,
-        descriptor: Descriptor,
+        descriptor: manifests.Descriptor,
         path: Path,
         on_bytes: Callable[[int], None],
         *,
@@ -132,7 +144,8 @@ class Registry:
         sent, is_new = self._access.header(repository), False
         while True:
             response = self._follow(url, {**headers, **({"Authorization": sent} if sent else {})})
-            if response.status_code not in (401, 403) or not self._is_own(response.url):
+            is_own = f"{response.url.scheme}://{response.url.netloc.decode()}" == self._base
+            if response.status_code not in (401, 403) or not is_own:
                 return response
             http.discard(response)
             if is_new or response.status_code == 403:
@@ -140,13 +153,13 @@ class Registry:
             challenges = response.headers.get_list("WWW-Authenticate")
             sent, is_new = self._access.renew(repository, challenges, sent), True
 
-    def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> Manifest:
+    def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> manifests.Manifest:
         data = manifests.parse_json(body, f"the manifest of {reference}")
         config, layers = manifests.read_manifest(data, reference)
-        found = str(self._config(reference, config).get("architecture") or "")
+        found = str(self.config(reference, config).get("architecture") or "")
         if found != architecture:
             raise manifests.no_architecture(reference, architecture, [found])
-        return Manifest(
+        return manifests.Manifest(
             reference=reference,
             digest=_digest(body),
             index_digest=index,
@@ -170,17 +183,6 @@ class Registry:
             return answer.body
 
         return http.persist(ask, self._pause)
-
-    def _config(self, reference: Reference, config: Descriptor) -> dict[str, Any]:
-        what = f"the configuration of {reference}"
-
-        def ask() -> bytes:
-            answer = self._read(reference.repository, f"blobs/{config.digest}", {})
-            self._require_ok(answer, what)
-            _check(answer.body, config.digest, what)
-            return answer.body
-
-        return manifests.parse_json(http.persist(ask, self._pause), what)
 
     def _pause(self, seconds: float, why: str, check_stop: Callable[[], None] = lambda: None) -> None:
         """Sleep, in pieces that let the user interrupt."""
@@ -251,9 +253,6 @@ class Registry:
 
     def _allows_plain(self, host: str) -> bool:
         return allows_plain_http(host, self._settings)
-
-    def _is_own(self, url: httpx.URL) -> bool:
-        return f"{url.scheme}://{url.netloc.decode()}" == self._base
 
 
 def _read_all(response: httpx.Response) -> http.Answer:

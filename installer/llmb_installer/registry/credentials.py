@@ -2,7 +2,6 @@
 """Finds the credentials for a registry: in the environment, then in the files of docker, podman and enroot."""
 
 import base64
-import binascii
 import json
 import re
 import shlex
@@ -141,7 +140,7 @@ def _from_entry(entry: dict[str, Any], path: Path, registry: str) -> Credentials
     if entry.get("auth"):
         try:
             user, colon, secret = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+        except (TypeError, ValueError):
             colon = ""
         if not colon:
             message = f"{path}: 'auth' of {registry} cannot be decoded"
@@ -207,8 +206,11 @@ def parse_netrc(text: str) -> dict[str, Credentials]:
     found: dict[str, Credentials] = {}
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     words = [match[1] if match[1] is not None else match[0] for match in _WORD.finditer("\n".join(lines))]
-    machine, fields = "", dict[str, str]()
-    for key, value in [*_pairs(words), ("machine", "")]:
+    machine, fields, rest = "", dict[str, str](), iter(words)
+    pairs = [(word, next(rest, None)) for word in rest if word in ("machine", "login", "password", "account")]
+    for key, value in [*pairs, ("machine", "")]:
+        if value is None:  # a keyword at the end
+            continue
         if key == "machine":
             if machine and {"login", "password"} <= fields.keys():
                 found.setdefault(machine, Credentials(user=fields["login"], secret=fields["password"]))
@@ -216,17 +218,6 @@ def parse_netrc(text: str) -> dict[str, Credentials]:
         else:
             fields[key] = value
     return found
-
-
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
-    """Each keyword with the word after it; other words are skipped."""
-    pairs, index = [], 0
-    while index < len(words) - 1:
-        if words[index] in ("machine", "login", "password", "account"):
-            pairs.append((words[index], words[index + 1]))
-            index += 1
-        index += 1
-    return pairs
 
 
 def _password(text: str, path: Path, environ: Mapping[str, str]) -> str:

@@ -82,11 +82,12 @@ def machine_name(architecture: str | None) -> str:
 def parse_json(body: bytes, what: str) -> dict[str, Any]:
     """The JSON object in ``body``. Raises LlmbError."""
     try:
-        data = json.loads(body)
+        data, reason = json.loads(body), "a JSON object"
     except ValueError as error:
-        raise _damaged(f"{what} is not JSON: {error}") from error
+        data, reason = None, f"JSON: {error}"
     if not isinstance(data, dict):
-        raise _damaged(f"{what} is not a JSON object")
+        hint = "try again; a proxy may have answered instead of the registry"
+        raise LlmbError(f"{what} is not {reason}", hint=hint, code="image-damaged", key=what)
     return data
 
 
@@ -184,7 +185,3 @@ def _listed(tags: list[str]) -> str:
         return "none"
     rest = f" and {len(tags) - _SHOWN} more" if len(tags) > _SHOWN else ""
     return ", ".join(sorted(tags)[-_SHOWN:]) + rest
-
-
-def _damaged(message: str) -> LlmbError:
-    return LlmbError(message, hint="try again; a proxy may have answered instead of the registry", code="image-damaged")

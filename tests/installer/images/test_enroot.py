@@ -18,7 +18,6 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
-from llmb_installer.registry import RegistrySettings
 from llmb_installer.registry.reference import Reference
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
@@ -89,7 +88,7 @@ def test_command_line_and_environment(build: Callable[..., ImageFacts], registry
     facts = build()
     assert (facts.builder, facts.architecture) == ("enroot", "amd64")
     assert facts.digest is not None
-    assert check(tmp_path / "x.sqsh", deep=True) == []
+    assert check(tmp_path / "x.sqsh", deep=True) is None
     seen = (tmp_path / "seen").read_text().splitlines()
     assert seen[:3] == ["import", "-a", "x86_64"]
     assert seen[5] == f"docker://{registry.host}#public/enroot:1"
@@ -168,8 +167,7 @@ def test_the_spelling_that_every_version_reads(text: str, found: str) -> None:
 
 
 def test_a_mirror_is_asked_instead_of_the_registry() -> None:
-    mirrors = RegistrySettings(registry_mirrors={"nvcr.io": "mirror.example/ngc", "docker.io": "mirror.example"})
-    settings = BuildSettings(registry=mirrors)
+    settings = BuildSettings(registry_mirrors={"nvcr.io": "mirror.example/ngc", "docker.io": "mirror.example"})
 
     def asked(text: str) -> str:
         return import_argv(Reference.parse(text), "amd64", Path("/x"), settings)[-1]

@@ -9,9 +9,9 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.images.build import choose_builder
-from llmb_installer.images.settings import BuildSettings
-from llmb_installer.images.squash import squash, squash_fault
-from llmb_installer.images.tarheader import FILE, Attributes, header
+from llmb_installer.images.flatten import header
+from llmb_installer.images.squash import BuildSettings, squash, squash_fault
+from llmb_installer.images.tar import FILE, Attributes
 
 Path_ = Callable[..., None]
 

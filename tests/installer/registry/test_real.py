@@ -54,7 +54,9 @@ def test_an_image_is_found_and_fetched(
         blobs = [(layer, tmp_path / layer.digest) for layer in manifest.layers]
         for layer, path in blobs:
             client.fetch_blob("team/tool", layer, path, gained.append)
-        assert client.config(manifest)["config"] == {"Env": [f"ARCH={manifest.architecture}"]}
+        assert client.config(manifest.reference, manifest.config)["config"] == {
+            "Env": [f"ARCH={manifest.architecture}"]
+        }
     for layer, path in blobs:
         assert path.read_bytes() == wanted.blobs[layer.digest]
     assert sum(gained) == sum(layer.size for layer in manifest.layers)

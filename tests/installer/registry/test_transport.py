@@ -13,7 +13,7 @@ import pytest
 from llmb.errors import LlmbError, UsageError
 from llmb.system import http
 from llmb_installer.registry import Reference, RegistrySettings, check_image
-from llmb_installer.registry.settings import Endpoint, allows_plain_http, endpoint_of, shown_host
+from llmb_installer.registry.reference import Endpoint, allows_plain_http, endpoint_of, shown_host
 from llmb_testing.real_registry import Access, RealRegistry
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import Cut, ScriptedRegistry, Status

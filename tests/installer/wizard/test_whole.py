@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb_installer.images.settings import BuildSettings
-from llmb_installer.images.squash import squash_fault
+from llmb_installer.images.squash import BuildSettings, squash_fault
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 from llmb_testing.slurm import SlurmKit
@@ -53,7 +52,7 @@ def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path
     user.reads("Which scheduler?", ENTER).reads("Install folder:", ENTER).reads("Partition for GPU jobs:", ENTER)
     user.reads("Account for jobs:", ENTER).reads("in containers (pyxis)?", ENTER).reads("fetch and build images", ENTER)
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
-    user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Go ahead?", ENTER).reads("Installed in")
+    user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     assert (user.folder / "images" / "nvidia+nemo+25.04.01.sqsh").is_file()
     config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
@@ -82,7 +81,7 @@ def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
         "Which GPUs?", ENTER
     )
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
-    user.reads("used by its reference").reads("Go ahead?", ENTER).reads("Installed in")
+    user.reads("used by its reference").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
     assert config["runai"]["pvc"] == {"name": "w", "path": "/work", "claim": "claim"}

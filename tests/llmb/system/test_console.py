@@ -162,7 +162,7 @@ def test_escape_sequences_of_files_come_back_as_text(place: Path) -> None:
 
 
 def test_the_traceback_of_a_bug_holds_no_escape_sequence() -> None:
-    code = "from llmb.system import edge; console.prepare(); raise KeyError('\\x1b[31m')"
+    code = "from llmb.system import console; console.prepare(); raise KeyError('\\x1b[31m')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert b"Traceback" in done.stderr
     assert b"\x1b" not in done.stderr

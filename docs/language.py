@@ -19,7 +19,7 @@ RETIRED = {
     r"aloud": "is printed, is reported",
     r"stands?(?!-in|-by)|stood": "is",
     r"told": "is printed, is reported",
-    r"said": "is printed, is reported",
+    r"(?<!not_)said": "is printed, is reported",  # the JSON field `not_said` is a contract
     r"(comes?|came|coming)[ _]over": "overrides",
     r"left[ _](away|out)|leav(e|es|ing)[ _]out": "omitted, skipped",
     r"(goes?|going|went)[ _]on": "continues",

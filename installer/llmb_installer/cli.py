@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
-from __future__ import annotations
-
+import importlib
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
 from llmb_installer.commands import DRY_RUN, FILE, FOLDER, FORMAT, YES
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from llmb_installer.gather import Change
 
 # Each is the object `command` of the module llmb_installer.commands.NAME; the text is its summary in --help.
 COMMANDS = {
@@ -39,8 +33,6 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        import importlib
-
         found: click.Command = importlib.import_module(f"llmb_installer.commands.{cmd_name}").command
         return found
 
@@ -87,28 +79,23 @@ def cli(
     if context.invoked_subcommand is not None:
         return
     from llmb_installer import gather
-    from llmb_installer.applying import install as flow
+    from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
     if isinstance(wanted, gather.Change):
-        _carry_out(context, wanted)
+        from llmb_installer.commands import remove, verify
+
+        if wanted.action == "remove":
+            context.invoke(remove.command, workloads=wanted.workloads, install=wanted.install)
+        else:
+            context.invoke(verify.command, install=wanted.install, repair=True)
         return
     for note in () if wanted.agreed else wanted.notes:
         console.echo(f"note: {note}", err=True)
     if record_file is not None:
         gather.record_answers(wanted.intent, record_file)
-    flow.carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
-
-
-def _carry_out(context: click.Context, wanted: Change) -> None:
-    """Do what the user chose to do with an existing installation."""
-    from llmb_installer.commands import remove, verify
-
-    if wanted.action == "remove":
-        context.invoke(remove.command, workloads=wanted.workloads, install=wanted.install)
-    else:
-        context.invoke(verify.command, install=wanted.install, repair=True)
+    carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
 
 
 def end_in_order() -> None:

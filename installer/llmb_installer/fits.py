@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from llmb.clusters.runai.request import is_on
-from llmb.clusters.runai.token import NotSetError, find_credentials
+from llmb.clusters.runai import request, rest, token, workloads
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
@@ -14,7 +13,7 @@ from llmb.frameworks.nemo.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
 from llmb_installer.answers import Answers
-from llmb_installer.detect import slurm_fit
+from llmb_installer.detect.site import check_slurm
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.steps import Step
 
@@ -30,7 +29,7 @@ _ANSWERS: Mapping[RunaiPart, str] = {
 def check(answers: Answers) -> list[str]:
     """Notes on what llmb-run would refuse later. Raises InputFaults for what cannot work, each fault at its key."""
     if answers.cluster_type == "slurm":
-        return slurm_fit.check(answers)
+        return check_slurm(answers)
     return [*check_runai(answers, os.environ)] if answers.cluster_type == "runai" else []
 
 
@@ -39,19 +38,15 @@ def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart
 
     Never waits long.
     """
-    from llmb.clusters.runai.faults import SignInError
-    from llmb.clusters.runai.rest import Client
-    from llmb.clusters.runai.workloads import Api, ProjectError
-
     try:
-        credentials = find_credentials(runai, environ)
+        credentials = token.find_credentials(runai, environ)
     except LlmbError as error:
         return "secret", error
     try:
-        _ = Api(client=Client(runai.base_url, credentials, is_hurried=True), runai=runai).project
-    except SignInError as error:
+        _ = workloads.Api(client=rest.Client(runai.base_url, credentials, is_hurried=True), runai=runai).project
+    except rest.SignInError as error:
         return "secret", error
-    except ProjectError as error:
+    except workloads.ProjectError as error:
         return "project", error
     except LlmbError as error:
         return "API", error
@@ -74,7 +69,7 @@ def check_runai(answers: Answers, environ: Mapping[str, str]) -> Iterator[str]:
         return
     if (refused := ask_runai(answers.runai, environ)) is not None:
         part, error = refused
-        unset = f"export {error.name}, or add it to {SECRETS_FILE}" if isinstance(error, NotSetError) else None
+        unset = f"export {error.name}, or add it to {SECRETS_FILE}" if isinstance(error, token.NotSetError) else None
         fix = unset or runai_fix(part, _ANSWERS)
         yield f"jobs cannot be submitted to Run:ai now: {error.message} ({fix})"
     yield from _volume_notes(answers, answers.runai)
@@ -86,7 +81,7 @@ def _volume_notes(answers: Answers, runai: RunaiConfig) -> Iterator[str]:
     if not pvc.here.is_dir():
         yield f"the volume {pvc.name} is not mounted here: there is no folder {pvc.here} (runai.pvc.local sets another)"
     for key, folder in (("install", answers.install), ("experiments_root", answers.experiments_root)):
-        if folder is not None and not is_on(pvc, folder):
+        if folder is not None and not request.is_on(pvc, folder):
             yield f"{key}: {folder} is not on the volume {pvc.here}: pods cannot see it, so llmb-run would refuse jobs"
 
 

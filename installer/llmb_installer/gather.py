@@ -11,19 +11,24 @@ from typing import Any, Literal
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
 from llmb.text import yamlfile
-from llmb.text.yamlfile import Document, DuplicateKey
 from llmb_installer import fits, record
-from llmb_installer.answers import NOTHING, missing, read_answers, to_yaml, with_layer
-from llmb_installer.answers.layers import given, nested, value_at
-from llmb_installer.answers.read import require_valid
+from llmb_installer.answers import (
+    NOTHING,
+    given,
+    missing,
+    nested,
+    read_answers,
+    require_valid,
+    to_yaml,
+    value_at,
+    with_layer,
+)
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
-from llmb_installer.detect import slurm_fit
-from llmb_installer.detect.detected import with_variables
-from llmb_installer.detect.scheduler import SlurmFound
-from llmb_installer.planning import flow
+from llmb_installer.detect import detected as detection
+from llmb_installer.detect import scheduler, site
 from llmb_installer.planning.costs import find_costs
-from llmb_installer.planning.plan import Intent, look
+from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,7 @@ class Change:
     workloads: tuple[str, ...] = ()
 
 
-def layers(file: Path | None, install: Path | None = None, settings: Sequence[str] = ()) -> Document:
+def layers(file: Path | None, install: Path | None = None, settings: Sequence[str] = ()) -> yamlfile.Document:
     """The answers of ``file``, overridden by ``settings`` (``slurm.account=team``), then by ``--install``.
 
     Raises UsageError for an invalid setting.
@@ -65,12 +70,13 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
     return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
-def _without_duplicates(document: Document) -> Document:
+def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
     """``document`` without its duplicate keys, which are among its faults."""
     if not isinstance(document.data, dict):
         return document
     return replace(
-        document, data={key: value for key, value in document.data.items() if not isinstance(key, DuplicateKey)}
+        document,
+        data={key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)},
     )
 
 
@@ -93,13 +99,13 @@ def gather(
 
     Writes nothing but typed secrets. Raises InputFaults with every missing key, LlmbError.
     """
-    offered, recorded = flow.known(), False
+    offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
         console.echo(f"note: using the recorded answers of {folder}; --config uses others", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
-        document, used = with_variables(document, os.environ)
+        document, used = detection.with_variables(document, os.environ)
         _print_notes([f"from the environment: {', '.join(used)}"] if used else [])
     if not terminal or not missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
@@ -108,14 +114,17 @@ def gather(
         require_valid(document, offered.workloads)
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
-    from llmb_installer.detect import detected as detection
     from llmb_installer.wizard import ask
 
     console.echo("Detecting this machine and its cluster ...", err=True)
     detected = detection.detect(os.environ, console.current_folder(), install)
     if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
-    _require_fit(document, detected.slurm)
+    if detected.slurm is not None:
+        faults, notes = _check_given(document, detected.slurm)
+        _print_notes(notes)
+        if faults:
+            raise InputFaults(faults)
     asked = ask(
         document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
     )
@@ -125,24 +134,16 @@ def gather(
     return Gathered(intent=replace(intent, adopts=True), notes=tuple(notes), agreed=True)
 
 
-def _intent(document: Document, offered: flow.Known, *, recorded: bool = False) -> tuple[Intent, list[str]]:
+def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = flow.intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        intent, notes = intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
 
 
-def _require_fit(document: Document, found: SlurmFound | None) -> None:
-    """Compare the answers so far with the cluster that was detected. Raises InputFaults."""
-    faults, notes = _check_given(document, found) if found is not None else ([], [])
-    _print_notes(notes)
-    if faults:
-        raise InputFaults(faults)
-
-
-def _with_cluster_faults(error: InputFaults, document: Document) -> InputFaults:
+def _with_cluster_faults(error: InputFaults, document: yamlfile.Document) -> InputFaults:
     """The faults at file and line, with those from comparing the readable answers with the cluster here."""
     faults, notes = _check_given(document)
     _print_notes(notes)
@@ -150,10 +151,12 @@ def _with_cluster_faults(error: InputFaults, document: Document) -> InputFaults:
     return InputFaults([*placed, *(fault for fault in faults if fault not in placed)], hint=error.hint)
 
 
-def _check_given(document: Document, found: SlurmFound | None = None) -> tuple[list[Fault], list[str]]:
+def _check_given(
+    document: yamlfile.Document, found: scheduler.SlurmFound | None = None
+) -> tuple[list[Fault], list[str]]:
     if value_at(document.data, "cluster_type") not in (None, "slurm"):
         return [], []
-    faults, notes = slurm_fit.check_given(document.data, found)
+    faults, notes = site.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
 
 
@@ -162,7 +165,7 @@ def _print_notes(notes: Sequence[str]) -> None:
         console.echo(f"note: {note}", err=True)
 
 
-def _placed(fault: Fault, document: Document) -> Fault:
+def _placed(fault: Fault, document: yamlfile.Document) -> Fault:
     """A fault at a key, placed at the layer that has the key: ``file:line`` for the file."""
     if not given(document.data, fault.place):
         return fault
@@ -181,7 +184,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     return folder if record.answers_path(folder).is_file() else None
 
 
-def _show_plan(document: Document, offered: flow.Known) -> None:
+def _show_plan(document: yamlfile.Document, offered: Offered) -> None:
     """Print the plan of the answers. Raises LlmbError where it cannot be carried out."""
     intent, notes = _intent(document, offered)
     plan = look(replace(intent, adopts=True))

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The install directory: where it is, its record of finished steps, and what killed installers left."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
@@ -41,15 +39,15 @@ class InstallRecord:
     steps: dict[str, StepRecord] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
 
-    def finished(self, key: str, step: StepRecord) -> InstallRecord:
+    def finished(self, key: str, step: StepRecord) -> Self:
         """The record with one more step."""
         return replace(self, steps={**self.steps, key: step})
 
-    def marked(self, key: str) -> InstallRecord:
+    def marked(self, key: str) -> Self:
         """The record with the step ``key`` marked as damaged."""
         return self.finished(key, replace(self.steps[key], damaged=True))
 
-    def without(self, key: str) -> InstallRecord:
+    def without(self, key: str) -> Self:
         """The record without a step."""
         return replace(self, steps={other: step for other, step in self.steps.items() if other != key})
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of installation steps: a value with an identity, its cost, and how to build it."""
 
-from __future__ import annotations
-
 import abc
 import hashlib
 import json
@@ -10,13 +8,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from llmb.errors import Fault
 from llmb.text import typed
-
-if TYPE_CHECKING:
-    from llmb_installer.execution.runner import Runner
+from llmb_installer.execution.runner import Runner
 
 Facts = dict[str, Any]
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run baseline`: accepted results that later runs are compared with."""
 
+import time
+
 import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import choose
+from llmb.cli.results import choice_options
+from llmb.errors import UsageError
 
 
 @click.group("baseline", cls=options.Group)
@@ -17,7 +20,7 @@ def group() -> None:
 @click.argument("name")
 @click.argument("runs", nargs=-1)
 @click.option("--replace", is_flag=True, help="Overwrite an existing baseline.")
-@choose.choice_options
+@choice_options
 @options.install_option
 @pass_context
 def accept(
@@ -33,22 +36,18 @@ def accept(
 
     Runs that failed, have not ended or are INVALID are skipped.
     """
-    import time
-
-    from llmb.cli.results.judged import judged
-    from llmb.errors import UsageError
+    from llmb.cli.results.judged import choice_of, gather, judged
     from llmb.verdict.export import accept_baseline, why_rejected
 
-    choice = choose.choice_of(workloads, exclude_cancelled, window)
-    results = judged(context, [result for _, result in choose.gather(context, runs, choice)])
+    choice = choice_of(workloads, exclude_cancelled, window)
+    results = judged(context, [result for _, result in gather(context, runs, choice)])
     good = [result for result in results if why_rejected(result) is None]
     for result in results:
         if (why := why_rejected(result)) is not None:
             say(f"skipped: {result.identity.run} {result.identity.experiment}: {why}")
     if not good:
-        raise UsageError(
-            "no run can be accepted", hint="llmb-run results shows the runs", code="runs-missing", key="RUNS"
-        )
+        hint = "llmb-run results shows the runs"
+        raise UsageError("no run can be accepted", hint=hint, code="runs-missing", key="RUNS")
     path = accept_baseline(context.config.llmb_install, name, good, time.time(), replace=replace)
     skipped = f", {len(results) - len(good)} skipped" if len(good) < len(results) else ""
     say(f"baseline {name}: {len(good)} run{'s' if len(good) != 1 else ''}{skipped}: {path}")

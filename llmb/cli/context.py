@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.errors import UsageError
+from llmb import config as configuration
+from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.system import console
+from llmb.text.names import suggest
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
-    from llmb.config import ClusterConfig
     from llmb.plugins.loader import Plugins
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
     from llmb.workload.published import Figure
     from llmb.workload.spec import Workload
-
 
 _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
@@ -83,7 +83,6 @@ class Context:
 
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
         """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
-        from llmb.errors import describe
         from llmb.workload.published import read_published
 
         workloads = self.plugins.workloads()
@@ -99,19 +98,16 @@ class Context:
         return [figure for key in wanted for figure in self._figures[key]]
 
     @cached_property
-    def config(self) -> ClusterConfig:
+    def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
-        from llmb.config import find_install, load_config, with_slurm_args
-        from llmb.text.names import suggest
-
-        install = find_install(self.install_option, os.environ, console.current_folder())
-        config, notes = load_config(install, os.environ, self.slurm_args)
+        install = configuration.find_install(self.install_option, os.environ, console.current_folder())
+        config, notes = configuration.load_config(install, os.environ, self.slurm_args)
         for note in notes:
             say(f"note: {note}")
         kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
         if config.cluster_type not in kinds:
             raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))
-        return with_slurm_args(config, self.slurm_args)
+        return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -139,14 +135,13 @@ class Context:
 
 
 def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
-    from llmb.config import CONFIG_FILE
-    from llmb.errors import Fault, InputFaults
     from llmb.text import yamlfile
 
     key = "cluster_type"
-    place, message = yamlfile.load(install / CONFIG_FILE).place((key,)), f"cluster_type '{name}' is not known"
-    fault = Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=key, value=name)
-    return InputFaults([fault])
+    place, message = yamlfile.load(install / configuration.CONFIG_FILE).place((key,)), f"{key} '{name}' is not known"
+    return InputFaults(
+        [Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=key, value=name)]
+    )
 
 
 pass_context = click.make_pass_decorator(Context)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run list`: the workloads, the rows of one workload, and the published figures."""
 
-from __future__ import annotations
-
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-
-if TYPE_CHECKING:
-    from llmb.text.tables import Column
+from llmb.errors import LlmbError, UsageError, describe
+from llmb.system import console
+from llmb.text.names import find_workload_and_size, squash_workload
 
 
 @click.command("list")
@@ -25,40 +25,37 @@ if TYPE_CHECKING:
 @pass_context
 def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
     """Show the workloads, and which of them are installed."""
+    from llmb.cli.output import print_all
     from llmb.planning import listing
-    from llmb.text.names import find_workload_and_size
 
     installed = _find_installed(context.install_option)
     sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
+    keys = [key] if key else list(context.workloads)
     if published or check:
-        _print_published(context, [key] if key else list(context.workloads), size, check, fmt)
+        _print_published(context, keys, size, check, fmt)
         return
     if installed is not None:
-        _note_obstacles(context, [key] if key else list(context.workloads), size)
-    if key is None:
-        rows = listing.sizes(context.workloads.values())
-        if installed is None:
-            _print(listing.SIZES, rows, fmt)
-        else:
-            _print([*listing.SIZES, listing.INSTALLED], _mark(context, rows, installed), fmt)
-    else:
+        _note_obstacles(context, keys, size)
+    if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
         rows = listing.configurations(context.workloads[key])
-        _print(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
+        print_all(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
+    elif installed is not None:
+        rows = _mark(context, listing.sizes(context.workloads.values()), installed)
+        print_all([*listing.SIZES, listing.INSTALLED], rows, fmt)
+    else:
+        print_all(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
 
 
 def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:
     """Print which sizes cannot run with this configuration, and the fix; nothing if the configuration is invalid."""
-    import os
-
-    from llmb.config import find_install, load_config
-    from llmb.errors import LlmbError
     from llmb.submission.prepare import unlaunchable
 
     try:
-        config, _ = load_config(find_install(context.install_option, os.environ, Path.cwd()), os.environ)
+        install = configuration.find_install(context.install_option, os.environ, Path.cwd())
+        config, _ = configuration.load_config(install, os.environ)
     except LlmbError:  # other commands report it
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
@@ -76,11 +73,7 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     A warning is printed for one that cannot be read, and for an LLMB_INSTALL that is not an install directory. Raises
     UsageError for an ``option`` that is not one.
     """
-    import os
-
     from llmb.config.locate import find_install, installed_in
-    from llmb.errors import UsageError, describe
-    from llmb.system import console
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
@@ -109,42 +102,22 @@ def _mark(context: Context, rows: Sequence[Mapping[str, Any]], installed: Sequen
 
 def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
     """For each name of a workload, whether it is one of the ``others`` in any spelling."""
-    from llmb.text.names import squash_workload
-
     forms = {squash_workload(name) for name in others}
     return [squash_workload(name) in forms for name in names]
 
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
+    from llmb.cli.output import print_all
     from llmb.planning import listing
-    from llmb.planning.listing import TOLERANCE, disagreements
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
     count = sum(map(len, found.values()))
     if not check:
-        _print(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
+        print_all(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
-    wrong = [one for key in keys for one in disagreements(found[key], context.workloads[key])]
-    _print(listing.CHECKED, listing.checked(wrong), fmt)
+    wrong = [one for key in keys for one in listing.disagreements(found[key], context.workloads[key])]
+    print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
-    say(f"{count} published figures checked: {what} with the step times (tolerance: {TOLERANCE})")
-
-
-def _print(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], fmt: str) -> None:
-    """Print rows: with all fields as JSON and CSV, else with the ``columns``."""
-    from llmb.cli.output import print_rows
-    from llmb.planning import listing
-
-    if fmt == "csv":  # lists in the form that people read, not as JSON
-        shown = {column.key: column.show for column in columns}
-        rows = [
-            {
-                key: shown[key](value) if isinstance(value, list) else value
-                for key, value in row.items()
-                if not isinstance(value, dict)
-            }
-            for row in rows
-        ]
-    print_rows(listing.everything(columns, rows) if fmt in ("json", "csv") else columns, rows, fmt)
+    say(f"{count} published figures checked: {what} with the step times (tolerance: {listing.TOLERANCE})")

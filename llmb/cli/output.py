@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints rows in the format that the user chose; stdout has only data."""
 
-from __future__ import annotations
-
+import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,23 @@ def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None
     """Print a table, JSON, CSV or Markdown. Without rows, JSON and CSV print their empty form, the others nothing."""
     if rows or fmt in ("json", "csv"):
         console.echo(render(columns, rows, fmt), nl=False)
+
+
+def print_all(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
+    """As ``print_rows``; JSON and CSV have all fields, CSV with lists as people read them."""
+    shown = {column.key: column.show for column in columns}
+    if fmt == "csv":
+        rows = [
+            {
+                key: shown[key](value) if isinstance(value, list) else value
+                for key, value in row.items()
+                if not isinstance(value, dict)
+            }
+            for row in rows
+        ]
+    if fmt in ("json", "csv"):
+        columns = [*columns, *(Column(key=key) for key in dict.fromkeys(itertools.chain(*rows)) if key not in shown)]
+    print_rows(columns, rows, fmt)
 
 
 def print_runs(

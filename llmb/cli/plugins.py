@@ -7,7 +7,9 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.system import console
+from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.system import console, files
+from llmb.text.names import squash_workload
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
@@ -27,13 +29,21 @@ def list_(context: Context, fmt: str) -> None:
     from llmb.cli.output import print_rows
     from llmb.text.tables import Column
 
-    columns = [
-        Column(key="plugin", heading="Plugin"),
-        Column(key="status", heading="Status"),
-        Column(key="workload", heading="Workload"),
-        Column(key="reason", heading="Reason"),
+    plugins = context.plugins
+    by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
+    refused = {problem.source: problem.reason for problem in plugins.problems}
+    rows = [
+        {
+            "plugin": source,
+            "status": "skipped" if source in refused else "ok",
+            "workload": by_source.get(source, ""),
+            "reason": refused.get(source, ""),
+        }
+        for source in sorted({*plugins.sources, *refused})
     ]
-    print_rows(columns, _rows(context), fmt)
+    print_rows(
+        [Column(key=name, heading=name.capitalize()) for name in ("plugin", "status", "workload", "reason")], rows, fmt
+    )
 
 
 @group.command("check")
@@ -44,7 +54,6 @@ def check(context: Context) -> int:
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
     hooks must answer.
     """
-    from llmb.errors import Fault, InputFaults, describe
     from llmb.plugins.checkup import faults_of
 
     plugins = context.plugins
@@ -75,10 +84,7 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     The plugin is written to FOLDER (default: ./NAME). It is complete: its workload is a small llama for H100s and for
     this machine. Edit workload.yaml to make it yours.
     """
-    from llmb.errors import UsageError
     from llmb.plugins import scaffold
-    from llmb.system import files
-    from llmb.text.names import squash_workload
 
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
@@ -99,20 +105,3 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     say(f"check it:                 llmb-run plugins check; llmb-run list -w {plain}")
     say(f"preview a job:            llmb-run single -w {plain} -s tiny --scale 1 -d")
     say(f"install what jobs need:   llmb-install add {plain} --yes")
-
-
-def _rows(context: Context) -> list[dict[str, str]]:
-    plugins = context.plugins
-    workloads = plugins.workloads()
-    by_source = {plugins.offers[key].source: key for key in workloads}
-    refused = {problem.source: problem.reason for problem in plugins.problems}
-    sources = sorted({*plugins.sources, *refused})
-    return [
-        {
-            "plugin": source,
-            "status": "skipped" if source in refused else "ok",
-            "workload": by_source.get(source, ""),
-            "reason": refused.get(source, ""),
-        }
-        for source in sources
-    ]

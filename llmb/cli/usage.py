@@ -4,6 +4,7 @@
 import click
 
 from llmb.errors import LlmbError, UsageError
+from llmb.text.names import nearest
 
 
 def as_error(error: click.ClickException) -> LlmbError:
@@ -51,8 +52,6 @@ def _other_option(error: click.NoSuchOption) -> str | None:
 
 def _other_command(error: click.NoSuchCommand) -> str | None:
     """The commands that click suggests; for a group that imports its commands when called, the nearest name."""
-    from llmb.text.names import nearest
-
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _meant(error.possibilities)
     close = nearest(error.command_name, error.ctx.command.list_commands(error.ctx))
@@ -61,8 +60,6 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
 
 def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:
     """The error for a value that ``parameter`` does not take; only click's ``message`` has the value."""
-    from llmb.text.names import nearest
-
     kind, (value, _, _), hint = parameter.type, message.partition(" is not "), None
     if isinstance(kind, click.IntRange):
         most = f" to {kind.max}" if kind.max is not None else ""

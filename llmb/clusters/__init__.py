@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from llmb.hookspecs import hookimpl
@@ -11,23 +13,12 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType
     from llmb.config import ClusterConfig
 
-
-def _local(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.local.local_cluster import create
-
-    return create(config)
+_MODULES = {"local": "local.local_cluster", "slurm": "slurm.slurm_cluster", "runai": "runai.runai_cluster"}
 
 
-def _slurm(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.slurm.slurm_cluster import create
-
-    return create(config)
-
-
-def _runai(config: ClusterConfig) -> Cluster:
-    from llmb.clusters.runai.runai_cluster import create
-
-    return create(config)
+def _create(module: str, config: ClusterConfig) -> Cluster:
+    cluster: Cluster = import_module(f"llmb.clusters.{module}").create(config)
+    return cluster
 
 
 @hookimpl
@@ -35,5 +26,4 @@ def llmb_clusters() -> list[ClusterType]:
     """The cluster types of llmb itself."""
     from llmb.clusters.base import ClusterType
 
-    own = {"local": _local, "slurm": _slurm, "runai": _runai}
-    return [ClusterType(name=name, create=create) for name, create in own.items()]
+    return [ClusterType(name=name, create=partial(_create, module)) for name, module in _MODULES.items()]

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError
 
 if TYPE_CHECKING:
     from llmb.config import ClusterConfig
-    from llmb.errors import Fault
     from llmb.runs.launch import Launch, Stamp
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of all schedulers share: quoting, files, variables, the program, and the run's own files."""
+"""What the scripts of Slurm and Run:ai share: quoting, files, variables, the program; reads what they write."""
 
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch, Program
+from llmb.runs.record import RunRecord
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -86,3 +88,52 @@ def program(launch: Launch, python: str) -> str:
 def program_words(program: Program) -> tuple[str, ...]:
     """Python's arguments that name the program."""
     return ("-m", program.module) if program.module is not None else (str(program.script),)
+
+
+_TAIL = 16384  # bytes at the end of a log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """What a run's script has written: the job that runs it, start, exit code and end; times in epoch seconds."""
+
+    job_id: str | None = None
+    started: float | None = None
+    exit_code: int | None = None
+    ended: float | None = None
+
+
+def read_files(run: RunRecord) -> RunFiles:
+    """What the script of the run's present attempt has written so far."""
+    first = read_lines(run.place / SCHEDULER_ID)
+    last = read_lines(run.place / ENDED)
+    facts = dict(line.split(" ", 1) for line in [*first[1:], *last[1:]] if " " in line)
+    return RunFiles(
+        job_id=first[0] if first and first[0] else None,
+        started=_number(facts.get("started")),
+        exit_code=int(last[0]) if last and last[0].isdecimal() else None,
+        ended=_number(facts.get("ended")),
+    )
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a small file; empty where it does not exist yet."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def read_tail(path: Path) -> str:
+    """The end of a log; empty where there is none."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - _TAIL))
+            return stream.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isdecimal() else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs
-from llmb.runs.launch import Launch
+from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.system import secrets
 
 MIN_FREE = 1_000_000_000  # bytes, for logs and profiles
@@ -135,6 +135,12 @@ def faults_of_folders(config: ClusterConfig, digest: str, launches: Sequence[Lau
         needs = f"these runs need {asked:,.0f} GB for checkpoints" if asked else "a run needs 1 GB"
         message = f"{runs} has {free / _GB:,.1f} GB free, {needs}"
         yield Fault(message=message, hint="free some space there", code="disk-full", key=str(runs), value=free)
+
+
+def preview_stamp(launch: Launch, config: ClusterConfig) -> Stamp:
+    """The stamp of a preview of ``launch``."""
+    root = config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
+    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
 
 
 def workload_of(launch: Launch, config: ClusterConfig) -> str:

@@ -11,7 +11,7 @@ import math
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from llmb.logs.lines import read_value
 from llmb.logs.samples import Checkpoint, Environment, Node
@@ -48,24 +48,28 @@ _MOST = 1e6  # MHz, W: no GPU has more
 
 def environment_of(text: bytes, line: Line) -> Environment:
     """Where the job runs, from one line that was found by the ``text`` of one of PLACES."""
-    if text == _NCCL_VERSION.text:
-        return Environment(nccl_version=_read_nccl_version(line))
-    if text == _NODE.text:
-        node = _read_node(line)
+    after = strip_escapes(line.after)
+    if text == _NODE.text:  # ends with a brace, so it is complete even where the line may be cut
+        node = _read_node(after)
         return NOTHING if node is None else Environment(hosts=(node.host,), described=(node,))
-    if text == _VBOOST.text:
-        return Environment(vboost=_read_vboost(line))
-    if text == _TITAN_JOB.text:
-        return _read_titan_job(line)
-    if text == _TITAN_WORLD.text:
-        sizes = [int(size) for size in _TITAN_SPLIT.findall(strip_escapes(line.after))]
-        return Environment(world_size=math.prod(sizes) or None) if sizes and not line.cut else NOTHING
-    if text != _NETWORK.text:
-        return Environment(world_size=_read_world_size(line))
-    if (found := _read_network(line)) is None:
+    if line.cut:
         return NOTHING
-    network, host = found
-    return Environment(networks=(network,), hosts=(host,) if host else ())
+    if text == _TITAN_WORLD.text:
+        return Environment(world_size=math.prod(map(int, _TITAN_SPLIT.findall(after) or [0])) or None)
+    if text in (_LIGHTNING_WORLD.text, _MEGATRON_WORLD.text):
+        match = _WORLD.search(line.before + line.after)
+        return Environment(world_size=int(match[1] or match[2]) or None) if match else NOTHING
+    if text == _TITAN_JOB.text and (match := _TITAN_JOB_PATTERN.search(after)):
+        steps, gbs, seq_length = (int(match[name]) or None for name in ("steps", "gbs", "seq"))
+        return Environment(steps=steps, gbs=gbs, seq_length=seq_length)
+    if text == _NCCL_VERSION.text and (match := _NCCL_VERSION_PATTERN.match(after)):
+        return Environment(nccl_version=match[1].decode())
+    if text == _VBOOST.text and (match := _VBOOST_PATTERN.match(after)):
+        return Environment(vboost=plain(match[1]))  # `set on 15 of 16 nodes: sudo: a password is required`
+    if text == _NETWORK.text and (match := _NETWORK_PATTERN.match(after)):
+        host = _HOST.search(strip_escapes(line.before))
+        return Environment(networks=(plain(match[1]),), hosts=(host[1].decode(),) if host else ())
+    return NOTHING
 
 
 def merged(earlier: Environment, later: Environment) -> Environment:
@@ -94,78 +98,37 @@ def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
 def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line: Line) -> None:
     """Add the ``line`` of one rank to ``events``; a second line of the same rank is of another checkpoint."""
     found = _read_checkpoint(line, b"Save duration" if kind == "save" else b"Time spent in load_checkpoint")
-    if found is None or not 0 <= found.rank < _MOST_RANKS:
+    if found is None:
         return
+    seconds, rank, iteration = found
     event = events[-1] if events else None
-    if event is None or event.kind != kind or event.iteration != found.iteration or found.rank in event.ranks:
-        event = Checkpoint(kind=kind, ranks=(), max_seconds=found.seconds, iteration=found.iteration)
+    if event is None or event.kind != kind or event.iteration != iteration or rank in event.ranks:
+        event = Checkpoint(kind=kind, ranks=(), max_seconds=seconds, iteration=iteration)
     else:
         events.pop()
     events.append(
         replace(
             event,
-            ranks=(*event.ranks, found.rank),
-            max_seconds=max(event.max_seconds or 0.0, found.seconds),
-            rank0_seconds=found.seconds if found.rank == 0 else event.rank0_seconds,
+            ranks=(*event.ranks, rank),
+            max_seconds=max(event.max_seconds or 0.0, seconds),
+            rank0_seconds=seconds if rank == 0 else event.rank0_seconds,
         )
     )
 
 
-class _CheckpointLine(NamedTuple):
-    """One rank's line of a save or load, in seconds."""
-
-    seconds: float
-    rank: int
-    iteration: int | None
-
-
-def _read_checkpoint(line: Line, key: bytes) -> _CheckpointLine | None:
-    """The line of one rank; ``key`` names its seconds. None where the line is incomplete."""
+def _read_checkpoint(line: Line, key: bytes) -> tuple[float, int, int | None] | None:
+    """Seconds (called ``key``), rank and iteration of one rank's line; None where the line is incomplete."""
     text = strip_escapes(line.after)
     values = read_value(text, key, line.cut), read_value(text, b"Rank"), read_value(text, b"Iteration")
     seconds, rank, iteration = (value if value is None or math.isfinite(value) else None for value in values)
-    if seconds is None:
+    if seconds is None or not 0 <= int(rank or 0) < _MOST_RANKS:
         return None
-    return _CheckpointLine(seconds, int(rank or 0), None if iteration is None else int(iteration))
+    return seconds, int(rank or 0), None if iteration is None else int(iteration)
 
 
-def _read_titan_job(line: Line) -> Environment:
-    """What torchtitan logs of its job before the first step."""
-    if (match := _TITAN_JOB_PATTERN.search(strip_escapes(line.after))) is None or line.cut:
-        return NOTHING
-    steps, gbs, seq = (int(match[name]) or None for name in ("steps", "gbs", "seq"))
-    return Environment(steps=steps, gbs=gbs, seq_length=seq)
-
-
-def _read_network(line: Line) -> tuple[str, str] | None:
-    """The network that NCCL uses (``IB``, ``Socket``), and the host of the line, empty without one."""
-    if line.cut or (match := _NETWORK_PATTERN.match(strip_escapes(line.after))) is None:
-        return None
-    host = _HOST.search(strip_escapes(line.before))
-    return plain(match[1]), host[1].decode() if host else ""
-
-
-def _read_nccl_version(line: Line) -> str | None:
-    """NCCL's version, ``2.26.3+cuda12.9``."""
-    match = _NCCL_VERSION_PATTERN.match(strip_escapes(line.after))
-    return match[1].decode() if match and not line.cut else None
-
-
-def _read_vboost(line: Line) -> str | None:
-    """What the batch script printed of vboost: ``set on 15 of 16 nodes: sudo: a password is required``."""
-    match = _VBOOST_PATTERN.match(strip_escapes(line.after))
-    return plain(match[1]) if match and not line.cut else None
-
-
-def _read_world_size(line: Line) -> int | None:
-    """The number of ranks that train, None where the line does not contain it."""
-    match = _WORLD.search(line.before + line.after)
-    return int(match[1] or match[2]) or None if match and not line.cut else None
-
-
-def _read_node(line: Line) -> Node | None:
+def _read_node(text: bytes) -> Node | None:
     """The node in ``llmb node gpu-001: {"driver": "570.86.15", ...}``; None where the line is incomplete."""
-    if (match := _NODE_PATTERN.match(strip_escapes(line.after))) is None:
+    if (match := _NODE_PATTERN.match(text)) is None:
         return None
     facts = _read_facts(match["facts"])
     return None if facts is None else replace(facts, host=match["host"].decode())
@@ -210,21 +173,19 @@ def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], te
     if text in (SAVE_TIMER.text, LOAD_TIMER.text):
         _add_time(saves if text == SAVE_TIMER.text else loads, "save" if text == SAVE_TIMER.text else "load", after)
         return
-    found = None if line.cut else (_SAVED_TEXT if text == SAVED.text else _LOADED_TEXT).search(after)
+    saved = text == SAVED.text
+    found = None if line.cut else (_SAVED_TEXT if saved else _LOADED_TEXT).search(after)
     if found is None:
         return
-    if text == SAVED.text:
-        iteration, folder = int(found[1]), found[2]
-        saves.append(_event("save", iteration, folder))
-    else:
-        loads.append(_event("load", None if found[2] is None else int(found[2]), found[1]))
-
-
-def _event(kind: str, iteration: int | None, folder: bytes | None) -> Checkpoint:
-    own = None if folder is None else plain(folder, 1024)
-    return Checkpoint(
-        kind="save" if kind == "save" else "load", ranks=(0,), max_seconds=None, iteration=iteration, folder=own
+    iteration, folder = found.groups() if saved else found.groups()[::-1]
+    event = Checkpoint(
+        kind="save" if saved else "load",
+        ranks=(0,),
+        max_seconds=None,
+        iteration=None if iteration is None else int(iteration),
+        folder=None if folder is None else plain(folder, 1024),
     )
+    (saves if saved else loads).append(event)
 
 
 def _add_time(events: list[Checkpoint], kind: str, after: bytes) -> None:

@@ -56,9 +56,9 @@ class StepLine(NamedTuple):
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
     """The step whose needle begins ``line.after``; None where the line is incomplete."""
     before, after = strip_escapes(line.before), strip_escapes(line.after)
-    if (header := _last_header(before, form)) is None:
+    header, following = _find_headers(before, after, form)
+    if header is None:
         return None
-    following = _next_header(after, form)
     text = before[header.end() :] + (after[: following.start()] if following else after)
     if form.thousands:
         text = _COMMA.sub(b"", text)
@@ -78,7 +78,7 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
 def read_rank(line: Line, form: Format) -> int | None:
     """The rank that a prefix of the line names: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``; else None."""
     before = strip_escapes(line.before)
-    header = _last_header(before, form)
+    header, _ = _find_headers(before, b"", form)
     found = _RANK.search(before[: header.start()]) if header else None
     return int(next(group for group in found.groups() if group is not None)) if found else None
 
@@ -149,54 +149,39 @@ def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
     return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
 
 
-def _last_header(before: bytes, form: Format) -> re.Match[bytes] | None:
-    """The last iteration before the needle: an earlier one belongs to another step on the same line."""
-    if not form.source:
-        return _last_match(before, form)
-    try:
-        with time_limit(PATTERN_SECONDS):
-            return _last_match(before, form)
-    except OverdueError:
-        raise _slow(form) from None
+_Match = re.Match[bytes] | None
 
 
-def _next_header(after: bytes, form: Format) -> re.Match[bytes] | None:
-    """The iteration of the next step on the same line."""
-    if not form.source:
-        return form.iteration.search(after)
-    try:
-        with time_limit(PATTERN_SECONDS):
-            return form.iteration.search(after)
-    except OverdueError:
-        raise _slow(form) from None
-
-
-def _slow(form: Format) -> SlowPatternError:
-    message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
-    hint = "report this to the maintainers of the plugin"
-    return SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source)
-
-
-def _last_match(before: bytes, form: Format) -> re.Match[bytes] | None:
+def _headers(before: bytes, after: bytes, form: Format) -> tuple[_Match, _Match]:
+    """The last iteration before the needle (an earlier one is of another step on the same line), and the next one."""
     header = None
     for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
         pass
-    return header
+    return header, form.iteration.search(after)
+
+
+def _find_headers(before: bytes, after: bytes, form: Format) -> tuple[_Match, _Match]:
+    """As ``_headers``, with a time limit for the pattern of a plugin. Raises SlowPatternError."""
+    if not form.source:
+        return _headers(before, after, form)
+    try:
+        with time_limit(PATTERN_SECONDS):
+            return _headers(before, after, form)
+    except OverdueError:
+        message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
+        hint = "report this to the maintainers of the plugin"
+        raise SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source) from None
 
 
 SUMMARY = needle("train_samples_per_second", b"'")
 _MOST_STEPS = 1e12
 
 
-class Summary(NamedTuple):
-    """A whole run as one step that is the mean of all; ``gbs`` in samples, None where it is no integer."""
+def read_summary(line: Line) -> tuple[Step, int | None] | None:
+    """The run that ``line`` summarizes as one step, the mean of all, and its batch where that is an integer.
 
-    step: Step
-    gbs: int | None
-
-
-def read_summary(line: Line) -> Summary | None:
-    """The run that ``line`` summarizes; None where the line is incomplete."""
+    None where the line is incomplete.
+    """
     text = strip_escapes(line.before + line.after)
     runtime, steps_rate, samples_rate, loss = (
         _summary_value(text, key)
@@ -210,15 +195,10 @@ def read_summary(line: Line) -> Summary | None:
     steps = round(count)
     batch = round(samples_rate / steps_rate) if samples_rate and samples_rate / steps_rate < _MOST_STEPS else 0
     # Rates have three decimals: a batch that does not follow from them is unknown.
-    exact = (
-        batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < _rounding(batch, steps_rate)
-    )
+    rounding = min(0.5, (batch + 1) * 0.0005 / steps_rate + 1e-9)
+    exact = batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < rounding
     step = Step(iteration=steps - 1, step_time=runtime / steps, loss=loss, span=steps)
-    return Summary(step, batch if exact else None)
-
-
-def _rounding(batch: int, steps_rate: float) -> float:
-    return min(0.5, (batch + 1) * 0.0005 / steps_rate + 1e-9)
+    return step, batch if exact else None
 
 
 def _summary_value(text: bytes, key: str) -> float | None:

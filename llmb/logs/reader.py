@@ -225,24 +225,22 @@ class Collector:
         if self.steps and self.steps[-1].iteration == found.step.iteration:
             self.steps.pop()  # a progress bar was drawn again
         self.steps.append(self._with_tflops(found.step))
-        self.last = self._announced() if found.last is None else found.last
+        announced = self.environment.steps  # by the trainer, before its first step
+        self.last = found.last if found.last is not None or announced is None else announced - 1
         self.first, self.framework = form.window_from, form.name
         self.gbs = self.gbs or found.gbs or self.environment.gbs
         if found.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, found.peak_memory)
 
-    def _announced(self) -> int | None:
-        """The last iteration that the trainer announced before its first step."""
-        return None if self.environment.steps is None else self.environment.steps - 1
-
-    def _add_summary(self, found: lines.Summary | None, at: int) -> None:
+    def _add_summary(self, found: tuple[Step, int | None] | None, at: int) -> None:
         """Add a run whose log has no line for each step, as one step that is the mean of all."""
         if found is None or any(step.span == 1 for step in self.steps):
             return
         self._begin(at)
         self._take_opening()
-        self.steps, self.last, self.first = [found.step], found.step.iteration, 0
-        self.gbs, self.framework, self.ended = found.gbs, TRAINER_NAME, True
+        step, self.gbs = found
+        self.steps, self.last, self.first = [step], step.iteration, 0
+        self.framework, self.ended = TRAINER_NAME, True
 
     def _is_of_another_rank(self, step: Step, line: Line, form: Format) -> bool:
         """Whether another rank prints a step that this attempt already has: it may lag behind."""

@@ -139,8 +139,8 @@ def is_packed(stream: BinaryIO) -> bool:
     return not hasattr(stream, "readall")
 
 
-def read_blocks(stream: BinaryIO, start: int = 0, stop: int | None = None) -> Iterator[Block]:
-    """The file from ``start``, block by block; places from ``stop`` on belong to no block.
+def read_blocks(stream: BinaryIO, start: int = 0) -> Iterator[Block]:
+    """The file from ``start``, block by block.
 
     The file is read and not mapped, which is as fast: a mapped log that its job truncates kills the reader (SIGBUS).
     """
@@ -151,9 +151,6 @@ def read_blocks(stream: BinaryIO, start: int = 0, stop: int | None = None) -> It
         filled = _fill(stream, data, filled)
         at_end = filled < len(data)
         high = filled if at_end else filled - AHEAD
-        if stop is not None and base + high >= stop:
-            yield Block(data, base, low, stop - base, filled, at_end)
-            return
         yield Block(data, base, low, high, filled, at_end)
         kept = max(0, high - REACH)
         data[: filled - kept] = data[kept:filled]
@@ -170,12 +167,6 @@ def _fill(stream: BinaryIO, data: bytearray, filled: int) -> int:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
     return filled
-
-
-def find_all(stream: BinaryIO, needles: Sequence[Needle], start: int = 0, stop: int | None = None) -> Iterator[Hit]:
-    """Every place between ``start`` and ``stop`` where the text of one of ``needles`` begins, ascending."""
-    for block in read_blocks(stream, start, stop):
-        yield from hits_in(block, needles)
 
 
 def hits_in(block: Block, needles: Sequence[Needle]) -> list[Hit]:

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
@@ -62,16 +61,6 @@ class JobSpec:
         """The size's entry in the workload's table."""
         return self.workload.sizes[self.size]
 
-    @property
-    def strong(self) -> bool:
-        """Whether the global batch stays the same at every scale."""
-        return bool(self.switches.strong_scaling)
-
-    @property
-    def profiled(self) -> Switches:
-        """The switches where the job is profiled; none where it is not."""
-        return self.switches if self.profile else NO_SWITCHES
-
 
 def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> tuple[Job, list[str]]:
     """The job of one configuration, and warnings about it; ``force`` allows untested scales and checkpoints.
@@ -90,7 +79,8 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
     job = _settle(spec, row, limits)
     job, ignored = _with_vboost(job, spec, row, limits)
     rules.check_splits(job, size)
-    rules.check_ranks(spec.profiled, spec.scale, spec.label)
+    if spec.profile:
+        rules.check_ranks(switches, spec.scale, spec.label)
     return job, warnings + ignored
 
 
@@ -111,7 +101,7 @@ def _with_others(error: UsageError, spec: JobSpec, limits: ClusterLimits) -> Usa
     checks: tuple[Callable[[], object], ...] = (
         lambda: _mode(spec, None),
         lambda: rules.check_container(spec.switches, spec.label, container=limits.needs_image),
-        lambda: rules.check_ranks(spec.profiled, spec.scale, spec.label),
+        lambda: rules.check_ranks(spec.switches if spec.profile else NO_SWITCHES, spec.scale, spec.label),
     )
     with collected(faults):
         raise error
@@ -134,7 +124,7 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
 
 def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, list[str]]:
     """The row that applies, and a warning about an unusual scale. Raises UsageError."""
-    size, gpu = spec.own_size, limits.gpu_type
+    size, gpu, strong = spec.own_size, limits.gpu_type, bool(spec.switches.strong_scaling)
     dtypes = size.dtypes(limits.rows)
     if not dtypes:
         here = list(spec.workload.on(limits.rows))
@@ -144,7 +134,7 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
         raise UsageError(message, hint=hint, code="gpu-type-unsupported", key="gpu_type", value=gpu)
     is_known = spec.dtype in dtypes
     faults = [] if is_known else [_unknown_dtype(spec, dtypes, limits)]
-    tested = {dtype: size.scales(limits.rows, dtype, strong=spec.strong) for dtype in dtypes}
+    tested = {dtype: size.scales(limits.rows, dtype, strong=strong) for dtype in dtypes}
     counts = tested[spec.dtype] if is_known else sorted({count for one in tested.values() for count in one})
     warnings = []
     if not counts:
@@ -166,7 +156,7 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
             faults.append(
                 Fault(message=message, place=place, hint=hint, code="scale-untested", key="scale", value=spec.scale)
             )
-    row = find_row(size, limits.rows, spec.dtype, spec.scale, strong=spec.strong)
+    row = find_row(size, limits.rows, spec.dtype, spec.scale, strong=strong)
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
@@ -216,6 +206,11 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     nodes, per_node = _nodes(spec, limits)
     mode = _mode(spec, row)
     model = _model(size.model, given.get("num_layers", row.layers), label)
+    name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
+    name += [f"tp{tp}", f"pp{pp}", f"cp{cp}", f"vp{vp}", f"mbs{mbs}", f"gbs{gbs}"]  # then what is not as published
+    name += [word for word in mode.words if word.startswith("steps")]
+    name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
+    name += [word for word in mode.words if not word.startswith("steps")]
     minutes = row.time_limit_minutes or size.time_limit_minutes or spec.workload.time_limit_minutes
     return Job(
         workload=spec.workload.key,
@@ -242,7 +237,7 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
-        experiment_name=_name(spec, mode, tp=tp, pp=pp, cp=cp, vp=vp, mbs=mbs, gbs=gbs),
+        experiment_name="_".join(name),
         model=model,
         learning_rate=size.learning_rate,
         switches=mode.switches,
@@ -304,13 +299,3 @@ def _model(model: ModelShape, layers: int | None, label: str) -> ModelShape:
         message = f"{label}: a hybrid of {model.layers} layers has no pattern for {layers}"
         raise UsageError(message, hint="choose fewer", code="pattern-too-short", key="num_layers", value=layers)
     return replace(model, layers=layers, pattern=model.pattern[:layers])
-
-
-def _name(spec: JobSpec, mode: rules.Mode, **numbers: Any) -> str:
-    """The experiment's name; what differs from the published run follows the numbers."""
-    parts = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
-    parts += [f"{name}{value}" for name, value in numbers.items()]
-    parts += [word for word in mode.words if word.startswith("steps")]
-    parts += [f"layers{spec.params['num_layers']}"] if "num_layers" in spec.params else []
-    parts += [word for word in mode.words if not word.startswith("steps")]
-    return "_".join(parts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
-from llmb.verdict import find_reference
+from llmb.verdict.judge import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]
@@ -40,17 +40,14 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
     counts = {"past": 0, "published": 0, "limit": 0}
     hours = 0.0
     for job in jobs:
-        how, seconds = _seconds(job, past, figures)
+        how, seconds = "past", past.get(alike(job))
+        if seconds is None:
+            figure, _ = find_reference(configuration_of(job), figures(job.workload))
+            how = "published" if figure is not None else "limit"
+            seconds = job.max_steps * figure.step_time_s if figure is not None else float(job.time_limit)
         counts[how] += 1
         hours += job.scale * min(seconds, job.time_limit) / 3600
     return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)
-
-
-def _seconds(job: Job, past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]) -> tuple[str, float]:
-    if alike(job) in past:
-        return "past", past[alike(job)]
-    figure, _ = find_reference(configuration_of(job), figures(job.workload))
-    return ("published", job.max_steps * figure.step_time_s) if figure else ("limit", float(job.time_limit))
 
 
 def describe(found: Estimate, unit: str) -> str:

@@ -4,7 +4,8 @@
 import ast
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,62 +31,43 @@ def read_job_list(path: Path) -> JobList:
 
 def parse(text: str, *, name: str) -> JobList:
     """The requests and faults in ``text``, which faults call ``name``. Raises UsageError for an empty text."""
-    reader = _Reader(name)
-    for number, line in enumerate(text.splitlines(), 1):
-        reader.line(number, line.strip())
-    reader.close_section()
-    if not reader.requests and not reader.faults:
+    requests: list[JobRequest] = []
+    faults: list[tuple[int, Fault]] = []  # each with its line
+    headers: dict[int, str] = {}
+    with_tasks: set[int] = set()
+
+    def add_fault(line: int, message: str, hint: str, code: str) -> None:
+        faults.append((line, Fault(place=f"{name}:{line}", message=message, hint=hint, code=code)))
+
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith("#"):
+            continue
+        if match := _HEADER.fullmatch(line):
+            headers[number] = match["name"]
+            continue
+        task, wrong = _task(line)
+        for message in wrong:
+            add_fault(number, message, _TASK_HINT, "task-invalid")
+        if headers:
+            above = max(headers)
+            with_tasks.add(above)
+            place, header = f"{name}:{number}", f"{name}:{above}"
+            requests.append(JobRequest(workload=headers[above], place=place, header=header, faulty=bool(wrong), **task))
+        elif task:
+            add_fault(number, "a task before any header", "write <workload>_<size>: above it", "header-missing")
+    for number in headers.keys() - with_tasks:
+        add_fault(number, f"no task below '{headers[number]}:'", _TASK_HINT, "tasks-empty")
+    if not requests and not faults:
         hint = f"write <workload>_<size>: and tasks below it; {_TASK_HINT}"
         raise UsageError(f"{name} contains no jobs", hint=hint, code="joblist-empty")
-    return JobList(requests=tuple(reader.requests), faults=tuple(reader.faults))
-
-
-class _Reader:
-    """The requests and faults read so far, and the header whose section is open."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.requests: list[JobRequest] = []
-        self.faults: list[Fault] = []
-        self.header: tuple[str, int] | None = None  # name and line
-        self.tasks_below = 0
-
-    def line(self, number: int, line: str) -> None:
-        if not line or line.startswith("#"):
-            return
-        if match := _HEADER.fullmatch(line):
-            self.close_section()
-            self.header, self.tasks_below = (match["name"], number), 0
-            return
-        self.tasks_below += 1
-        task, wrong = _task(line)
-        for text in wrong:
-            self.fault(number, text, _TASK_HINT, "task-invalid")
-        if self.header is None:
-            if task:
-                self.fault(number, "a task before any header", "write <workload>_<size>: above it", "header-missing")
-            return
-        name, above = self.header
-        request = JobRequest(
-            workload=name, place=f"{self.name}:{number}", header=f"{self.name}:{above}", faulty=bool(wrong), **task
-        )
-        self.requests.append(request)
-
-    def close_section(self) -> None:
-        if self.header is not None and self.tasks_below == 0:
-            self.fault(self.header[1], f"no task below '{self.header[0]}:'", _TASK_HINT, "tasks-empty")
-
-    def fault(self, line: int, message: str, hint: str, code: str) -> None:
-        self.faults.append(Fault(place=f"{self.name}:{line}", message=message, hint=hint, code=code))
+    return JobList(requests=tuple(requests), faults=tuple(fault for _, fault in sorted(faults, key=lambda one: one[0])))
 
 
 def _task(line: str) -> tuple[dict[str, Any], list[str]]:
     """The fields of a JobRequest that a task line gives, and the faults of the others."""
-    readers: dict[str, Callable[[Any], Any]] = {"dtypes": _dtypes, "scales": _scales, "repeats": _repeats}
-    readers["profile"] = _flag
     fields, wrong = {}, []
     try:
-        for (name, reader), value in zip(readers.items(), _parts(line), strict=False):
+        for (name, reader), value in zip(_READERS.items(), _parts(line), strict=False):
             try:
                 fields[name] = reader(value)
             except ValueError as error:
@@ -128,18 +110,6 @@ def _bare_dtype(line: str) -> str | None:
     return next((word.id for word in words if isinstance(word, ast.Name)), None)
 
 
-def _dtypes(value: Any) -> tuple[str, ...]:
-    return _many(value, str, "dtype")
-
-
-def _scales(value: Any) -> tuple[int, ...]:
-    return _many(value, int, "scale")
-
-
-def _repeats(value: Any) -> int:
-    return _at_least_one(value, "repeats")
-
-
 def _many(value: Any, kind: type, what: str) -> tuple[Any, ...]:
     items = value if isinstance(value, (list, tuple)) else [value]
     if not items or any(type(item) is not kind for item in items):
@@ -159,3 +129,11 @@ def _flag(value: Any) -> bool:
     if type(value) is not bool:
         raise ValueError(f"profile must be True or False, not {value!r}")
     return value
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "dtypes": partial(_many, kind=str, what="dtype"),
+    "scales": partial(_many, kind=int, what="scale"),
+    "repeats": partial(_at_least_one, what="repeats"),
+    "profile": _flag,
+}

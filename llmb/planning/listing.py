@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.text import typed
 from llmb.text.tables import Column
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
 from llmb.workload.published import Figure, peak_of
@@ -215,8 +216,6 @@ FIGURES = (
 
 def figures(found: Iterable[Figure]) -> list[dict[str, Any]]:
     """A row of FIGURES, with further keys for programs, for each published figure, as printed."""
-    from llmb.text import typed
-
     return [{**typed.to_data(figure), "window": str(figure.window)} for figure in found]
 
 
@@ -242,10 +241,3 @@ def checked(found: Iterable[Disagreement]) -> list[dict[str, Any]]:
         }
         for one in found
     ]
-
-
-def everything(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """``columns``, and one for each further key of the rows, for formats that programs read."""
-    shown = {column.key for column in columns}
-    further = dict.fromkeys(key for row in rows for key in row if key not in shown)
-    return [*columns, *(Column(key=key) for key in further)]

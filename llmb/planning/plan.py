@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, InputFaults, UsageError, as_fault
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.planning.rules import TRACE_VARIABLES
+from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
+from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
-from llmb.text.typed import KeyFaultError
 from llmb.workload.spec import Workload
 from llmb.workload.switches import NO_SWITCHES, PROFILE_DETAILS, Switches, merged
 from llmb.workload.variables import check_name
@@ -60,10 +59,7 @@ def make_plan(
     requests = tuple(requests)
     profiled = {request.header for request in requests if request.profile or request.add_profile}
     for request in requests:
-        own = [*_env_faults({**request.env, **overrides.env}, request.place), *_profile_faults(request, profiled)]
-        if request.repeats > MOST_REPEATS:
-            message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
-            own.append(Fault(place=request.place, message=message, code="repeats", value=request.repeats))
+        own = list(_own_faults(request, overrides.env, profiled))
         faults |= dict.fromkeys(own)
         try:
             workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
@@ -126,6 +122,35 @@ def resolve(
     return workload, proxy
 
 
+def only_gpu_type(
+    request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig
+) -> tuple[str, str, str] | None:
+    """The workload, the size and the cluster's only GPU type that it runs on; None where that is its default."""
+    try:
+        workload, size = resolve(request, workloads, config.gpu_type, config.rows_for(config.gpu_type))
+    except UsageError:  # the plan reports it, with every other fault
+        return None
+    types = dict.fromkeys([config.gpu_type, *config.gpu_types])
+    able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
+    return (workload.key, size, able[0]) if len(able) == 1 and able[0] != config.gpu_type else None
+
+
+def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str) -> bool:
+    """Whether ENABLE_PROFILE gave a measured job too in the release of this configuration."""
+    if gpu_type not in (config.gpu_type, *config.gpu_types):
+        return False
+    rows = config.rows_for(gpu_type)
+    try:
+        workload, name = resolve(request, workloads, gpu_type, rows)
+    except UsageError:  # the plan reports it, with every other fault
+        return False
+    size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
+    row = find_row(size, rows, dtype, request.scales[0], strong=False)
+    release = row.release(request.scales[0]) if row is not None else None
+    window = profile_window(workload, size, release, size.max_steps or workload.max_steps)
+    return window is not None and window.measured_too
+
+
 def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLimits:
     """The properties of the cluster that a job of ``workload`` depends on."""
     local = config.cluster_type == "local"
@@ -170,14 +195,21 @@ def _specs(
                 yield replace(spec, profile=True), 1
 
 
-def _env_faults(env: Mapping[str, str], place: str) -> Iterator[Fault]:
-    for name in env:
+def _own_faults(request: JobRequest, env: Mapping[str, str], profiled: Collection[str]) -> Iterator[Fault]:
+    """The faults of variables, switches of profiles and repeats; ``profiled``: headers of sections with a profile."""
+    for name in {**request.env, **env}:
         try:
             check_name(name)
         except KeyFaultError as error:
-            yield Fault(
-                place=place, message=str(error), hint=error.hint, code="variable-refused", key="env", value=name
-            )
+            yield replace(error.as_fault(request.place), code="variable-refused", key="env", value=name)
+    if request.switches.sets_profile and request.header not in profiled:
+        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
+        message = f"'{name}' is for profiled jobs, but no job is profiled"
+        place = request.key_places.get(name, request.place)
+        yield Fault(place=place, message=message, hint="add profile: true", code="not-profiled", key=name)
+    if request.repeats > MOST_REPEATS:
+        message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
+        yield Fault(place=request.place, message=message, code="repeats", value=request.repeats)
 
 
 def _duplicates(request: JobRequest) -> Iterator[str]:
@@ -189,15 +221,6 @@ def _duplicates(request: JobRequest) -> Iterator[str]:
                 place = request.places.get(value, request.place)
                 where = f"{place}: " if place else ""
                 yield f"{where}{what} {value} is given {times} times, and each gives jobs; use repeats instead"
-
-
-def _profile_faults(request: JobRequest, profiled: Collection[str]) -> Iterator[Fault]:
-    """The fault of a section that sets switches of profiles, but profiles none of its tasks."""
-    if request.switches.sets_profile and request.header not in profiled:
-        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
-        message = f"'{name}' is for profiled jobs, but no job is profiled"
-        place = request.key_places.get(name, request.place)
-        yield Fault(place=place, message=message, hint="add profile: true", code="not-profiled", key=name)
 
 
 def _faults(error: UsageError, request: JobRequest, place: str) -> list[Fault]:

@@ -73,7 +73,14 @@ def mode_of(
     limit = sw.parse_clock(switches.time_limit) if switches.time_limit else None
     usual = window.stop if window is not None else default_steps
     named = given_steps is not None or (profile and steps != usual)
-    words = (*_words(switches, steps=steps if named else 0), *((profiler,) if profile else ()))
+    words = {  # in the experiment's name; saving a checkpoint has none, as in the releases
+        f"steps{steps}": named and not loads,
+        f"fp8{switches.fp8}": switches.fp8 == "current",
+        "hub": switches.tokenizer == "hub",
+        "nccltrace": traced,
+        "load": loads,
+        profiler: profile,
+    }
     if switches is not sw.NO_SWITCHES:
         switches = replace(
             switches,
@@ -81,7 +88,12 @@ def mode_of(
             mounts=None if switches.mounts is None else tuple(map(sw.parse_mount, switches.mounts)),
             **dict.fromkeys(("image", "time_limit", "gpus_per_node")),  # fields of the job itself
         )
-    return Mode(max_steps=steps, time_limit=limit or (TRACE_LIMIT if traced else None), words=words, switches=switches)
+    return Mode(
+        max_steps=steps,
+        time_limit=limit or (TRACE_LIMIT if traced else None),
+        words=tuple(word for word in words if words[word]),
+        switches=switches,
+    )
 
 
 def _refused(code: str, key: str, message: str, hint: str | None, value: object = None) -> UsageError:
@@ -111,21 +123,6 @@ def _with_profile(
     except ValueError as error:
         raise _refused("ranks-invalid", "profile_ranks", f"profile_ranks: {error}", None, ranks) from error
     return replace(switches, profile_start=start, profile_stop=stop, profile_ranks=ranks)
-
-
-def _words(switches: Switches, *, steps: int) -> tuple[str, ...]:
-    """The words in the experiment's name for what differs from the published run, ``steps`` where not 0.
-
-    Saving a checkpoint has no word, as in the releases; the run's record has it.
-    """
-    flags = (
-        (f"steps{steps}", bool(steps) and switches.load_checkpoint is None),
-        (f"fp8{switches.fp8}", switches.fp8 == "current"),
-        ("hub", switches.tokenizer == "hub"),
-        ("nccltrace", bool(switches.nccl_trace)),
-        ("load", switches.load_checkpoint is not None),
-    )
-    return tuple(word for word, is_set in flags if is_set)
 
 
 def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
@@ -209,15 +206,7 @@ def check_splits(job: Job, size: Size) -> None:
 
     The framework would refuse them too, but only after the job has waited for its nodes.
     """
-    label = f"{job.workload} {job.model_size}"
-    _check_layers(job, size, label)
-    _check_widths(job, label)
-    if job.model.pattern is not None:
-        _check_hybrid(job, label)
-
-
-def _check_layers(job: Job, size: Size, label: str) -> None:
-    vp = job.vp or 1
+    label, vp = f"{job.workload} {job.model_size}", job.vp or 1
     if vp > 1 and job.pp == 1:
         raise _refused("vp-without-pp", "vp pp", f"{label}: vp {vp} needs a pipeline, pp is 1", "--set vp=1", vp)
     counted = job.num_layers + size.pipeline_extra
@@ -230,6 +219,11 @@ def _check_layers(job: Job, size: Size, label: str) -> None:
         hint = f"--set gbs=N, a multiple of mbs·dp·pp = {job.mbs * job.dp * job.pp}; or --set vp=1"
         steps = f"{label}: with vp > 1 the gradient accumulation {job.ga}"
         divide(job.ga, job.pp, steps, "pp", hint, key="gbs mbs pp vp")
+    _check_widths(job, label)
+    for name, ways in (("cp", job.cp), ("vp", vp)):
+        if ways > 1 and job.model.pattern is not None:
+            message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
+            raise _refused("hybrid-split", name, message, f"--set {name}=1", ways)
 
 
 def _check_widths(job: Job, label: str) -> None:
@@ -247,13 +241,6 @@ def _check_widths(job: Job, label: str) -> None:
     if job.tp > 1:
         factors = f"tp·cp = {job.tp}·{job.cp}"
         divide(job.seq_length, job.tp * job.cp, length, factors, "choose a smaller tp or cp", key="tp cp")
-
-
-def _check_hybrid(job: Job, label: str) -> None:
-    for name, ways in (("cp", job.cp), ("vp", job.vp or 1)):
-        if ways > 1:
-            message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
-            raise _refused("hybrid-split", name, message, f"--set {name}=1", ways)
 
 
 def alternatives(numbers: Sequence[int]) -> str:

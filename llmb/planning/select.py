@@ -61,9 +61,9 @@ def narrow(
     ]
     if selection.min_scale:
         smallest: dict[tuple[str, str, str], int] = {}
-        for job in kept:
-            smallest[_family(job)] = min(job.scale, smallest.get(_family(job), job.scale))
-        kept = [job for job in kept if job.scale == smallest[_family(job)]]
+        for job in sorted(kept, key=lambda job: job.scale):
+            smallest.setdefault((job.workload, job.model_size, job.dtype), job.scale)
+        kept = [job for job in kept if job.scale == smallest[job.workload, job.model_size, job.dtype]]
     unmatched = _unmatched_in_list(jobs, selection, wanted)
     if jobs and not kept:
         why = f": {'; '.join(unmatched)}" if unmatched else ""
@@ -203,7 +203,3 @@ def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
 
 def _is(job: Job, name: Name) -> bool:
     return job.workload == name[0] and name[1] in (None, job.model_size)
-
-
-def _family(job: Job) -> tuple[str, str, str]:
-    return job.workload, job.model_size, job.dtype

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The YAML job list: sections ``<workload>_<size>`` with defaults, tasks and overrides."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -204,14 +204,10 @@ def _request(
         profile=pick("profile", False),
         add_profile=pick("add_profile", False),
         proxy=pick("proxy", False),
-        env={name: str(value) for layer in keys for name, value in _env(layer).items()},
+        env={name: str(value) for layer in keys if isinstance(layer, Overrides) for name, value in layer.env.items()},
         params={name: values for layer in keys for name, values in _params(layer).items()},
         switches=merged(keys),
     )
-
-
-def _env(layer: Keys) -> Mapping[str, str | bool]:
-    return layer.env if isinstance(layer, Overrides) else {}
 
 
 def _params(layer: Keys) -> dict[str, tuple[int, ...]]:

@@ -1,7 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report on a set of runs: one value, written as Markdown or as one HTML page that needs nothing else."""
-
-from llmb.report.markdown import to_markdown
-from llmb.report.value import Report, Run
-
-__all__ = ["Report", "Run", "to_markdown"]

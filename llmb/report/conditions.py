@@ -10,11 +10,10 @@ from llmb.report.entries import Entry, per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
 from llmb.runs.job import Job
-from llmb.stats.interval import spread
-from llmb.stats.measure import measure
+from llmb.stats.measure import measure, spread
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
-from llmb.verdict.rules import published, throughput_ratio
+from llmb.verdict.judge import published, throughput_ratio
 from llmb.workload.published import Figure
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -35,7 +34,8 @@ class Conditions:
 
 def conditions_of(report: Report) -> Conditions:
     """The conditions of all runs, with a row for each combination that differs."""
-    shared = _shared_variables(report.runs)
+    variables = [set(run.environment.items()) for run in report.runs]
+    shared = dict(sorted(set.intersection(*variables))) if variables else {}  # those that all runs have in common
     lines = [_line(run, report, shared) for run in report.runs]
     distinct = list({tuple(line.items()): line for line in lines}.values())
     names = list(dict.fromkeys(name for line in distinct for name in line))
@@ -138,19 +138,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
 
 
 def _image(reference: str | None, digests: Mapping[str, str]) -> str:
-    if reference is None:
-        return "no image"
-    return f"{reference} {digests.get(reference, '(unknown digest)')}"
-
-
-def _shared_variables(runs: Sequence[Run]) -> dict[str, str]:
-    """The variables that all runs have in common."""
-    return dict(_common(run.environment.items() for run in runs))
-
-
-def _common(found: Iterable[Iterable[tuple[str, str]]]) -> list[tuple[str, str]]:
-    sets = [set(items) for items in found]
-    return sorted(set.intersection(*sets)) if sets else []
+    return "no image" if reference is None else f"{reference} {digests.get(reference, '(unknown digest)')}"
 
 
 _WORTH_SAYING = 0.01  # a fraction of the step time

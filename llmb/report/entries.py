@@ -9,10 +9,9 @@ from fractions import Fraction
 from llmb.report.value import ORDER, Report, Run, word_of
 from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
 from llmb.runs.job import Job
-from llmb.stats.interval import Spread
+from llmb.stats.measure import Spread
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import pool_key
-from llmb.verdict.rules import judge_times, pooled, published
+from llmb.verdict.judge import judge_times, pool_key, pooled, published
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 
@@ -115,17 +114,12 @@ def _causes(runs: Sequence[Run]) -> str:
 
 
 def _with_notes(made: Sequence[Entry]) -> list[Entry]:
-    notes = distinguishing([(_title(entry), _settings(entry)) for entry in made])
-    return [replace(entry, note=note) for entry, note in zip(made, notes, strict=True)]
-
-
-def _settings(entry: Entry) -> dict[str, str]:
-    metrics = entry.result.metrics
-    return settings_of(entry.result.identity.configuration, window=metrics.window, steps=metrics.steps)
-
-
-def _title(entry: Entry) -> Hashable:
-    return tuple(getattr(entry.job, name) for name in TITLE)
+    titled = []
+    for entry in made:
+        own, metrics = entry.result.identity.configuration, entry.result.metrics
+        title = tuple(getattr(entry.job, name) for name in TITLE)
+        titled.append((title, settings_of(own, window=metrics.window, steps=metrics.steps)))
+    return [replace(entry, note=note) for entry, note in zip(made, distinguishing(titled), strict=True)]
 
 
 _MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
@@ -191,13 +185,13 @@ def _family(points: list[Point], report: Report) -> Family:
         kind=kind,
         points=tuple(points),
         rates=tuple(sorted((point.configuration.scale, rate) for point in points for rate in point.rates)),
-        published=tuple(_published(report.figures, _key(kind, own)[1:], kind, scales, report.release)),
+        published=tuple(_published(report.figures, _key(kind, own), kind, scales, report.release)),
     )
 
 
 def _key(kind: Kind, own: Configuration | Figure) -> tuple[object, ...]:
     batch = Fraction(own.gbs, own.scale) if kind == WEAK else own.gbs
-    return (kind, *(getattr(own, name) for name in _MODEL), batch)
+    return (*(getattr(own, name) for name in _MODEL), batch)
 
 
 def _published(
@@ -207,7 +201,7 @@ def _published(
     newest: dict[int, Figure] = {}
     for figure in figures:
         near = min(scales) <= 2 * figure.scale and figure.scale <= 2 * max(scales)
-        if not near or _key(kind, figure)[1:] != model or release not in (None, figure.release):
+        if not near or _key(kind, figure) != model or release not in (None, figure.release):
             continue
         known = newest.get(figure.scale)
         if known is None or release_order(known.release) < release_order(figure.release):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from llmb.report.conditions import remarkable
 from llmb.report.entries import Entry
-from llmb.report.value import NEEDS_ATTENTION, ORDER, Report, word_of_group
+from llmb.report.value import NEEDS_ATTENTION, ORDER, Report, count, word_of_group
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
-from llmb.verdict.rules import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,6 @@ def headline(entries: Sequence[Entry]) -> Headline:
     counts = Counter(entry.word for entry in entries for _ in entry.runs)
     tally = tuple((word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word])
     return Headline(sentence=_sentence(entries, counts), details=tuple(_details(entries, counts)), tally=tally)
-
-
-def count(number: int, word: str) -> str:
-    """``1 run``, ``2 runs``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _sentence(entries: Sequence[Entry], counts: Counter[str]) -> str:
@@ -53,11 +48,9 @@ def _sentence(entries: Sequence[Entry], counts: Counter[str]) -> str:
         return f"{count(total, 'run')}; nothing is published to compare {'it' if total == 1 else 'them'} with."
     if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
         return f"No configuration is clearly below the published figures; {count(compared, 'configuration')} compared."
-    return f"{'All ' if compared > 1 else ''}{_reached(compared)} the published figures."
-
-
-def _reached(compared: int) -> str:
-    return "The one compared configuration reaches" if compared == 1 else f"{compared} compared configurations reach"
+    if compared == 1:
+        return "The one compared configuration reaches the published figures."
+    return f"All {compared} compared configurations reach the published figures."
 
 
 def _is(number: int) -> str:
@@ -104,14 +97,8 @@ def attention(report: Report, entries: Sequence[Entry], explained: Sequence[Entr
     items = [_of_entry(entry, explained) for entry in entries if entry.word in NEEDS_ATTENTION]
     for number, group in enumerate(report.failures, 1):
         what = f"{group.cause.kind}, {count(len(group.runs), 'run')}"
-        items.append(
-            Item(
-                word=word_of_group(group),
-                what=what,
-                why=sentence(group.cause.fix or group.cause.line),
-                anchor=f"failure-{number}",
-            )
-        )
+        why = sentence(group.cause.fix or group.cause.line)
+        items.append(Item(word=word_of_group(group), what=what, why=why, anchor=f"failure-{number}"))
     return sorted(items, key=lambda item: ORDER.index(item.word))
 
 

@@ -1,21 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values for the template of the HTML page: the parts of a report, each within its limit. Pure."""
+"""The report as one HTML page that needs no network and no other file; each part is within its limit. Pure."""
 
+from __future__ import annotations
+
+import base64
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmb.report.conditions import conditions_of, day, explanations
-from llmb.report.entries import Entry, Family, entries_of, families_of, worst_first
-from llmb.report.headline import attention, count, headline
+from llmb.report.entries import Entry, entries_of, families_of, worst_first
+from llmb.report.headline import attention, headline
 from llmb.report.markdown import missing
 from llmb.report.svg.draw import Axis
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
-from llmb.report.value import NEEDS_ATTENTION, Report, Run, word_of, word_of_group
+from llmb.report.value import MEANINGS, NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
+from llmb.text.tables import escape, shorten
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 T = TypeVar("T")
 
@@ -50,8 +60,8 @@ def first(items: Sequence[T], most: int) -> Truncated[T]:
     return Truncated(items[:most], len(items))
 
 
-class Svg(str):
-    """A picture for the page, whose texts are escaped already."""
+class Markup(str):
+    """A text that goes into the page as it is: a picture, whose texts are escaped already, or our style and script."""
 
     __slots__ = ()
 
@@ -64,7 +74,7 @@ class WithPicture:
     """An entry, a family or a run with its picture."""
 
     of: Any
-    picture: Svg
+    picture: Markup
 
 
 def kind_of(word: str) -> str:
@@ -82,7 +92,7 @@ def charted(report: Report) -> list[Run]:
 def values(report: Report) -> dict[str, Any]:
     """The variables of the template."""
     entries, conditions = entries_of(report.runs), conditions_of(report)
-    top = headline(entries)
+    top, axis = headline(entries), _axis(entries)
     explained = [
         e for e in entries if e.word in NEEDS_ATTENTION and e.runs[0].figure is not None and e.ratio is not None
     ]
@@ -93,15 +103,15 @@ def values(report: Report) -> dict[str, Any]:
         "headline": top,
         "missing": missing(report),
         "unreadable": report.unreadable,
-        "tally": Svg(shares("tally", [(word, kind_of(word), number) for word, number in top.tally])) if runs else "",
+        "tally": Markup(shares("tally", [(word, kind_of(word), number) for word, number in top.tally])) if runs else "",
         "items": first(attention(report, entries, cards.items), ATTENTION),
-        "entries": _entries(entries),
-        "scale": _scale(entries),
+        "entries": _with_pictures(entries, ENTRIES, lambda i, entry: _ratio(axis, i, entry)),
+        "scale": Markup(ratio_scale(axis)),
         "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
         "with_mfu": any(entry.mfu is not None for entry in entries),
         "explanations": explanations(cards.items, report.digests),
         "cards": cards,
-        "families": _families(families_of(report)),
+        "families": _with_pictures(families_of(report), FAMILIES, lambda i, one: scaling_picture(f"scaling-{i}", one)),
         "repeats": _repeats(repeated),
         "charts": _charts(runs),
         "failures": first(report.failures, FAILURES),
@@ -132,38 +142,23 @@ def _axis(entries: Sequence[Entry]) -> Axis:
     return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.verdict.ratio_interval or ())])
 
 
-def _scale(entries: Sequence[Entry]) -> Svg:
-    return Svg(ratio_scale(_axis(entries)))
+def _with_pictures(items: Sequence[T], most: int, draw: Callable[[int, T], str]) -> Truncated[WithPicture]:
+    """The first ``most`` of the items, each with the picture that ``draw`` makes of its number and itself."""
+    drawn = [WithPicture(of=item, picture=Markup(draw(number, item))) for number, item in enumerate(items[:most], 1)]
+    return Truncated(drawn, len(items))
 
 
-def _entries(entries: Sequence[Entry]) -> Truncated[WithPicture]:
-    axis, shown = _axis(entries), first(entries, ENTRIES)
-    drawn = []
-    for number, entry in enumerate(shown.items, 1):
-        ratio, picture = entry.ratio, ""
-        if ratio is not None:
-            ratios = [run.result.verdict.ratio for run in entry.runs if run.result.verdict.ratio is not None]
-            interval = entry.result.verdict.ratio_interval
-            picture = ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), ratio, ratios, interval)
-        drawn.append(WithPicture(of=entry, picture=Svg(picture)))
-    return Truncated(drawn, shown.total)
-
-
-def _families(families: Sequence[Family]) -> Truncated[WithPicture]:
-    shown = first(families, FAMILIES)
-    drawn = [WithPicture(of=f, picture=Svg(scaling_picture(f"scaling-{i}", f))) for i, f in enumerate(shown.items, 1)]
-    return Truncated(drawn, shown.total)
+def _ratio(axis: Axis, number: int, entry: Entry) -> str:
+    if entry.ratio is None:
+        return ""
+    ratios = [run.result.verdict.ratio for run in entry.runs if run.result.verdict.ratio is not None]
+    interval = entry.result.verdict.ratio_interval
+    return ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), entry.ratio, ratios, interval)
 
 
 def _repeats(entries: Sequence[Entry]) -> Truncated[WithPicture]:
-    shown = first(entries, REPEATED)
-    parts = {id(entry): _parts(entry) for entry in shown.items}
-    axis = spread_axis(part for found in parts.values() for part in found)
-    drawn = [
-        WithPicture(of=entry, picture=Svg(spread_strip(f"spread-{i}", axis, parts[id(entry)])))
-        for i, entry in enumerate(shown.items, 1)
-    ]
-    return Truncated(drawn, shown.total)
+    axis = spread_axis(part for entry in entries[:REPEATED] for part in _parts(entry))
+    return _with_pictures(entries, REPEATED, lambda i, entry: spread_strip(f"spread-{i}", axis, _parts(entry)))
 
 
 def _parts(entry: Entry) -> list[float]:
@@ -192,7 +187,7 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
             result.metrics.steps,
         )
         if picture:
-            drawn.append(WithPicture(of=(entry, run), picture=Svg(picture)))
+            drawn.append(WithPicture(of=(entry, run), picture=Markup(picture)))
     return Truncated(drawn, total)
 
 
@@ -210,3 +205,61 @@ def _span(report: Report) -> str:
     """The days on which the runs were submitted."""
     days = sorted(day(run.created, report.made)[:10] for run in report.runs)
     return "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def to_html(report: Report) -> str:
+    """The report as HTML: the same text for the same report."""
+    style, script = (_asset(name) for name in ("style.css", "sort.js"))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            values(report),
+            report=report,
+            meanings=MEANINGS,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=_digest(style),
+            script_hash=_digest(script),
+        )
+    )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_printable,
+        loader=FileSystemLoader(_TEMPLATES),
+    )
+    made.filters.update(
+        fixed=lambda value, digits: f"{value:,.{digits}f}",
+        percent=lambda value: f"{100 * value:.1f}",
+        rate=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}",
+        short=lambda text, width=TEXT: shorten(text, width),
+        kind=kind_of,
+    )
+    return made
+
+
+def _printable(value: Any) -> Any:
+    """What a log or a name may hold that no page can: control characters, halves of surrogate pairs."""
+    return escape(value) if type(value) is str else value
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_TEMPLATES / name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    """What the page's policy names an inline style or script by, so that a browser runs no other."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

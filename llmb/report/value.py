@@ -9,7 +9,7 @@ from llmb.failures import CANCELLED_KIND, Cause, Group
 from llmb.logs.samples import Samples
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.runs.job import Job
-from llmb.verdict.rules import (
+from llmb.verdict.judge import (
     FAIL,
     FAIL_BELOW,
     INCONCLUSIVE,
@@ -46,6 +46,11 @@ NEEDS_ATTENTION = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})
 def word_of_group(group: Group) -> str:
     """The status of runs that ended for one reason."""
     return CANCELLED if group.cause.kind == CANCELLED_KIND else FAILED
+
+
+def count(number: int, word: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def word_of(result: Result) -> str:

@@ -19,7 +19,6 @@ from llmb.results.result import (
     Metrics,
     Reference,
     Result,
-    Verdict,
     json_value,
 )
 from llmb.stats.measure import Statistics, Window, default_window
@@ -124,7 +123,7 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-CSV_FIRST = (
+CSV_FIRST = [
     "filename",
     "status",
     "time_mean_seconds",
@@ -132,9 +131,7 @@ CSV_FIRST = (
     "tflops_per_gpu_mean",
     "tflops_per_gpu_std_dev",
     "max_iteration",
-)
-
-
+]
 _TABLE = (
     Column(key="run"),
     Column(key="experiment"),
@@ -170,10 +167,7 @@ def csv_columns() -> list[Column]:
 def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     """The rows of CSV: lists as words with blanks between them, mappings as K=V, a window as ``--window`` takes it."""
     return [
-        {
-            **{leaf.key: _text(_value(result, leaf)) for leaf in _leaves()},
-            "filename": Path(result.identity.path).name,
-        }
+        {leaf.key: _text(_value(result, leaf)) for leaf in _leaves()} | {"filename": Path(result.identity.path).name}
         for result in results
     ]
 
@@ -192,37 +186,21 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
 
 
 def _row(result: Result, *, compared: bool) -> dict[str, Any]:
+    verdict = result.verdict
+    star = "" if verdict.same_window else "*"  # the published figure was taken over another window
+    same_formula = verdict.reference_flops_convention == result.metrics.flops_convention
+    word = f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word
+    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else None
     return {
         **{name: json_value(result, name) for name in _COPIED},
         "step_time": result.metrics.step_time,
         "deviation": result.metrics.step_time_deviation,
         "tflops": _tflops(result.metrics),
-        "mfu_reference": _mfu_by_another_formula(result),
-        "ratio": _ratio(result.verdict),
-        "verdict": _verdict(result.verdict) or result.status,
-        "reason": _reason(result, compared=compared),
+        "mfu_reference": None if same_formula else verdict.mfu_reference_convention,
+        "ratio": None if verdict.ratio is None else f"{verdict.ratio:.3f}{star}",
+        "verdict": word or result.status,
+        "reason": "; ".join(filter(None, (result.reason, why, *in_words(result.checkpoints)))) or None,
     }
-
-
-def _mfu_by_another_formula(result: Result) -> float | None:
-    """The MFU by the formula of the reference, where that is not ours."""
-    verdict = result.verdict
-    same = verdict.reference_flops_convention == result.metrics.flops_convention
-    return None if same else verdict.mfu_reference_convention
-
-
-def _ratio(verdict: Verdict) -> str | None:
-    """With a star where the published figure was taken over another window."""
-    return None if verdict.ratio is None else f"{verdict.ratio:.3f}{'' if verdict.same_window else '*'}"
-
-
-def _verdict(verdict: Verdict) -> str | None:
-    return f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word
-
-
-def _reason(result: Result, *, compared: bool) -> str | None:
-    why = result.verdict.reason if compared and result.verdict.word in _EXPLAINED_BY_REASON else None
-    return "; ".join(text for text in (result.reason, why, *in_words(result.checkpoints)) if text) or None
 
 
 def legend(results: Iterable[Result]) -> list[str]:

@@ -61,7 +61,16 @@ def facts_of(samples: Samples) -> LogFacts:
         networks=environment.networks,
         nodes=environment.nodes,
         peak_memory_bytes=samples.peak_memory,
-        checkpoints=tuple(_time_of(checkpoint) for checkpoint in samples.checkpoints),
+        checkpoints=tuple(
+            CheckpointTime(
+                kind=one.kind,
+                iteration=one.iteration,
+                ranks=len(one.ranks),
+                rank0_seconds=one.rank0_seconds,
+                max_seconds=one.max_seconds,
+            )
+            for one in samples.checkpoints
+        ),
         hosts=tuple(sorted(environment.hosts)),
         drivers=_each(node.driver for node in nodes),
         gpu_models=_each(node.gpu for node in nodes),
@@ -91,16 +100,6 @@ def invalid_because(samples: Samples, window: Window | None, nodes: int | None =
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
         found.append("ran over TCP: NCCL logged 'Using network Socket'")
     return tuple(found)
-
-
-def _time_of(checkpoint: Checkpoint) -> CheckpointTime:
-    return CheckpointTime(
-        kind=checkpoint.kind,
-        iteration=checkpoint.iteration,
-        ranks=len(checkpoint.ranks),
-        rank0_seconds=checkpoint.rank0_seconds,
-        max_seconds=checkpoint.max_seconds,
-    )
 
 
 # Below the folder that the ranks start in; NeMo-Run's launcher, which older releases used, starts them in code/.
@@ -156,10 +155,13 @@ def checkpoints_of(
     if not (saves or loads or save or load or weights):
         return None
     saved = _saved(saves, weights) if saves or weights else None
-    loaded = _loaded(loads, load) if loads else None
-    problems: list[str] = []
-    if ended:
-        problems = [*_problems_of_save(saved, asked=save), *_problems_of_load(loaded, load)]
+    loaded = None
+    if loads:
+        last = loads[-1]
+        loaded = Loaded(folder=load or last.folder, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds)
+    problems = [*_problems_of_save(saved, asked=save)] if ended else []
+    if ended and load is not None and loaded is None:
+        problems.append(f"the log does not confirm that the checkpoint was loaded from {load}")
     return Checkpoints(saved=saved, loaded=loaded, problems=tuple(problems))
 
 
@@ -206,27 +208,17 @@ def _sizes(folder: Path) -> list[int]:
         return []
 
 
-def _loaded(events: Sequence[Checkpoint], folder: str | None) -> Loaded:
-    last = events[-1]
-    return Loaded(folder=folder or last.folder, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds)
-
-
 def _problems_of_save(saved: Saved | None, *, asked: bool) -> Iterable[str]:
     if saved is None:
         if asked:
             yield f"no checkpoint was saved: the log has no save, and there are no weights/{SHARDS} files"
         return
     if saved.seconds is None and saved.iteration is None and saved.files:
-        yield (f"the checkpoint may be incomplete: {saved.folder} has {_files(saved.files)}, but the log has no save")
+        yield f"the checkpoint may be incomplete: {saved.folder} has {_files(saved.files)}, but the log has no save"
     elif saved.seconds is None and saved.iteration is None:
         yield f"no checkpoint was saved: the log has no save, and its weights/{SHARDS} files are empty or missing"
     elif not saved.files:
         yield f"the saved checkpoint is missing: there are no weights/{SHARDS} files; lost, or deleted since"
-
-
-def _problems_of_load(loaded: Loaded | None, asked: str | None) -> Iterable[str]:
-    if asked is not None and loaded is None:
-        yield f"the log does not confirm that the checkpoint was loaded from {asked}"
 
 
 def in_words(found: Checkpoints | None) -> list[str]:

@@ -72,26 +72,17 @@ class Description:
             return None
         if self.gpus is None or self.gbs is None or self.seq_length is None:
             return None
+        same = ("workload", "dtype", "gpu_type", "gbs", "seq_length", *_SPLIT, "fp8")
+        copied: dict[str, Any] = {name: getattr(self, name) for name in same}
         return Configuration(
-            workload=self.workload,
+            **copied,
             model_size=self.size,
-            dtype=self.dtype,
-            gpu_type=self.gpu_type,
             scale=self.gpus,
-            gbs=self.gbs,
-            seq_length=self.seq_length,
             num_layers=self.model.layers,
-            tp=self.tp,
-            pp=self.pp,
-            cp=self.cp,
-            vp=self.vp,
-            ep=self.ep,
-            mbs=self.mbs,
             profile=bool(self.profiled),
             nccl_trace=bool(self.traced),
             saves=bool(self.saves),
             loads=bool(self.loads),
-            fp8=self.fp8,
         )
 
 
@@ -174,6 +165,7 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
         return NOTHING
     dtype, tail = parts[2], parts[3]
     numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
+    split: dict[str, Any] = {name: numbers.get(name) for name in _SPLIT}
     bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
     return Description(
         workload=key,
@@ -181,12 +173,7 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
         dtype=dtype,
         gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
         gbs=numbers.get("gbs") or None,
-        tp=numbers.get("tp"),
-        pp=numbers.get("pp"),
-        cp=numbers.get("cp"),
-        vp=numbers.get("vp"),
-        ep=numbers.get("ep"),
-        mbs=numbers.get("mbs"),
+        **split,
         layers=numbers.get("layers") or None,
         profiled=bool(_PROFILED.search(tail)) or None,
         traced=bool(_TRACED.search(tail)) or None,
@@ -201,7 +188,7 @@ def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[st
     Releases from 25.12 omit the minor version, as in ``pretrain_llama3_70b``.
     """
     wanted = squash_workload(head)
-    for name in (str, _family):
+    for name in (str, lambda key: re.sub(r"\.\d+$", "", key)):
         fits = [
             (key, size)
             for key, workload in workloads.items()
@@ -212,11 +199,6 @@ def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[st
         if fits:
             return fits[0] if len(fits) == 1 else (None, None)
     return None, None
-
-
-def _family(key: str) -> str:
-    """A workload's name without its minor version: ``pretrain_llama3`` of ``pretrain_llama3.1``."""
-    return re.sub(r"\.\d+$", "", key)
 
 
 def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:

@@ -45,21 +45,11 @@ def of_run(
         return UNKNOWN_FORMAT
     if state.is_refused:
         return plain(state.reason)  # there is no log
+    common = (_attempts(samples), *(checkpoints.problems if checkpoints else ()))
     if status != SUCCESS:
-        return _joined(
-            _end_of(state),
-            _stopped(samples, metrics),
-            _cause(cause, state),
-            _attempts(samples),
-            *_problems(checkpoints),
-        )
+        return _joined(_end_of(state), _stopped(samples, metrics), _cause(cause, state), *common)
     ended = "the time limit ended the run after the measured steps, so the measurement is valid"
-    return _joined(
-        ended if state.state == TIMEOUT else "",
-        _attempts(samples),
-        *_problems(checkpoints),
-        *_notes(samples, metrics, spec),
-    )
+    return _joined(ended if state.state == TIMEOUT else "", *common, *_notes(samples, metrics, spec))
 
 
 def of_log(
@@ -75,7 +65,8 @@ def of_log(
         return _joined(_stopped(samples, metrics), _cause(cause, None), _attempts(samples))
     if status == UNKNOWN:
         return UNKNOWN_FORMAT
-    return _joined(_attempts(samples), *_problems(checkpoints), *_notes(samples, metrics, spec))
+    problems = checkpoints.problems if checkpoints else ()
+    return _joined(_attempts(samples), *problems, *_notes(samples, metrics, spec))
 
 
 def cause_of_end(state: JobState) -> Cause | None:
@@ -96,10 +87,6 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
     except (OSError, EOFError, zlib.error):
         return False
     return bool(head.strip()) and _KNOWN_PROGRAM.search(head) is None
-
-
-def _problems(checkpoints: Checkpoints | None) -> tuple[str, ...]:
-    return checkpoints.problems if checkpoints is not None else ()
 
 
 def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]:

@@ -67,26 +67,19 @@ def result_of_run(
         ended=state.is_end,
     )
     status = _status(state, complete=has_figures(metrics), readable=not unreadable)
-    unknown_format = (
-        status == FAILED
-        and state.state == COMPLETED
-        and reason.is_unknown_format(path, samples)
-        and root_cause(logs_of(record)) is None
-    )
+    unknown_format = status == FAILED and state.state == COMPLETED and reason.is_unknown_format(path, samples)
+    unknown_format = unknown_format and root_cause(logs_of(record)) is None
     status = UNKNOWN if unknown_format else status
     has_failed = state.is_end and status != SUCCESS and not unreadable and not unknown_format
     cause = root_cause(logs_of(record), state) if has_failed else None
-    why = (
-        None
-        if unreadable and status == UNKNOWN
-        else reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
-    )
+    why = None
+    if not (unreadable and status == UNKNOWN):
+        why = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
+    configuration = configuration_of(job)
     return Result(
-        identity=Identity(
-            experiment=record.launch.name, path=str(path), run=record.id, configuration=configuration_of(job)
-        ),
+        identity=Identity(experiment=record.launch.name, path=str(path), run=record.id, configuration=configuration),
         status=status,
-        reason="; ".join(text for text in (unreadable, why) if text) or None,
+        reason="; ".join(filter(None, (unreadable, why))) or None,
         state=state.state,
         cause=cause or (reason.cause_of_end(state) if has_failed else None),
         log=facts_of(samples),
@@ -165,7 +158,12 @@ def _metrics(
     profiled: str,
 ) -> Metrics:
     """What the steps measured over ``window`` (the default one where None); ``profiled``: why it is known to be."""
-    used = _window(window, steps, samples)
+    if steps:  # in the numbers of the log, as far as its lines cover it
+        first = samples.first
+        wanted = measure.default_window(steps, first) if window is None else window.of(steps, first)
+        used: Window | None = measure.covered(samples, wanted)
+    else:
+        used = None if window is None or window.first < 0 else window
     figures = measure.measure(samples, used) if used else None
     measured = {}
     if figures is not None and figures.time is not None:
@@ -192,14 +190,6 @@ def _metrics(
     if used is None or metrics.step_time is None:
         return metrics
     return replace(metrics, statistics=measure.summarize(samples, used, tflops=metrics.model_tflops_per_gpu))
-
-
-def _window(window: Window | None, steps: int | None, samples: Samples) -> Window | None:
-    """The window in the numbers of the log, as far as its lines cover it."""
-    if not steps:
-        return None if window is None or window.first < 0 else window
-    first = samples.first
-    return measure.covered(samples, measure.default_window(steps, first) if window is None else window.of(steps, first))
 
 
 def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | None) -> Metrics:

@@ -11,37 +11,14 @@ COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIM
 LOST = "LOST"  # the machine or its scheduler no longer has the job, and it has no end state
 NOT_SUBMITTED = "NOT_SUBMITTED"  # recorded, but its submitter is gone
 
-ENDS = frozenset(
-    {
-        COMPLETED,
-        FAILED,
-        CANCELLED,
-        TIMEOUT,
-        LOST,
-        "BOOT_FAIL",
-        "DEADLINE",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "REVOKED",
-    }
-)
+_ENDS = "BOOT_FAIL DEADLINE NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED"
+ENDS = frozenset((COMPLETED, FAILED, CANCELLED, TIMEOUT, LOST, *_ENDS.split()))
 # Slurm's other states: of a job that has not started or will start again, and of one that has.
-WAITING = frozenset(
-    {
-        PENDING,
-        "CONFIGURING",
-        "EXPEDITING",
-        "LAUNCH_FAILED",
-        "POWER_UP_NODE",
-        "RECONFIG_FAIL",
-        "REQUEUED",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "RESV_DEL_HOLD",
-        "SPECIAL_EXIT",
-    }
+_WAITING = (
+    "CONFIGURING EXPEDITING LAUNCH_FAILED POWER_UP_NODE RECONFIG_FAIL "
+    "REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT"
 )
+WAITING = frozenset((PENDING, *_WAITING.split()))
 ACTIVE = frozenset({RUNNING, "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"})
 KNOWN = ENDS | WAITING | ACTIVE
 # Ends that the machines caused, not the job: a retry without changes may succeed.

@@ -151,10 +151,10 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
 
 
 def _on_disk(path: Path) -> Any:
-    try:
+    """The data of a file; None where it is missing or damaged."""
+    with contextlib.suppress(LlmbError):
         return files.read_json(path)
-    except LlmbError:  # damaged, and about to be replaced
-        return None
+    return None
 
 
 def was_cancelled(run: RunRecord) -> bool:
@@ -176,20 +176,14 @@ def save_parse_spec(run: RunRecord, spec: ParseSpec) -> None:
     path = run.place / PARSE
     with contextlib.suppress(LlmbError):
         data = typed.to_data(spec)
-        if _read(run) != data:
+        if _on_disk(path) != data:
             files.write_json(path, data)
 
 
 def saved_parse_spec(run: RunRecord) -> ParseSpec | None:
     """The stored spec of the run's current attempt; None where it is missing or cannot be read."""
+    path = run.place / PARSE
     with contextlib.suppress(LlmbError, ValueError, TypeError):
-        if (data := _read(run)) is not None:
-            return typed.read(ParseSpec, yamlfile.Document(name=str(run.place / PARSE), data=data))
+        if (data := _on_disk(path)) is not None:
+            return typed.read(ParseSpec, yamlfile.Document(name=str(path), data=data))
     return None
-
-
-def _read(run: RunRecord) -> object:
-    try:
-        return files.read_json(run.place / PARSE)
-    except LlmbError:
-        return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a window of iterations: mean, deviation, throughput, MFU, and how steady the steps were."""
+"""Measures a window of iterations: mean, deviation, throughput, steadiness; and intervals of the mean of repeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
-from llmb.stats.interval import half_width, spread
 
 SECONDS_PER_DAY = 86400
 _MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
@@ -234,3 +233,61 @@ def _tflops_by_formula(steps: Sequence[Step], tflops: float | None) -> float | N
         return None
     mean_time = math.fsum(step.step_time for step in steps) / len(steps)
     return math.fsum(logged) / len(logged) / (tflops * mean_time)
+
+
+# Student's t, two-sided 95 %, for 1 to 30 degrees of freedom.
+_T95_TEXT = (
+    "12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131 "
+    "2.120 2.110 2.101 2.093 2.086 2.080 2.074 2.069 2.064 2.060 2.056 2.052 2.048 2.045 2.042"
+)
+_T95 = tuple(map(float, _T95_TEXT.split()))
+Z95 = 1.959964
+MOST_REPEATS = 100
+
+
+class Spread(NamedTuple):
+    """The mean of ``n`` values, and the sample standard deviation of one of them (0 for a single value)."""
+
+    mean: float
+    deviation: float
+    n: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of one value or more; their order does not change even the last bit."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return Spread(mean, 0.0, 1)
+    return Spread(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)), len(values))
+
+
+def student_t(freedom: int) -> float:
+    """Student's t, two-sided 95 %, for ``freedom`` degrees of freedom (1 or more), within 0.001."""
+    if freedom <= len(_T95):
+        return _T95[freedom - 1]
+    first, second = Z95**3 + Z95, 5 * Z95**5 + 16 * Z95**3 + 3 * Z95
+    return Z95 + first / (4 * freedom) + second / (96 * freedom**2)
+
+
+def half_width(found: Spread, count: int | None = None) -> float:
+    """Half the 95 % interval of the mean of ``count`` values (as many as found where None) with the deviation found.
+
+    0 for a single value, whose deviation is unknown.
+    """
+    count = found.n if count is None else count
+    return student_t(count - 1) * found.deviation / math.sqrt(count) if count > 1 else 0.0
+
+
+def relative_width(found: Spread, count: int | None = None) -> float:
+    """``half_width`` divided by the mean (more than 0): half the interval of the mean's logarithm."""
+    return half_width(found, count) / found.mean
+
+
+def repeats_to_settle(found: Spread, limit: float) -> int | None:
+    """How many more repeats would put the whole interval on one side of ``limit``, if they deviate as these do.
+
+    Uses logarithms, as for ratios; mean and ``limit`` are more than 0. None where even MOST_REPEATS in all would not.
+    """
+    distance = abs(math.log(found.mean / limit))
+    counts = range(found.n + 1, MOST_REPEATS + 1)
+    return next((count - found.n for count in counts if relative_width(found, count) < distance), None)

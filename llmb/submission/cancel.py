@@ -13,8 +13,6 @@ from llmb.runs.state import CANCELLED, NOT_SUBMITTED, JobState
 from llmb.submission.follow import poll
 from llmb.submission.submit import submission_lock
 
-_BEFORE = "before it was submitted"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelResult:
@@ -53,7 +51,7 @@ def _withdraw(run: RunRecord, found: CancelResult) -> None:
         with submission_lock(run):
             now = record.load(run.directory)
             if now.scheduler_id is None:
-                store.save_state(now, JobState(state=CANCELLED, reason=_BEFORE, ended=time.time()))
+                store.save_state(now, JobState(state=CANCELLED, reason="before it was submitted", ended=time.time()))
                 found.cancelling.append(now)
                 return
     except LlmbError as error:

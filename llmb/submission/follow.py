@@ -107,19 +107,14 @@ def wait(
             if not broken and not open_:
                 return followed, states
             if open_ and all(state.is_elsewhere for state in open_):
-                raise _not_here(open_)
+                what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
+                raise LlmbError(f"{what}: {open_[0].detail}", hint=HINT_ELSEWHERE, code="run-elsewhere")
             ready = [run for run in broken if may_be_retried(states[run.id], time.time())]
             followed = _retried(cluster, followed, ready, states, watcher)
             for run in ready:
                 left[run.id] -= 1
             words = [states[run.id].state for run in followed]
         time.sleep(pause.after(words))
-
-
-def _not_here(open_: Sequence[JobState]) -> LlmbError:
-    where = open_[0].detail
-    what = f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
-    return LlmbError(f"{what}: {where}", hint=HINT_ELSEWHERE)
 
 
 def _retried(

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
+from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission.submit import (
     SubmitResult,
+    check_is_here,
     remove_parts,
     start_attempt,
     store_id,
@@ -165,8 +166,7 @@ def _submit_again(run: RunRecord, cluster: Cluster) -> SubmitResult:
                 return SubmitResult(run=now)  # another process was faster
             if (found := cluster.find([now]).get(now.id)) is not None:
                 return store_id(now, found)
-            if (where := elsewhere(cluster, now)) is not None:
-                return SubmitResult(run=now, error=LlmbError(f"{now.id} is elsewhere: {where}", hint=HINT_ELSEWHERE))
+            check_is_here(cluster, now)
             remove_parts(now)
             return start_attempt(replace(now, submitter=ProcessId.current()), cluster)
     except locks.LockHeldError:

@@ -5,15 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from llmb.clusters.base import HINT_ELSEWHERE, Cluster, elsewhere
+from llmb.clusters.base import Cluster
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import RETRY_AFTER, JobState, may_be_retried
-from llmb.submission.submit import SubmitResult, start_attempt, submission_lock, submit_each
+from llmb.submission.prepare import NO_ARGS
+from llmb.submission.submit import SubmitResult, check_is_here, start_attempt, submission_lock, submit_each
 from llmb.system.process import ProcessId
-
-NO_ARGS: Mapping[str, str | bool] = {}
 
 
 def retry(
@@ -53,13 +52,14 @@ def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
     """Raise LlmbError for a lost run that may reappear: two attempts would then run at once."""
     if end.is_final:
         return
-    if (where := elsewhere(cluster, run)) is not None:
-        raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE)
+    check_is_here(cluster, run)
     now = time.time()
     if not may_be_retried(end, now):
         minutes = (RETRY_AFTER - (now - (end.ended or now))) / 60
         hint = f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute"
-        raise LlmbError(f"{run.id} was lost a moment ago and may reappear", hint=hint, code="run-just-lost")
+        raise LlmbError(
+            f"{run.id} was lost a moment ago and may reappear", hint=hint, code="run-just-lost", value=round(minutes)
+        )
 
 
 def _attempt(

@@ -5,12 +5,11 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from llmb.clusters.base import Cluster, UnclearError, identity_of
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, UnclearError, elsewhere, identity_of
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import record, store
@@ -41,7 +40,7 @@ class SubmitResult:
         return (self.run.directory / record.RECORD).is_file()
 
 
-def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
+def submission_lock(run: RunRecord) -> contextlib.AbstractContextManager[None]:
     """The lock of a run; only its holder may submit the run. Raises LockHeldError or LlmbError."""
     return locks.hold(run.directory, LOCK)
 
@@ -49,6 +48,12 @@ def submission_lock(run: RunRecord) -> AbstractContextManager[None]:
 def submitter_of(run: RunRecord) -> ProcessId | None:
     """The process that is submitting the run now; None without one."""
     return locks.holder(run.directory, LOCK)
+
+
+def check_is_here(cluster: Cluster, run: RunRecord) -> None:
+    """Raise LlmbError for a run that another cluster has, and where this one does not answer."""
+    if (where := elsewhere(cluster, run)) is not None:
+        raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE, code="run-elsewhere", value=run.id)
 
 
 def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:

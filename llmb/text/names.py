@@ -115,7 +115,11 @@ def find_workload(name: str, keys: Collection[str]) -> str:
     if name in keys:
         return name
     matches = [key for key in keys if squash_workload(key) == squash_workload(name)]
-    return _only(matches, name, keys)
+    if not matches:
+        raise _unknown(name, keys, keys)
+    if len(matches) > 1:
+        raise _ambiguous(name, matches)
+    return matches[0]
 
 
 def as_keys(names: Iterable[str], keys: Iterable[str]) -> list[str]:
@@ -154,7 +158,10 @@ def find_workload_and_size(
     starts = [key for key in sizes if squashed.startswith(squash_workload(key))]
     if starts:
         key = max(starts, key=len)
-        raise size_unknown(key, _behind(name.strip(), key), (sizes if here is None else here)[key], on=on)
+        stripped = name.strip()
+        ends = (end for end in range(len(stripped)) if squash_workload(stripped[:end]) == squash_workload(key))
+        size = stripped[next(ends, 0) :].lstrip("-_.")  # what follows the spelling of the key
+        raise size_unknown(key, size, (sizes if here is None else here)[key], on=on)
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
     raise _unknown(name, sizes, [*sizes, *full])
 
@@ -175,35 +182,17 @@ def with_list_command(fix: str, key: str) -> str:
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
-def _behind(name: str, key: str) -> str:
-    """The rest of ``name`` after the spelling of ``key`` at its start."""
-    ends = (end for end in range(len(name)) if squash_workload(name[:end]) == squash_workload(key))
-    return name[next(ends, 0) :].lstrip("-_.")
-
-
-def _only(matches: list[str], name: str, keys: Collection[str]) -> str:
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise _ambiguous(name, matches)
-    raise _unknown(name, keys, keys)
-
-
 def _unknown(name: str, keys: Collection[str], names: Collection[str]) -> UsageError:
-    message, hint = f"no workload is called '{name}'", _workload_hint(name, keys, names)
-    return UsageError(message, hint=hint, code="workload-unknown", value=name)
+    """The hint is the workloads that begin with ``name`` if there are several, or else the nearest of ``names``."""
+    start = squash_workload(name)
+    begun = [key for key in keys if start and squash_workload(key).startswith(start)]
+    close = nearest(name, names, squash_workload)
+    hint = f"did you mean '{close}'?" if close else "llmb-run list shows the workloads"
+    if len(begun) > 1:
+        hint = f"did you mean {' or '.join(map(repr, begun))}?"
+    return UsageError(f"no workload is called '{name}'", hint=hint, code="workload-unknown", value=name)
 
 
 def _ambiguous(name: str, matches: Iterable[str]) -> UsageError:
     message = f"'{name}' matches several workloads: {', '.join(sorted(matches))}"
     return UsageError(message, hint="write the full name of one of them", code="workload-ambiguous", value=name)
-
-
-def _workload_hint(name: str, keys: Collection[str], names: Collection[str]) -> str:
-    """The workloads that begin with ``name`` if there are several, or else the nearest of ``names``."""
-    start = squash_workload(name)
-    begun = [key for key in keys if start and squash_workload(key).startswith(start)]
-    if len(begun) > 1:
-        return f"did you mean {' or '.join(map(repr, begun))}?"
-    close = nearest(name, names, squash_workload)
-    return f"did you mean '{close}'?" if close else "llmb-run list shows the workloads"

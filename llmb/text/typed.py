@@ -5,6 +5,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.errors import KeyFaultError as KeyFaultError
 from llmb.text import scalars
-from llmb.text.names import nearest, suggest
+from llmb.text.names import listed, nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     A dataclass may have a static method ``hint_for(key)``, which gives the hint for an unknown key.
     """
     reader = _Reader(document)
-    result = reader.convert(cls, _at(document, path), path)
+    result = reader.convert(cls, _at(document.data, path), path)
     if reader.faults:
         raise InputFaults(reader.faults)
     return typing.cast(T, result)
@@ -66,23 +67,12 @@ def read_in_part(cls: type[T], document: Document, path: KeyPath = ()) -> tuple[
     A faulty field has its default; the value is None if a required field is faulty.
     """
     reader = _Reader(document, lenient=True)
-    return reader.convert(cls, _at(document, path), path), reader.faults
+    return reader.convert(cls, _at(document.data, path), path), reader.faults
 
 
-def _at(document: Document, path: KeyPath) -> Any:
-    value = document.data
+def _at(value: Any, path: KeyPath) -> Any:
     for key in path:
         value = value[key]
-    return value
-
-
-def _find(value: Any, path: KeyPath) -> Any:
-    """What ``value`` has at ``path``; None where it has nothing there."""
-    try:
-        for key in path:
-            value = value[key]
-    except (LookupError, TypeError):
-        return None
     return value
 
 
@@ -144,7 +134,8 @@ class _Reader:
             error = KeyFaultError(str(error), value=value)
         given = error.value
         if given is None:
-            given = _find(value, error.path) if error.path else value
+            with suppress(LookupError, TypeError):  # a path at which the value has nothing
+                given = _at(value, error.path)
         self.fault((*path, *error.path), str(error), error.hint, code=error.code, value=given)
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
@@ -208,15 +199,8 @@ class _Reader:
                 message = f"'{key}' must be a name"
                 self.fault((*path, key), message, "put it in quotes", code="key-invalid", value=key)
             elif typing.get_origin(key_hint) is Annotated:
-                self.check_key(typing.get_args(key_hint)[1:], str(key), (*path, key))
+                self.checked(typing.get_args(key_hint), str(key), (*path, key))
         return {str(key): self.convert(hint, item, (*path, key)) for key, item in value.items()}
-
-    def check_key(self, checks: tuple[Any, ...], key: str, path: KeyPath) -> None:
-        try:
-            for check in checks:
-                check(key)
-        except ValueError as error:
-            self.reject(path, error, key)
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
@@ -231,8 +215,7 @@ class _Reader:
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
             keys = list(_hints(cls))
-            more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
-            message = f"must be a mapping with the keys {', '.join(keys[:_LISTED])}{more}"
+            message = f"must be a mapping with the keys {listed(keys, _LISTED)}"
             self.fault(path, message, code="value-type", value=value)
             return None
         hints = _hints(cls)
@@ -267,7 +250,7 @@ class _Reader:
         """Whether YAML reads a number differently than people do; a fault is recorded then."""
         try:
             if text := self.document.texts.get(path):
-                scalars.check_notation(text, _at(self.document, path))
+                scalars.check_notation(text, _at(self.document.data, path))
         except KeyFaultError as error:
             self.reject(path, error, None)
             return True

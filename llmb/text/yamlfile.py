@@ -76,10 +76,8 @@ def parse(text: str, *, name: str, strict: bool = True) -> Document:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 1
         hint = "indent with blanks, not with tabs" if mark and _is_tabbed(text, mark.line) else None
-        fault = Fault(
-            place=f"{name}:{line}", message=f"not valid YAML: {error.problem}", hint=hint, code="yaml-invalid"
-        )
-        raise InputFaults([fault]) from error
+        message, place = f"not valid YAML: {error.problem}", f"{name}:{line}"
+        raise InputFaults([Fault(place=place, message=message, hint=hint, code="yaml-invalid")]) from error
     except yaml.YAMLError as error:
         reason = str(error).splitlines()[0]
         raise InputFaults([Fault(place=name, message=f"not valid YAML: {reason}", code="yaml-invalid")]) from error
@@ -160,13 +158,11 @@ def _check_size(root: yaml.Node, name: str) -> None:
             waiting.append((node, True))
             waiting += [(part, False) for part in below if id(part) not in sizes]
     if sizes[id(root)] > _ALIAS_FACTOR * len(sizes) + _SMALL:
-        message = f"aliases expand {len(sizes)} values to {_about(sizes[id(root)])}"
+        expanded = sizes[id(root)]
+        count = str(expanded) if expanded < 10**15 else "more than fits in memory"
+        message = f"aliases expand {len(sizes)} values to {count}"
         hint = "write the values out, or nest fewer aliases"
         raise InputFaults([Fault(place=name, message=message, hint=hint, code="yaml-too-large")])
-
-
-def _about(number: int) -> str:
-    return str(number) if number < 10**15 else "more than fits in memory"
 
 
 class _Walk:
@@ -226,15 +222,9 @@ class _Walk:
                 continue
             if key in seen and id(key_node) in own:
                 first = self.lines[(*path, key)]
-                self.faults.append(
-                    Fault(
-                        place=f"{self.name}:{line}",
-                        message=f"duplicate key '{key}' (first in line {first})",
-                        hint="merge the two into one",
-                        code="key-duplicate",
-                        key=dotted((*path, key)),
-                    )
-                )
+                message, hint = f"duplicate key '{key}' (first in line {first})", "merge the two into one"
+                place, own_key = f"{self.name}:{line}", dotted((*path, key))
+                self.faults.append(Fault(place=place, message=message, hint=hint, code="key-duplicate", key=own_key))
                 key = key if path else DuplicateKey(key=key, line=line)
             if id(key_node) in own:
                 seen.add(key)

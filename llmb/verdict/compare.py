@@ -10,8 +10,20 @@ from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 from llmb.stats.measure import Window
 from llmb.text import typed
-from llmb.verdict.judge import LOADS, SAME, comparable, not_described, pool_key, why_invalid
-from llmb.verdict.rules import BAD, INVALID, NO_REFERENCE, Judgement, judge_times, noise_of_pair, pooled
+from llmb.verdict.judge import (
+    BAD,
+    INVALID,
+    LOADS,
+    NO_REFERENCE,
+    SAME,
+    comparable,
+    judge_times,
+    noise_of_pair,
+    not_described,
+    pool_key,
+    pooled,
+    why_invalid,
+)
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
@@ -69,22 +81,20 @@ def to_data(rows: Sequence[Comparison], against: str) -> dict[str, Any]:
 
 def with_published(judged: Sequence[Result]) -> list[Comparison]:
     """The rows of results that are judged against published figures."""
-    rows = []
-    for pool in _pools(judged):
-        first = pool[0]
-        rows.append(
-            _row(
-                pool,
-                reference=first.verdict.reference,
-                ratio=first.verdict.pooled_ratio,
-                ratio_interval=first.verdict.ratio_interval,
-                repeats=first.verdict.repeats,
-                same_window=first.verdict.same_window,
-                verdict=first.verdict.word,
-                verdict_reason=first.verdict.reason or first.reason,
-            )
+    return [
+        _row(
+            pool,
+            reference=verdict.reference,
+            ratio=verdict.pooled_ratio,
+            ratio_interval=verdict.ratio_interval,
+            repeats=verdict.repeats,
+            same_window=verdict.same_window,
+            verdict=verdict.word,
+            verdict_reason=verdict.reason or pool[0].reason,
         )
-    return rows
+        for pool in _pools(judged)
+        for verdict in [pool[0].verdict]
+    ]
 
 
 def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Comparison]:
@@ -123,10 +133,6 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
     )
 
 
-def _times(pool: Iterable[Result]) -> list[float]:
-    return [result.metrics.step_time for result in pool if result.metrics.step_time is not None]
-
-
 def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
     first = pool[0]
     if first.status != SUCCESS or first.metrics.step_time is None:
@@ -141,7 +147,9 @@ def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], nam
     if not found:
         why = _why_nothing(first.identity.configuration, others, without, name)
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=why)
-    if len(nearest := _nearest(first.identity.configuration, first.metrics.window, found)) > 1:
+    distances = [_distance(first.identity.configuration, first.metrics.window, other[0]) for other in found]
+    nearest = [other for other, distance in zip(found, distances, strict=True) if distance == min(distances)]
+    if len(nearest) > 1:
         several = f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
     return _compared(pool, nearest[0], name)
@@ -153,24 +161,15 @@ def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[
     return comparable(configuration, known, lambda pool, field: getattr(pool[0].identity.configuration, field))
 
 
-def _nearest(configuration: Configuration, window: Window | None, found: Sequence[_Pool]) -> list[_Pool]:
-    """Those whose settings differ least."""
-    distances = [_distance(configuration, window, pool[0]) for pool in found]
-    return [pool for pool, distance in zip(found, distances, strict=True) if distance == min(distances)]
-
-
 def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> str:
     """Why the other side has nothing comparable: what is missing, or why the runs ``without`` a figure have none."""
     found, _ = _alike(configuration, without)
     if found:
-        why = [f"{result.identity.name} {_state(result)}" for (result,) in sorted(found, key=_settled)]
+        settled_last = sorted((result for (result,) in found), key=lambda result: not result.is_open)
+        why = [f"{result.identity.name} {_state(result)}" for result in settled_last]
         return "; ".join([*why[:_MOST], *([f"and {len(why) - _MOST} more"] if len(why) > _MOST else [])])
     _, missing = _alike(configuration, others or without)
     return f"{name} has nothing {missing}"
-
-
-def _settled(pool: _Pool) -> bool:
-    return not pool[0].is_open
 
 
 _NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
@@ -239,7 +238,8 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     reached = pooled(other)
     assert reached is not None
     noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
-    judgement = judge_times(_times(pool), reached, noise)
+    times = [result.metrics.step_time for result in pool if result.metrics.step_time is not None]
+    judgement = judge_times(times, reached, noise)
     reference = Reference(
         release=name,
         window="" if theirs.metrics.window is None else str(theirs.metrics.window),
@@ -258,9 +258,5 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
         same_window=same,
         differences=changed,
         verdict=judgement.verdict,
-        verdict_reason=_reason(judgement, same=same),
+        verdict_reason=judgement.reason + ("" if same else "; the windows of the two differ"),
     )
-
-
-def _reason(judgement: Judgement, *, same: bool) -> str:
-    return judgement.reason + ("" if same else "; the windows of the two differ")

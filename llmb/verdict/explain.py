@@ -9,7 +9,7 @@ from llmb.results.facts import LogFacts, in_words
 from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.stats.measure import LAST, Window
-from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
 from llmb.workload.published import Figure, raises_vboost
@@ -57,7 +57,14 @@ def explain(subject: Subject) -> str:
     parts = [_entry("run", f"{result.identity.run}  {result.identity.experiment}"), _entry("status", status)]
     parts += [_entry(name, text) for name, text in (("cause", subject.cause), ("fix", subject.fix)) if text]
     if seconds is not None:
-        parts += [_step_time(result, seconds), _tokens(subject, seconds), *_flops(subject, seconds)]
+        metrics, job = result.metrics, subject.job
+        window = f"{window_in_words(metrics.window)} of {metrics.steps}"
+        deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
+        parts.append(_entry("step time", f"{seconds:.6g} s: mean over {window}, {deviation}"))
+        rate = metrics.tokens_per_second or 0.0
+        term = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s = {rate:,.0f}"
+        parts.append(_entry("tokens/s", f"{term}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"))
+        parts += _flops(subject, seconds)
     parts += [*_comparison(subject), *_entries("steps", [*step_notes(result)]), *_conditions(subject)]
     parts += _entries("checkpoint", _checkpoints(result))
     parts.append(_entry("log", result.identity.path + subject.log_note))
@@ -70,19 +77,6 @@ def _entry(name: str, text: str) -> str:
 
 def _entries(name: str, lines: Sequence[str]) -> list[str]:
     return [_entry("" if number else name, line) for number, line in enumerate(lines)]
-
-
-def _step_time(result: Result, seconds: float) -> str:
-    metrics = result.metrics
-    window = f"{window_in_words(metrics.window)} of {metrics.steps}"
-    deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
-    return _entry("step time", f"{seconds:.6g} s: mean over {window}, {deviation}")
-
-
-def _tokens(subject: Subject, seconds: float) -> str:
-    job, rate = subject.job, subject.result.metrics.tokens_per_second or 0.0
-    term = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s"
-    return _entry("tokens/s", f"{term} = {rate:,.0f}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}")
 
 
 def _flops(subject: Subject, seconds: float) -> list[str]:
@@ -99,19 +93,16 @@ def _flops(subject: Subject, seconds: float) -> list[str]:
         return [*parts, _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}")]
     peak = f"{subject.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
     parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * metrics.mfu:.2f} %"))
-    if verdict.mfu_reference_convention is not None and subject.figure is not None:
-        parts.append(_entry("", _mfu_as_published(verdict.mfu_reference_convention, subject.figure)))
+    own, figure = verdict.mfu_reference_convention, subject.figure
+    if own is not None and figure is not None:
+        peak = f", a peak of {figure.peak_tflops:g} TFLOPS" if figure.peak_tflops is not None else ""
+        formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample{peak}"
+        parts.append(_entry("", f"as release {figure.release} computes it: {100 * own:.2f} % ({formula})"))
     if subject.tflops_note:
         parts.append(_entry("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
     elif metrics.framework_tflops is not None:
         parts.append(_entry("", f"the framework logs {metrics.framework_tflops:.2f} TFLOPS per GPU"))
     return parts
-
-
-def _mfu_as_published(value: float, figure: Figure) -> str:
-    peak = f", a peak of {figure.peak_tflops:g} TFLOPS" if figure.peak_tflops is not None else ""
-    flops = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample{peak}"
-    return f"as release {figure.release} computes it: {100 * value:.2f} % ({flops})"
 
 
 def _comparison(subject: Subject) -> list[str]:
@@ -127,19 +118,15 @@ def _comparison(subject: Subject) -> list[str]:
     if verdict.ratio is not None and verdict.reference is not None:
         term = f"{verdict.reference.step_time_s:g} s / {subject.result.metrics.step_time:.6g} s = {verdict.ratio:.4f}"
         parts.append(_entry("ratio", f"{term}: measured relative to published throughput"))
-        parts += _entries("", _repeats(subject))
+        ratios = [(one.identity.run, one.verdict.ratio) for one in subject.repeats if one.verdict.ratio is not None]
+        if len(subject.repeats) > 1:
+            pooled = ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)
+            parts.append(_entry("", f"pooled with its repeats: {pooled}"))
     if verdict.word is not None:
         parts.append(_entry("verdict", f"{verdict.word}: {verdict.reason}"))
     if verdict.ratio is not None:
         parts.append(_entry("", RULES))
     return parts
-
-
-def _repeats(subject: Subject) -> list[str]:
-    if len(subject.repeats) < 2:
-        return []
-    ratios = [(other.identity.run, other.verdict.ratio) for other in subject.repeats if other.verdict.ratio is not None]
-    return ["pooled with its repeats: " + ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)]
 
 
 def _conditions(subject: Subject) -> list[str]:
@@ -149,13 +136,11 @@ def _conditions(subject: Subject) -> list[str]:
     if figure is None:
         return _entries("ran on", ran_on)
     peak, row = subject.peak_tflops, subject.row
+    ran_on += [NOT_PUBLISHED.format(result.identity.run), *missing_in_log(result.log, job.scale)]
     return [
         _entry("the same", settings_in_common(result)),
         *_entries("differs", [*differences_from_published(result, job, figure, peak_tflops=peak, row=row)]),
-        *_entries(
-            "ran on",
-            [*ran_on, NOT_PUBLISHED.format(result.identity.run), *missing_in_log(result.log, job.scale)],
-        ),
+        *_entries("ran on", ran_on),
     ]
 
 
@@ -189,7 +174,9 @@ def differences_from_published(
         yield f"window: {here} here, {there} of {figure.steps} in the published run"
     own = flops_convention(job.model)
     if figure.flops_convention is not None and figure.flops_convention != own:
-        mfu = _mfu_by_their_formula(result, figure)
+        ours, mfu = result.verdict.mfu_reference_convention, "so the two MFU cannot be compared"
+        if ours is not None and figure.mfu is not None:
+            mfu = f"which gives an MFU of {100 * ours:.2f} % here and {100 * figure.mfu:.2f} % there"
         yield f"FLOPs formula: {own} here, {figure.flops_convention} in the published run, {mfu}"
     if figure.peak_tflops is not None and figure.peak_tflops != peak_tflops:
         yield f"peak for the MFU: {figure.peak_tflops:g} TFLOPS in the published run"
@@ -205,13 +192,6 @@ def differences_from_published(
         yield vboost
     if job.env:
         yield "variables set here: " + ", ".join(sorted(job.env))
-
-
-def _mfu_by_their_formula(result: Result, figure: Figure) -> str:
-    own = result.verdict.mfu_reference_convention
-    if own is None or figure.mfu is None:
-        return "so the two MFU cannot be compared"
-    return f"which gives an MFU of {100 * own:.2f} % here and {100 * figure.mfu:.2f} % there"
 
 
 def _vboost(result: Result, job: Job, figure: Figure) -> str | None:

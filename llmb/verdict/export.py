@@ -18,7 +18,7 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.tables import escape
 from llmb.text.times import iso
-from llmb.verdict.rules import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
+from llmb.verdict.judge import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states whose status was Failed in earlier releases
 _FOLDER = Path(".llmb") / "baselines"
@@ -67,19 +67,8 @@ def read_export(path: Path) -> list[Result]:
 
 
 _PARTS = {
-    "configuration": tuple(own.name for own in fields(Configuration)),
-    "log": (
-        "framework",
-        "nccl_version",
-        "networks",
-        "nodes",
-        "hosts",
-        "drivers",
-        "gpu_models",
-        "max_sm_clock_mhz",
-        "power_limit_w",
-        "vboost",
-    ),
+    "configuration": {own.name for own in fields(Configuration)},
+    "log": {own.name for own in fields(LogFacts)} - {"checkpoints", "peak_memory_bytes"},
 }
 
 
@@ -116,13 +105,8 @@ def accept_baseline(install: Path, name: str, results: Sequence[Result], now: fl
     if replace:
         files.write_text(path, text)
     elif not files.create_text(path, text):
-        raise UsageError(
-            f"baseline '{name}' exists already",
-            hint="--replace overwrites it",
-            code="baseline-exists",
-            key="NAME",
-            value=name,
-        )
+        message, hint = f"baseline '{name}' exists already", "--replace overwrites it"
+        raise UsageError(message, hint=hint, code="baseline-exists", key="NAME", value=name)
     return path
 
 
@@ -132,9 +116,8 @@ def read_baseline(install: Path, name: str) -> list[Result]:
     if not path.is_file():
         known = baselines(install)
         hint = suggest(name, known) if known else "accept one: llmb-run baseline accept NAME"
-        raise UsageError(
-            f"baseline '{name}' does not exist", hint=hint, code="baseline-unknown", key="NAME", value=name
-        )
+        message = f"baseline '{name}' does not exist"
+        raise UsageError(message, hint=hint, code="baseline-unknown", key="NAME", value=name)
     return read_export(path)
 
 
@@ -169,12 +152,6 @@ class JunitCase:
     message: str = ""
 
 
-def junit_cases(results: Iterable[Result]) -> list[JunitCase]:
-    """A case for each run: a failure where it failed, was cancelled or its verdict is bad, an error where its result is
-    unknown, skipped where there is no verdict yet."""
-    return [_case(result) for result in results]
-
-
 def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
     """The outcome of a verdict: failure when it is bad, skipped when it is undecided or nothing was compared."""
     if verdict in BAD:
@@ -182,7 +159,9 @@ def outcome_of(verdict: str | None) -> Literal["passed", "failure", "skipped"]:
     return "skipped" if verdict in (INCONCLUSIVE, NO_REFERENCE) else "passed"
 
 
-def _case(result: Result) -> JunitCase:
+def junit_case(result: Result) -> JunitCase:
+    """The case of a run: a failure where it failed, was cancelled or its verdict is bad, an error where its result is
+    unknown, skipped where there is no verdict yet."""
     identity, verdict = result.identity, result.verdict
     group = identity.configuration.workload if identity.configuration else "log"
     name = f"{identity.experiment} [{identity.run}]" if identity.run else identity.experiment

@@ -10,8 +10,7 @@ from llmb.results.result import TITLE, Configuration, Result, distinguishing, se
 from llmb.stats.measure import tokens_per_second
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import pool_key
-from llmb.verdict.rules import pooled
+from llmb.verdict.judge import pool_key, pooled
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"

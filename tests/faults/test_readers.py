@@ -20,7 +20,7 @@ from llmb.clusters.runai import phases
 from llmb.clusters.runai.rest import Client
 from llmb.clusters.runai.token import Credentials
 from llmb.clusters.runai.workloads import Api
-from llmb.clusters.slurm import partitions, rows
+from llmb.clusters.slurm import commands, partitions
 from llmb.config import load_config
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError
@@ -320,8 +320,8 @@ READERS = [
     Reader(name="secrets", sample=SECRETS, read=_file(".config/llmb/secrets", lambda _: secrets.names())),
     Reader(name="sinfo", sample=SINFO, read=_text(partitions.read)),
     Reader(name="nodes", sample=NODES, read=_text(lambda text: list(scheduler.read_nodes(text)))),
-    Reader(name="sacct", sample=SACCT, read=_text(lambda text: list(rows.read_accounting(text)))),
-    Reader(name="squeue", sample=SQUEUE, read=_text(lambda text: list(rows.read_queue(text)))),
+    Reader(name="sacct", sample=SACCT, read=_text(lambda text: list(commands.read_accounting(text)))),
+    Reader(name="squeue", sample=SQUEUE, read=_text(lambda text: list(commands.read_queue(text)))),
     Reader(name="Retry-After", sample="Wed, 21 Oct 2026 07:28:00 GMT", read=_text(lambda text: _pauses(text))),
     Reader(name="WWW-Authenticate", sample=BEARER, read=_text(lambda text: read_challenges([text]))),
     Reader(name="an image's manifest", sample=MANIFEST, read=_manifest),

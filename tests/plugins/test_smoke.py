@@ -11,7 +11,7 @@ from llmb.planning.select import Selection, discover
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job, JobRequest
 from llmb.stats.measure import default_window
-from llmb.verdict import find_reference
+from llmb.verdict.judge import find_reference
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, parameters
 from llmb.workload.published import read_published

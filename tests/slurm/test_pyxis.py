@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.clusters.slurm import commands, container
+from llmb.clusters.slurm import container, slurm_checks
 from llmb.errors import PreflightError, describe
 from llmb.runs.launch import Wrapper
 
@@ -125,7 +125,7 @@ def test_a_missing_image_is_reported_before_submission(pyxis_site: Site, wording
 @pytest.mark.parametrize("known_options", ["2"])
 def test_a_pyxis_that_knows_only_image_and_mounts(pyxis_site: Site) -> None:
     site, cluster = pyxis_site, pyxis_site.cluster()
-    lacks = commands.lacking(cluster.client, cluster.config)
+    lacks = slurm_checks.lacking(cluster.client, cluster.config)
     assert lacks == {*container.PYXIS_OPTIONS}
     cluster = replace(cluster, lacks=lacks)
     launch = site.launch(DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"})

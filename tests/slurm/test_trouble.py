@@ -122,15 +122,15 @@ def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
     """Until they register, `sbatch --test-only` fails for lack of nodes, although Slurm would take the job."""
     with pytest.raises(LlmbError, match="Requested node configuration is not available"):
         bare_site.kit.run("sbatch", "--test-only", "--nodes=1", "--wrap=true")
-    printed = []
+    notes = []
 
     def announce(text: str) -> None:
-        printed.append(text)
+        notes.append(text)
         unheard_nodes()
 
     cluster = replace(bare_site.cluster(), patience=NodeWait(announce=announce, left=PATIENCE))
     assert cluster.preflight([bare_site.launch("", nodes=2)]) == []
-    (note,) = printed
+    (note,) = notes
     wording("single", note)
 
 

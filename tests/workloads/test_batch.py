@@ -3,9 +3,8 @@
 
 import pytest
 
-from llmb_workloads.data import BatchPlan, plan_batch, samples_of_step
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.world import Place
+from llmb_workloads.world import BatchPlan, Place, plan_batch, samples_of_step
 
 
 def test_accumulation_is_what_the_ranks_leave() -> None:

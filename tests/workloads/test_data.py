@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from llmb_workloads.data import ACTIVE_TOKENS, NOISE, sample_tokens, successor_map
+from llmb_workloads.world import ACTIVE_TOKENS, NOISE, sample_tokens, successor_map
 
 
 def test_the_map_is_one_ring_within_the_vocabulary() -> None:

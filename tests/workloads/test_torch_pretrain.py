@@ -152,7 +152,7 @@ def test_ranks_that_do_not_divide_the_batch_are_refused(
     for name, value in names_of(TORCHRUN_NAMES, "29500", 2)[0].items():
         monkeypatch.setenv(name, value)
     assert main([str(file)]) == 2
-    assert "recipe.global_batch: 6 is no multiple of micro_batch 2 times 2 ranks" in capsys.readouterr().err
+    assert "recipe.global_batch: 6 is not a multiple of micro_batch 2 times 2 ranks" in capsys.readouterr().err
 
 
 def test_without_a_recipe_the_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from llmb_workloads.data import plan_batch
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.torch_recipe import read_recipe
-from llmb_workloads.world import place_from
+from llmb_workloads.world import place_from, plan_batch
 
 # Nemotron-H is in transformers from 5.3 on, with its dense MLP layers from 5.6 on.
 NEEDED = {"torch": (2, 4), "transformers": (5, 6)}
@@ -48,7 +47,9 @@ def main(arguments: list[str]) -> int:
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    _prepare_environment()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     # Imported here: torch takes seconds, a refusal should not.
     from llmb_workloads.train import train
 
@@ -69,12 +70,6 @@ def _leave(code: int, *alive: object) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _prepare_environment() -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,6 @@ class Recipe:
 LAYER_LETTERS = {"M": "Mamba-2", "-": "MLP", "*": "attention"}
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Raise RefusedError for the first invalid value."""
-    for problem in _problems(recipe):
-        raise problem
-
-
 def _problems(recipe: Recipe) -> Iterator[RefusedError]:
     yield from _below_one(recipe.model, "recipe.model")
     yield from _below_one(recipe.parallelism, "recipe.parallelism")
@@ -185,7 +179,8 @@ def _profile(profile: Profile, max_steps: int) -> Iterator[RefusedError]:
 def parse_recipe(raw: object) -> Recipe:
     """Read and check a decoded recipe; raises RefusedError for the first fault."""
     recipe = read_object(Recipe, raw, "recipe")
-    check_recipe(recipe)
+    for problem in _problems(recipe):
+        raise problem
     return recipe
 
 

@@ -1,26 +1,175 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data-parallel training run; rank 0 logs each step in NeMo's format."""
+"""A data-parallel training run: device, steps, trace, checkpoint. Rank 0 logs each step in NeMo's format."""
 
+import contextlib
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
-from llmb_workloads.data import BatchPlan, sample_tokens, samples_of_step, successor_map
-from llmb_workloads.device import Device, choose_device, join_group, leave_group, mean_of_ranks
 from llmb_workloads.models import build, parameter_count
-from llmb_workloads.node import node_line
-from llmb_workloads.step import Tracer, Trainer, save_checkpoint
+from llmb_workloads.node import cpu_has_bf16, node_line, resident_memory
 from llmb_workloads.steplog import (
     EMULATED,
     StepRecord,
     checkpoint_line,
+    checkpoint_name,
     end_line,
     opening_line,
     step_line,
     tflops_per_gpu,
 )
-from llmb_workloads.torch_recipe import Recipe
-from llmb_workloads.world import Place
+from llmb_workloads.torch_recipe import Profile, Recipe
+from llmb_workloads.world import BatchPlan, Place, sample_tokens, samples_of_step, successor_map
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One process's device."""
+
+    torch_device: torch.device
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return bool(self.torch_device.type == "cuda")
+
+    @property
+    def name(self) -> str:
+        """The GPU's name, or "CPU" with its number of threads."""
+        if self.is_gpu:
+            return str(torch.cuda.get_device_name(self.torch_device))
+        return f"CPU with {torch.get_num_threads()} threads a rank"
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it has bf16 instructions."""
+        if self.is_gpu:
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        return cpu_has_bf16()
+
+    def clock(self) -> float:
+        """Seconds, once the device has finished all its work."""
+        if self.is_gpu:
+            torch.cuda.synchronize(self.torch_device)
+        return time.perf_counter()
+
+    def memory(self) -> tuple[int, int]:
+        """Peak and present memory in bytes: the GPU's, or this process's resident memory."""
+        if not self.is_gpu:
+            return resident_memory()
+        # NeMo also logs the memory that torch has reserved as the peak.
+        return torch.cuda.max_memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device)
+
+
+def choose_device(local_rank: int) -> Device:
+    """This process's GPU where there are GPUs, else the CPU."""
+    if not torch.cuda.is_available():
+        return Device(torch_device=torch.device("cpu"))
+    # A launcher that shows each process only its own GPU leaves it the index 0.
+    index = local_rank if torch.cuda.device_count() > 1 else 0
+    torch.cuda.set_device(index)
+    return Device(torch_device=torch.device("cuda", index))
+
+
+def join_group(place: Place, device: Device) -> None:
+    """Join the group of all ranks, with NCCL on GPUs and gloo on CPUs."""
+    backend = "nccl" if device.is_gpu else "gloo"
+    bound = device.torch_device if device.is_gpu else None
+    # A single process needs no address and no port, so any number of them can share a machine.
+    store = dist.HashStore() if place.world == 1 else None
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world, device_id=bound)
+
+
+def mean_of_ranks(value: torch.Tensor) -> float:
+    """The mean of a number over all ranks."""
+    total = value.detach().clone().float()
+    dist.all_reduce(total)
+    return float(total) / dist.get_world_size()
+
+
+# Common values for pretraining language models.
+BETAS = (0.9, 0.95)
+WEIGHT_DECAY = 0.1
+CLIP_NORM = 1.0
+
+
+class Trainer:
+    """The model, replicated on every rank, with its optimizer."""
+
+    def __init__(self, model: Any, device: Device, *, dtype: str, learning_rate: float) -> None:
+        self.device = device
+        self.dtype = dtype
+        index = [device.torch_device.index] if device.is_gpu else None
+        self.model = DistributedDataParallel(model, device_ids=index)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+        )
+
+    def step(self, batches: list[torch.Tensor]) -> torch.Tensor:
+        """Train on the micro batches of this rank, each (samples, seq + 1); their mean loss in nats."""
+        total = torch.zeros((), device=self.device.torch_device)
+        for number, tokens in enumerate(batches, start=1):
+            # Only the last micro batch exchanges gradients with the other ranks.
+            last = number == len(batches)
+            with contextlib.nullcontext() if last else self.model.no_sync():
+                loss = self._loss(tokens.to(self.device.torch_device)) / len(batches)
+                loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return total
+
+    def _loss(self, tokens: torch.Tensor) -> torch.Tensor:
+        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        # Weights stay fp32; in bf16 the matrix products run in bf16.
+        with torch.autocast(self.device.torch_device.type, torch.bfloat16, enabled=self.dtype == "bf16"):
+            logits = self.model(input_ids=inputs).logits
+        return cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+class Tracer:
+    """A torch.profiler trace of the steps that the recipe names, one file for each rank."""
+
+    def __init__(self, wanted: Profile | None, place: Place, device: Device) -> None:
+        self._wanted = wanted
+        self._rank = place.rank
+        self._activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.is_gpu else [])
+        self._profiler: Any = None
+        if wanted is not None:
+            # Now, so that a run with an invalid folder fails at once.
+            Path(wanted.dir).mkdir(parents=True, exist_ok=True)
+
+    def before(self, step: int) -> None:
+        """Call before each step, and at the end with max_steps: starts or stops the trace."""
+        if self._wanted is not None and step == self._wanted.start_step:
+            self._profiler = profile(activities=self._activities)
+            self._profiler.start()
+        if self._wanted is not None and step == self._wanted.stop_step:
+            self._profiler.stop()
+            trace = Path(self._wanted.dir) / f"rank{self._rank}.pt.trace.json"
+            self._profiler.export_chrome_trace(str(trace))
+
+
+def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_samples: int) -> tuple[float, float]:
+    """Save model and optimizer as `folder`/default--.../weights/*.distcp, each rank its share.
+
+    Returns the start in epoch seconds and the seconds that it took.
+    """
+    started, clock = time.time(), time.perf_counter()
+    model, optimizer = get_state_dict(trainer.model, trainer.optimizer)
+    weights = folder / checkpoint_name(loss, consumed_samples) / "weights"
+    dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id=weights)
+    return started, time.perf_counter() - clock
 
 
 def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
@@ -38,10 +187,13 @@ def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
     loss = _run_steps(recipe, place, plan, trainer)
     if recipe.checkpoint is not None and recipe.checkpoint.save:
-        _save(recipe, Path(recipe.checkpoint.dir), place, trainer, loss)
+        consumed = recipe.max_steps * recipe.global_batch
+        folder = Path(recipe.checkpoint.dir)
+        started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
+        _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
     # Last, as in NeMo: readers of the log take the run for finished.
     _log(place, end_line(recipe.max_steps))
-    leave_group()
+    dist.destroy_process_group()  # not after a failure: it would wait for the other ranks
     return trainer
 
 
@@ -60,12 +212,6 @@ def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) 
         _log(place, step_line(_record(recipe, place, trainer.device, step, loss, seconds)))
     tracer.before(recipe.max_steps)
     return loss
-
-
-def _save(recipe: Recipe, folder: Path, place: Place, trainer: Trainer, loss: float) -> None:
-    consumed = recipe.max_steps * recipe.global_batch
-    started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
-    _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
 
 
 def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch.Tensor:

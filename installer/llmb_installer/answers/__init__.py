@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers that an installation is made from: what they may contain, and the layers they are read from."""
 
-from llmb_installer.answers.layers import NOTHING, missing, with_layer
-from llmb_installer.answers.read import read_answers, to_yaml
+from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer
+from llmb_installer.answers.read import lean, read_answers, require_valid, to_yaml, unusable_in, without_nulls
 from llmb_installer.answers.schema import (
     ARCHITECTURES,
     AUTO,
@@ -26,8 +26,16 @@ __all__ = [
     "Interpreter",
     "Version",
     "Versions",
+    "given",
+    "joined",
+    "lean",
     "missing",
+    "nested",
     "read_answers",
+    "require_valid",
     "to_yaml",
+    "unusable_in",
+    "value_at",
     "with_layer",
+    "without_nulls",
 ]

@@ -13,11 +13,9 @@ import yaml
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
-from llmb.text import typed
+from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, nearest, squash_workload, suggest
-from llmb.text.yamlfile import Document, KeyPath
-from llmb.workload.gpus import CPU, known_types
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, spec
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.schema import AUTO, Answers, level_fault
 from llmb_installer.registry.manifests import machine_name
@@ -29,17 +27,21 @@ _DEFAULTS = Answers(cluster_type="local", install=Path())
 _SAMPLES = {
     "cluster_type": "local",
     "install": ".",
-    "gpu_type": CPU,
+    "gpu_type": gpus.CPU,
     "runai.base_url": "https://host",
     "runai.project": "p",
     "runai.pvc": {"name": "n", "path": "/p", "claim": "c"},
 }
 
-Located = tuple[KeyPath, Fault]
+Located = tuple[yamlfile.KeyPath, Fault]
 
 
 def read_answers(
-    document: Document, *, install: Path | None = None, known: Mapping[str, Workload], recorded: bool = False
+    document: yamlfile.Document,
+    *,
+    install: Path | None = None,
+    known: Mapping[str, spec.Workload],
+    recorded: bool = False,
 ) -> Answers:
     """The answers in ``document``, overridden by ``--install``; the folder absolute, workloads by their keys.
 
@@ -71,14 +73,14 @@ def read_answers(
     )
 
 
-def require_valid(document: Document, known: Mapping[str, Workload]) -> None:
+def require_valid(document: yamlfile.Document, known: Mapping[str, spec.Workload]) -> None:
     """Raise InputFaults with every fault of the layers so far, ignoring missing keys: before the first question."""
     if faults := _examine(document, known)[2]:
         raise InputFaults(faults)
 
 
 def _examine(
-    document: Document, known: Mapping[str, Workload], *, recorded: bool = False
+    document: yamlfile.Document, known: Mapping[str, spec.Workload], *, recorded: bool = False
 ) -> tuple[Answers | None, list[str], list[Fault]]:
     """The answers if they can be read, the missing keys, and every fault of the other keys."""
     document = _with_machine_name(document)
@@ -94,7 +96,7 @@ def _examine(
     return answers, absent, [*document.faults, *faults, *wrong]
 
 
-def _filled(document: Document, absent: list[str]) -> Document:
+def _filled(document: yamlfile.Document, absent: list[str]) -> yamlfile.Document:
     """``document`` with a sample for each missing key whose section is valid."""
     data = document.data
     for key in absent:
@@ -104,7 +106,7 @@ def _filled(document: Document, absent: list[str]) -> Document:
     return replace(document, data=data)
 
 
-def _with_samples(document: Document) -> Answers | None:
+def _with_samples(document: yamlfile.Document) -> Answers | None:
     """What can be read where cluster type or folder are invalid, so that the other keys are checked too."""
     if not isinstance(document.data, dict):
         return None
@@ -123,7 +125,7 @@ def _is_misspelt(key: str, data: Any) -> bool:
     return any(nearest(str(one), names) == name for one in written if one not in names)
 
 
-def _with_machine_name(document: Document) -> Document:
+def _with_machine_name(document: yamlfile.Document) -> yamlfile.Document:
     """``document`` with the machine's name of an architecture that has a registry's name, such as arm64."""
     data, key = document.data, "node_architecture"
     given = data.get(key) if isinstance(data, dict) else None
@@ -132,17 +134,17 @@ def _with_machine_name(document: Document) -> Document:
     return replace(document, data={**data, key: machine_name(given)})
 
 
-def _is_unknown(name: str, known: Mapping[str, Workload]) -> bool:
+def _is_unknown(name: str, known: Mapping[str, spec.Workload]) -> bool:
     """Whether no plugin here offers a workload that an installer has recorded by its key."""
     return squash_workload(name) not in map(squash_workload, known)
 
 
-def _key(name: str, known: Mapping[str, Workload]) -> str:
+def _key(name: str, known: Mapping[str, spec.Workload]) -> str:
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
 
 
 def _wrong(
-    answers: Answers | None, known: Mapping[str, Workload], *, has_type: bool, recorded: bool
+    answers: Answers | None, known: Mapping[str, spec.Workload], *, has_type: bool, recorded: bool
 ) -> Iterator[Located]:
     """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type."""
     if answers is None:
@@ -165,17 +167,17 @@ def _wrong(
 
 def _wrong_gpus(answers: Answers) -> Iterator[Located]:
     try:
-        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=CPU, gpu_types=answers.gpu_types)
+        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=gpus.CPU, gpu_types=answers.gpu_types)
     except typed.KeyFaultError as error:
         message = f"{'.'.join(map(str, error.path))}: {error}"
         yield error.path, Fault(message=message, hint=error.hint, code="gpu-types-invalid")
-    name, gpus = answers.gpu_type, [AUTO, *known_types(), *answers.gpu_types]
-    if name not in gpus:
-        hint = f"{suggest(name, gpus)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
+    name, types = answers.gpu_type, [AUTO, *gpus.known_types(), *answers.gpu_types]
+    if name not in types:
+        hint = f"{suggest(name, types)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
         fault = Fault(message=f"gpu_type '{name}' is unknown", hint=hint, code="gpu-type-unknown", value=name)
         yield ("gpu_type",), fault
     if answers.cluster_type == "runai" and name == AUTO:
-        hint = f"one of {', '.join(known_types())}"
+        hint = f"one of {', '.join(gpus.known_types())}"
         message = "gpu_type cannot be detected on Run:ai; set it"
         yield ("gpu_type",), Fault(message=message, hint=hint, code="gpu-type-undetected")
 
@@ -249,7 +251,7 @@ def _wrong_for_type(answers: Answers) -> Iterator[Located]:
         message = f"node_architecture: a local installation is for this machine, which is {machine}"
         hint = f"omit it, or install on a machine of type {answers.node_architecture}"
         yield ("node_architecture",), Fault(message=message, hint=hint, code="architecture-not-local")
-    if kind == "slurm" and answers.gpu_type == CPU and answers.uses_images:
+    if kind == "slurm" and answers.gpu_type == gpus.CPU and answers.uses_images:
         message = "there are no container images for gpu_type cpu"
         yield ("gpu_type",), Fault(message=message, hint="add 'slurm: {container: none}'", code="cpu-without-images")
 

@@ -20,11 +20,19 @@ ARCHITECTURES = ("x86_64", "aarch64")
 _HIGHEST: dict[str, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A released version of a package, in pip's form: ``2.13.0``."""
+@dataclass(frozen=True)
+class _Text:
+    """A value that is a text in the file."""
 
     text: str
+
+    def unparse(self) -> str:
+        """The text that ``parse`` reads."""
+        return self.text
+
+
+class Version(_Text):
+    """A released version of a package, in pip's form: ``2.13.0``."""
 
     @classmethod
     def parse(cls, value: Any) -> Self:
@@ -37,16 +45,9 @@ class Version:
             raise ValueError(f"'{value}' is not a version; write one such as 2.13.0")
         return cls(str(value))
 
-    def unparse(self) -> str:
-        """The text that ``parse`` reads."""
-        return self.text
 
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
+class Interpreter(_Text):
     """The Python of the environments: ``3.12`` for the program python3.12, or a program's name or path."""
-
-    text: str
 
     @classmethod
     def parse(cls, value: Any) -> Self:
@@ -55,16 +56,9 @@ class Interpreter:
             raise ValueError(f'write a version in quotes ("3.12") or the path of a Python, not {value!r}')
         return cls(value)
 
-    def unparse(self) -> str:
-        """The text that ``parse`` reads."""
-        return self.text
 
-
-@dataclass(frozen=True, slots=True)
-class IndexUrl:
+class IndexUrl(_Text):
     """A package index for pip, without a password, which belongs in pip's own configuration or ``~/.netrc``."""
-
-    text: str
 
     @classmethod
     def parse(cls, value: Any) -> Self:
@@ -74,10 +68,6 @@ class IndexUrl:
         if re.match(r"\w+://[^/]*@", value):
             raise ValueError("must not contain a user or password; keep them in ~/.netrc or pip's configuration")
         return cls(value)
-
-    def unparse(self) -> str:
-        """The text that ``parse`` reads."""
-        return self.text
 
 
 CPU_WHEELS = IndexUrl("https://download.pytorch.org/whl/cpu")  # the PyTorch project's builds without CUDA

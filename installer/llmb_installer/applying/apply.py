@@ -4,23 +4,19 @@
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import console, files, locks
+from llmb.system import console, files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
-from llmb_installer.applying import schedule
-from llmb_installer.applying.display import Display
-from llmb_installer.applying.schedule import Results
 from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import Context, Facts, Progress, Step, is_there
-from llmb_installer.steps.make import runner_for
+from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
@@ -52,6 +48,15 @@ class Outcome:
             raise StepsFailed(
                 [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"
             )
+
+
+@dataclass(slots=True)
+class Results:
+    """The outcome of each step by its key: facts, an error, or the key of the failed step that it needed."""
+
+    built: dict[str, Facts] = field(default_factory=dict)
+    failed: dict[str, LlmbError] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
 
 
 class StderrProgress:
@@ -118,6 +123,8 @@ def make_folder(install: Path) -> None:
 
 def _build_all(plan: Plan, workers: int) -> Results:
     """Build the missing steps, and record each as soon as it is finished."""
+    from llmb_installer.applying.display import Display  # rich is imported only when it is used
+
     stop = threading.Event()
     context = context_for(plan.intent, stop)
     found = plan.record
@@ -132,10 +139,12 @@ def _build_all(plan: Plan, workers: int) -> Results:
 
         def work(step: Step) -> Facts:
             with display.step(step) as progress:
-                return step.build(_of_step(context, step, progress))
+                name = re.sub(r"[^\w.@+-]+", "-", step.key)
+                log = context.log.with_name(f"{name}.log")
+                return step.build(replace(context, log=log, progress=progress))
 
         done = [step.key for step in plan.done]
-        return schedule.carry_out(
+        return run_steps(
             plan.todo,
             done,
             work,
@@ -148,15 +157,14 @@ def _build_all(plan: Plan, workers: int) -> Results:
         )
 
 
-def _of_step(context: Context, step: Step, progress: Progress) -> Context:
-    name = re.sub(r"[^\w.@+-]+", "-", step.key)
-    return replace(context, log=context.log.with_name(f"{name}.log"), progress=progress)
-
-
 def _configure(plan: Plan, results: Results) -> Outcome:
     """Write and record the configuration of the workloads whose steps are finished."""
     intent, found = plan.intent, record.load(plan.install)
-    missing = [step for step in intent.steps if not _usable(step, found, plan.install)]
+    missing = [
+        step
+        for step in intent.steps
+        if (done := found.steps.get(step.key)) is None or not is_there(step.key, done, plan.install)
+    ]
     lacking = {
         key: tuple(step.key for step in missing if key in step.workloads)
         for key in intent.workloads
@@ -195,7 +203,81 @@ def _with_workloads(found: InstallRecord, intent: Intent) -> dict[str, StepRecor
     return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
 
 
-def _usable(step: Step, found: InstallRecord, install: Path) -> bool:
-    """Whether its result exists, perhaps of an earlier plan."""
-    done = found.steps.get(step.key)
-    return done is not None and is_there(step.key, done, install)
+def run_steps(
+    steps: Sequence[Step],
+    done: Collection[str],
+    work: Callable[[Step], Facts],
+    on_built: Callable[[Step, Facts], None],
+    *,
+    workers: int,
+    stop: threading.Event,
+    on_stop: Callable[[], None] = lambda: None,
+) -> Results:
+    """Call ``work`` for each step in a thread, and ``on_built`` here; steps with keys in ``done`` are finished already.
+
+    The first Ctrl-C calls ``on_stop``, sets ``stop``, and raises KeyboardInterrupt when all running steps have ended; a
+    second one raises it at once. An exception other than LlmbError sets ``stop`` and is raised likewise.
+    """
+    results = Results()
+
+    def attempt(step: Step) -> tuple[Step, Facts | LlmbError]:
+        try:
+            return step, work(step)
+        except LlmbError as error:
+            return step, error
+        except BaseException:
+            stop.set()
+            raise
+
+    def settle(outcome: tuple[Step, Facts | LlmbError]) -> bool:
+        step, facts = outcome
+        try:
+            if isinstance(facts, LlmbError):
+                raise facts
+            on_built(step, facts)
+            results.built[step.key] = facts
+        except LlmbError as error:  # also where it cannot be recorded, on a full disk
+            results.failed[step.key] = error
+        return True
+
+    def interrupt() -> None:
+        on_stop()
+        stop.set()
+
+    with parallel.held_interrupts(interrupt) as interrupted:
+        parallel.run_bounded(_ready(steps, done, results), attempt, settle, workers=workers, stop=stop.is_set)
+        if interrupted():
+            raise KeyboardInterrupt
+    return results
+
+
+def _ready(steps: Sequence[Step], done: Collection[str], results: Results) -> Iterator[Step | None]:
+    """Each step when those it needs are finished; None while all remaining steps need one that is running."""
+    waiting, started = list(steps), list[Step]()
+    while waiting:
+        while skipped := _skippable(waiting, results):
+            waiting.remove(skipped)
+        finished = {*done, *results.built}
+        pending = {step.key for step in (*waiting, *started)} - finished
+        ready = next((step for step in waiting if pending.isdisjoint(step.after)), None)
+        if ready is not None:
+            waiting.remove(ready)
+            started.append(ready)
+            yield ready
+        elif waiting and all(step.key in results.built or step.key in results.failed for step in started):
+            names = ", ".join(step.key for step in waiting)  # two workloads may need shared steps in opposite orders
+            error = LlmbError(f"{names} wait for each other", hint="install their workloads into separate folders")
+            results.failed.update({step.key: error for step in waiting})
+            return
+        elif waiting:
+            yield None
+
+
+def _skippable(waiting: Sequence[Step], results: Results) -> Step | None:
+    """A step that needs one that failed, noted as skipped, if there is one."""
+    for step in waiting:
+        for key in step.after:
+            if key in results.failed or key in results.skipped:
+                results.skipped[step.key] = results.skipped.get(key, key)
+                return step
+    return None

@@ -8,16 +8,15 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from llmb.system.shell import StoppedError
 from llmb.text.tables import shorten
 from llmb_installer.registry import size
 from llmb_installer.steps import Step
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 _TITLE, _BAR, _STATUS = 24, 12, 26  # characters: of a title at least, a bar, and the status of a step
 
@@ -26,8 +25,6 @@ class Display:
     """Shows steps on standard error. A context manager; ``step`` is called in the thread that builds the step."""
 
     def __init__(self, stop: threading.Event) -> None:
-        from rich.console import Console
-
         self.stop = stop
         self.console: Console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
@@ -103,8 +100,6 @@ class StepProgress:
 
 
 def _bars(console: Console) -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=_BAR),

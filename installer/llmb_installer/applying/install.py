@@ -13,7 +13,7 @@ from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
-from llmb_installer.planning.costs import Costs, find_costs
+from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
 
 
@@ -29,7 +29,10 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
         return
     if not agreed:
         costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
-        _show(plan, costs, fmt, dry_run=dry_run)
+        if fmt == "json" and dry_run:
+            console.echo(to_json(show.plan_data(plan, costs)), nl=False)
+        else:  # before an installation in JSON, on standard error
+            console.echo(show.plan_text(plan, costs), err=fmt == "json")
         costs.require()
     if dry_run:
         return
@@ -60,14 +63,6 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
         console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
-
-
-def _show(plan: Plan, costs: Costs, fmt: str, *, dry_run: bool) -> None:
-    """Print the plan: as data for a dry run in JSON, on standard error before an installation in JSON."""
-    if fmt == "json" and dry_run:
-        console.echo(to_json(show.plan_data(plan, costs)), nl=False)
-    else:
-        console.echo(show.plan_text(plan, costs), err=fmt == "json")
 
 
 def ask(question: str = "Continue?") -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault
-from llmb.text import typed
-from llmb.text.tables import Column, render
-from llmb.text.yamlfile import Document
+from llmb.text import tables, typed, yamlfile
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
@@ -22,11 +20,11 @@ from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (
-    Column(key="step"),
-    Column(key="state"),
-    Column(key="fetch_bytes", heading="fetch", show=size, right=True),
-    Column(key="disk_bytes", heading="disk", show=size, right=True),
-    Column(key="what"),
+    tables.Column(key="step"),
+    tables.Column(key="state"),
+    tables.Column(key="fetch_bytes", heading="fetch", show=size, right=True),
+    tables.Column(key="disk_bytes", heading="disk", show=size, right=True),
+    tables.Column(key="what"),
 )
 
 
@@ -37,7 +35,7 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     rows = [_row(step, plan, costs) for step in plan.intent.steps]
     change = "todo" if plan.config.changed else "done"
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
-    lines = [head, render(COLUMNS, rows, "table").rstrip("\n")]
+    lines = [head, tables.render(COLUMNS, rows, "table").rstrip("\n")]
     lines += [f"For {_workloads(plan.intent.workloads)}.", *where_sentences(plan)]
     notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
     lines += [f"note: {sentence}" for sentence in notes]
@@ -57,7 +55,7 @@ def _replaced(plan: Plan) -> list[str]:
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
     """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
-    config = typed.read(ClusterConfig, Document(name=CONFIG_FILE, data=plan.config.data))
+    config = typed.read(ClusterConfig, yamlfile.Document(name=CONFIG_FILE, data=plan.config.data))
     return fits.without_torch(config, plan.intent.steps)
 
 
@@ -98,13 +96,15 @@ def _row(step: Step, plan: Plan, costs: Costs) -> dict[str, Any]:
     }
 
 
+def _head(plan: Plan) -> dict[str, Any]:
+    site = plan.intent.site
+    return {"install": str(plan.install), "cluster_type": site.cluster_type, "gpu_type": site.gpu_type}
+
+
 def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
     """The plan as data."""
-    site = plan.intent.site
     return {
-        "install": str(plan.install),
-        "cluster_type": site.cluster_type,
-        "gpu_type": site.gpu_type,
+        **_head(plan),
         "workloads": list(plan.intent.workloads),
         "steps": [_row(step, plan, costs) for step in plan.intent.steps],
         "config": {
@@ -173,11 +173,8 @@ def outcome_text(plan: Plan, outcome: Outcome) -> str:
 
 def outcome_data(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """The outcome as data: ``workloads`` are ready, those of ``not_ready`` lack the steps listed."""
-    site = plan.intent.site
     return {
-        "install": str(plan.install),
-        "cluster_type": site.cluster_type,
-        "gpu_type": site.gpu_type,
+        **_head(plan),
         "workloads": [*outcome.ready],
         "not_ready": {key: [*steps] for key, steps in outcome.lacking.items()},
         "steps": rows(plan.install, outcome.record),

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install add: installs more workloads, by the recorded answers of the install directory."""
 
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from llmb.config import CONFIG_FILE
 from llmb.errors import InputFaults
 from llmb.system import console
+from llmb.text.names import as_keys, find_workload
+from llmb_installer import fits, record
+from llmb_installer.answers import ARCHITECTURES
+from llmb_installer.applying.install import carry_out
 from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
+from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
+from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers
 
 
 @click.command("add")
@@ -20,23 +28,16 @@ from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
 @FORMAT
 def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
     """Install WORKLOADS too."""
-    import os
-
-    from llmb.text.names import as_keys, find_workload
-    from llmb_installer import fits, record
-    from llmb_installer.applying.install import carry_out
-    from llmb_installer.planning import flow
-
     folder = record.find_folder(install, os.environ, console.current_folder())
-    offered = flow.known()
+    offered = load_offered()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     try:
-        asked = flow.recorded_answers(folder, offered)
+        asked = recorded_answers(folder, offered)
         if asked.workloads is None:
             there = record.config_of(folder, os.environ).workloads.installed or ()
             asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
         asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
-        intent, notes = flow.intent_of(asked, offered, before=record.load(folder).config)
+        intent, notes = intent_of(asked, offered, before=record.load(folder).config)
     except InputFaults as error:
         raise _with_command(error, folder, keys) from error
     for note in [*notes, *fits.check(intent.answers)]:
@@ -46,17 +47,12 @@ def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run
 
 def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFaults:
     """``error`` with the commands that set what cannot be detected here, which depend on where the answers are."""
-    from llmb.config import CONFIG_FILE
-    from llmb_installer.answers import ARCHITECTURES
-    from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
-    from llmb_installer.record import answers_path
-
     examples = {ARCHITECTURE_UNDETECTED: ("node_architecture", ARCHITECTURES[0]), GPU_UNDETECTED: ("gpu_type", "h100")}
     undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]
     if not undetected:
         return error
     option = f"--install {shlex.quote(str(folder))}"
-    if answers_path(folder).is_file():
+    if record.answers_path(folder).is_file():
         settings = " ".join(f"--set {key}={value}" for key, value in undetected)
         first = f"set it, such as by: llmb-install {settings} {option} --yes"
     else:

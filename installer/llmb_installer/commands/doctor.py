@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install doctor: what this machine and its cluster have and lack, with fixes."""
 
-from __future__ import annotations
-
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from llmb.system import console
+from llmb.text import tables, typed
 from llmb_installer.commands import FORMAT, INSTALLED
-
-if TYPE_CHECKING:
-    from llmb_installer.doctor.examine import Examination
+from llmb_installer.detect.detected import detect
+from llmb_installer.doctor import ALL, examine
 
 
 @click.command("doctor")
@@ -26,36 +24,26 @@ if TYPE_CHECKING:
 @FORMAT
 def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
     """Find what this machine and its cluster lack, with fixes."""
-    import os
-
-    from llmb.text import typed
-    from llmb.text.tables import to_json
-    from llmb_installer.detect.detected import detect
-    from llmb_installer.doctor.examine import examine
-
     detected = detect(os.environ, console.current_folder(), install)
-    found = examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
+    found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":
         data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
-        console.echo(to_json(data), nl=False)
+        console.echo(tables.to_json(data), nl=False)
     else:
         console.echo(_text(found))
     if found.lacking:
         raise click.exceptions.Exit(1)
 
 
-def _text(found: Examination) -> str:
-    from llmb.text.tables import Column, render
-    from llmb_installer.doctor import ALL
-
-    columns = [Column(key=key) for key in ("check", "state", "found", "needed_by")]
+def _text(found: examine.Examination) -> str:
+    columns = [tables.Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
         {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}
         for one in found.findings
     ]
     kind = found.cluster_type or "unknown"
     where = f"{found.install}, cluster type {kind}" if found.install else "no install directory here"
-    lines = [where, render(columns, rows, "table").rstrip("\n")]
+    lines = [where, tables.render(columns, rows, "table").rstrip("\n")]
     lines += [f"{one.check}: {one.found}\n  fix: {one.fix}" for one in found.findings if one.fix is not None]
     if found.cluster_type is not None or found.lacking:
         lacking: dict[tuple[str, ...], list[str]] = {}

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install status: what an install directory has."""
 
+import os
 import shlex
 from pathlib import Path
 
 import click
 
+import llmb
+from llmb.config import CONFIG_FILE
 from llmb.system import console
+from llmb.text.tables import to_json
+from llmb_installer import record
+from llmb_installer.applying import show
 from llmb_installer.commands import FORMAT, INSTALLED
+from llmb_installer.planning.status import find_status
 
 
 @click.command("status")
@@ -15,15 +22,6 @@ from llmb_installer.commands import FORMAT, INSTALLED
 @FORMAT
 def command(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
-    import os
-
-    import llmb
-    from llmb.config import CONFIG_FILE
-    from llmb.text.tables import to_json
-    from llmb_installer import record
-    from llmb_installer.applying import show
-    from llmb_installer.planning.status import find_status
-
     folder = record.find_folder(install, os.environ, console.current_folder())
     config = record.config_of(folder, os.environ)
     found = record.load(folder)
@@ -58,8 +56,8 @@ def command(install: Path | None, fmt: str) -> None:
         console.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in status.outdated:
             console.echo(f"  {fault}")
-        console.echo(f"hint: llmb-install verify --repair {option} --yes brings it up to date", err=True)
+        console.echo(f"hint: {record.repair_hint(folder)} brings it up to date", err=True)
     for note in show.notes_on(status, option):
         console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
-        console.echo(f"hint: llmb-install verify --repair {option} --yes rebuilds what is missing", err=True)
+        console.echo(f"hint: {record.repair_hint(folder)} rebuilds what is missing", err=True)

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install verify: find and repair what is missing, changed or out of date."""
 
-from __future__ import annotations
-
+import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from llmb.system import console
+from llmb.config import CONFIG_FILE
+from llmb.errors import UsageError
+from llmb.system import console, locks
+from llmb.text.tables import to_json
+from llmb_installer import record
+from llmb_installer.applying import apply, show
+from llmb_installer.applying.install import ask, carry_out
 from llmb_installer.commands import FORMAT, INSTALLED, YES
-
-if TYPE_CHECKING:
-    from llmb.errors import Fault
-    from llmb_installer.planning.plan import Intent
-    from llmb_installer.planning.status import InstallStatus
+from llmb_installer.planning import config
+from llmb_installer.planning.plan import Intent
+from llmb_installer.planning.status import find_faults, find_status, unreadable
 
 
 @click.command("verify")
@@ -26,14 +28,6 @@ if TYPE_CHECKING:
 @FORMAT
 def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
     """Find what is missing, changed or out of date."""
-    import os
-
-    from llmb.errors import UsageError
-    from llmb_installer import record
-    from llmb_installer.applying import apply, show
-    from llmb_installer.applying import install as installing
-    from llmb_installer.planning.status import find_faults, find_status
-
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
     folder = record.find_folder(install, os.environ, console.current_folder())
@@ -43,7 +37,14 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     faults = [*damaged, *status.outdated]
     place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
-        _print_json(folder, faults, status)
+        data = {
+            "install": str(folder),
+            "whole": not faults,
+            "faults": [show.fault_data(fault) for fault in faults],
+            "not_installed": [*status.new],
+            "unused": [*status.unused],
+        }
+        console.echo(to_json(data), nl=False)
     for note in show.notes_on(status, place) if fmt == "table" else ():
         console.echo(f"note: {note}", err=True)
     if not faults:
@@ -61,39 +62,19 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     for fault in faults:
         console.echo(f"found: {fault}", err=True)
     if not yes:
-        installing.ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
+        ask(f"Repair {', '.join(sorted({fault.place for fault in faults}))}?")
     _repair(folder, status.intent, {fault.place for fault in damaged})
-
-
-def _print_json(folder: Path, faults: list[Fault], status: InstallStatus) -> None:
-    from llmb.text.tables import to_json
-    from llmb_installer.applying.show import fault_data
-
-    data = {
-        "install": str(folder),
-        "whole": not faults,
-        "faults": [fault_data(fault) for fault in faults],
-        "not_installed": [*status.new],
-        "unused": [*status.unused],
-    }
-    console.echo(to_json(data), nl=False)
 
 
 def _repair(folder: Path, intent: Intent, keys: set[str]) -> None:
     """Mark the damaged steps and build them with the outdated ones; forget those that no workload needs."""
-    from llmb.config import CONFIG_FILE
-    from llmb.system import locks
-    from llmb_installer import record
-    from llmb_installer.applying.install import carry_out
-    from llmb_installer.planning import config, status
-
     with locks.hold(folder / record.FOLDER, record.LOCK):
         found = record.load(folder)
         wanted = {step.key for step in intent.steps}
         for key in keys & set(found.steps):
             found = found.marked(key) if key in wanted else found.without(key)
         record.save(folder, found)
-        if status.unreadable(folder) and (aside := config.set_aside(folder)) is not None:
+        if unreadable(folder) and (aside := config.set_aside(folder)) is not None:
             console.echo(f"note: the previous {CONFIG_FILE} is kept as {aside.name}", err=True)
         if found.config and not (folder / CONFIG_FILE).exists():
             config.write_config(folder, config.ConfigChange(data=found.config, changed=True, kept=()))

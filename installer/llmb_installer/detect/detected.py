@@ -10,10 +10,7 @@ from typing import Any
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.errors import UsageError
 from llmb.text import typed, yamlfile
-from llmb.text.yamlfile import Document
-from llmb_installer.answers import AUTO
-from llmb_installer.answers.layers import given, joined, nested, value_at, with_layer
-from llmb_installer.answers.read import lean, without_nulls
+from llmb_installer.answers import AUTO, given, joined, lean, nested, value_at, with_layer, without_nulls
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
 from llmb_installer.record import answers_path, own_config
@@ -114,7 +111,7 @@ def read_mount(text: str) -> tuple[str, str, str] | None:
     return parts[0], parts[1], parts[2]
 
 
-def with_variables(document: Document, environ: Mapping[str, str]) -> tuple[Document, list[str]]:
+def with_variables(document: yamlfile.Document, environ: Mapping[str, str]) -> tuple[yamlfile.Document, list[str]]:
     """Answers for a Run:ai cluster, completed from its variables, and a note for each variable used.
 
     Raises UsageError for a CUSTOM_MOUNT that is needed and invalid.

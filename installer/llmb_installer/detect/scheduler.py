@@ -65,11 +65,6 @@ class SlurmFound:
         """The partition of jobs that do not name one."""
         return next((name for name, partition in self.partitions.items() if partition.is_default), None)
 
-    @property
-    def has_gres(self) -> bool:
-        """Whether Slurm has GPUs as GRES on any node."""
-        return bool(self.gpu_kinds())
-
     def gpu_kinds(self, partition: str | None = None) -> list[GpuKind]:
         """The kinds of GPUs in one or more partitions, separated by commas; in all partitions for None."""
         names = [*self.partitions] if partition is None else self._named(partition)

@@ -10,8 +10,7 @@ from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
-from llmb.workload.gpus import CPU
-from llmb.workload.spec import Workload
+from llmb.workload import gpus, spec
 from llmb_installer import record
 from llmb_installer.answers import read_answers
 from llmb_installer.detect.detected import Detected
@@ -61,7 +60,7 @@ def examine(
     runs = there.config.experiments_root if there.config is not None else None
     own = config.slurm if config is not None else None
     containers = own.container == "pyxis" if own is not None else detected.slurm is not None and detected.slurm.pyxis
-    cpu_only = config is not None and kind == LOCAL and config.gpu_type == CPU
+    cpu_only = config is not None and kind == LOCAL and config.gpu_type == gpus.CPU
     found = [
         *there.findings,
         *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
@@ -152,7 +151,7 @@ def _registries(
         yield wrong(IMAGES, error, (SLURM, RUNAI))
 
 
-def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) -> RegistrySettings | None:
+def _registry_settings(install: Path | None, workloads: Mapping[str, spec.Workload]) -> RegistrySettings | None:
     """The registry settings in the answers of the installation. Raises InputFaults."""
     path = record.answers_path(install) if install is not None else None
     if path is None or not path.is_file():
@@ -162,7 +161,7 @@ def _registry_settings(install: Path | None, workloads: Mapping[str, Workload]) 
 
 
 def image_findings(
-    workloads: Mapping[str, Workload],
+    workloads: Mapping[str, spec.Workload],
     architecture: str,
     environ: Mapping[str, str],
     home: Path,

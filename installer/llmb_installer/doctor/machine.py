@@ -9,8 +9,8 @@ from llmb.errors import LlmbError
 from llmb.system import secrets, shell
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
-from llmb_installer.images.enroot import enroot_fault
-from llmb_installer.images.squash import BuildSettings, squash_fault
+from llmb_installer.images import enroot, squash
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry import size
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments
@@ -65,7 +65,7 @@ def _pip(environ: Mapping[str, str]) -> Iterator[Finding]:
 def _image_tools(*, containers: bool) -> Iterator[Finding]:
     """Either of the two image builders is enough."""
     settings = BuildSettings()
-    errors = {"mksquashfs": squash_fault(settings), "enroot": enroot_fault(settings)}
+    errors = {"mksquashfs": squash.squash_fault(settings), "enroot": enroot.enroot_fault(settings)}
     is_enough = None in errors.values()
     for name, error in errors.items():
         if error is None:

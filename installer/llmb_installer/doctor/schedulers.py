@@ -14,8 +14,8 @@ from llmb.errors import LlmbError
 from llmb.system import secrets
 from llmb.text.typed import KeyFaultError
 from llmb_installer import fits
+from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import RunaiFound
-from llmb_installer.detect.scheduler import SlurmFound
 from llmb_installer.doctor import RUNAI, SLURM, Finding, finding, wrong
 
 _NEEDED = ("sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
@@ -33,7 +33,7 @@ _CONFIRMED = {API: "it answers", PROJECT: "it exists", SECRET: "it signs in"}
 _NO_VOLUME = RunaiPvc(name="", path="/", claim="")
 
 
-def slurm_findings(found: SlurmFound | None, own: SlurmConfig | None) -> Iterator[Finding]:
+def slurm_findings(found: scheduler.SlurmFound | None, own: SlurmConfig | None) -> Iterator[Finding]:
     """Examine what Slurm reported, and whether it has what the configuration ``own`` needs."""
     commands = found.commands if found is not None else ()
     lacking = [name for name in _NEEDED if name not in commands]
@@ -53,7 +53,7 @@ def slurm_findings(found: SlurmFound | None, own: SlurmConfig | None) -> Iterato
     yield from _containers(found, own)
 
 
-def _partitions(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
+def _partitions(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
     up = [name for name, partition in found.partitions.items() if partition.available == "up"]
     fault = None if up else "none is up"
     yield finding("partitions", fault, ", ".join(up), (SLURM,), "list them with sinfo; ask the administrators")
@@ -66,7 +66,7 @@ def _partitions(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]
             yield Finding(check=f"{kind} partition", state="missing", found=text, needed_by=(SLURM,), fix=fix)
 
 
-def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
+def _gpus(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Finding:
     check = "GPUs (GRES)"
     kinds = {(kind.gres_type or "gpu", kind.per_node) for kind in found.gpu_kinds()}
     shown = ", ".join(f"{per_node} {name} per node" for name, per_node in sorted(kinds))
@@ -86,7 +86,7 @@ def _gpus(found: SlurmFound, own: SlurmConfig | None) -> Finding:
     )
 
 
-def _accounting(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
+def _accounting(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
     if not found.accounting:
         text = "none: job states come from squeue and the runs' own files, and are lost sooner"
         yield Finding(check="accounting", state="warning", found=text)
@@ -100,7 +100,7 @@ def _accounting(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]
         yield Finding(check="account", state="missing", found=text, needed_by=(SLURM,), fix=fix)
 
 
-def _containers(found: SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
+def _containers(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Iterator[Finding]:
     is_wanted = own is not None and own.container == "pyxis"
     fault = None if found.pyxis else "srun has no option --container-image"
     fix = "'container: none' runs jobs from a Python environment; or ask the administrators for pyxis"

@@ -15,11 +15,10 @@ from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import as_keys
 from llmb_installer.images.image_step import ImageStep
-from llmb_installer.planning import config, flow
-from llmb_installer.planning.plan import Intent, own_config, unoffered
+from llmb_installer.planning import config
+from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
 from llmb_installer.record import InstallRecord, StepRecord, answers_path
-from llmb_installer.steps import Step, VenvStep, kind_of
-from llmb_installer.steps.programs import ProgramsStep
+from llmb_installer.steps import Step, VenvStep, kind_of, programs
 from llmb_installer.venv.lock import normalized
 
 
@@ -52,13 +51,13 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
     Raises LlmbError where these do not apply here and are ``required``.
     """
     try:
-        offered = flow.known()
-        asked = flow.recorded_answers(folder, offered)
-        intent, _ = flow.intent_of(asked, offered, before=found.config)
+        offered = load_offered()
+        asked = recorded_answers(folder, offered)
+        intent, _ = intent_of(asked, offered, before=found.config)
         new = came_later(intent, found)
         if new:
             staying = tuple(key for key in intent.workloads if key not in new)
-            intent, _ = flow.intent_of(replace(asked, workloads=staying), offered, before=found.config)
+            intent, _ = intent_of(replace(asked, workloads=staying), offered, before=found.config)
         older = outdated(intent, found)
     except LlmbError as error:
         if required:
@@ -121,7 +120,7 @@ def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     return tuple(
         key
         for key, done in found.steps.items()
-        if key not in wanted and not gone & {*done.workloads} and not key.startswith(f"{ProgramsStep.kind} ")
+        if key not in wanted and not gone & {*done.workloads} and not key.startswith(f"{programs.ProgramsStep.kind} ")
     )
 
 
@@ -130,7 +129,11 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
     if not isinstance(step, ImageStep):
         return None
     users = {*step.workloads}
-    old = [key for key in unused(intent, found) if _kind(key) == step.kind and users & {*found.steps[key].workloads}]
+    old = [
+        key
+        for key in unused(intent, found)
+        if key.startswith(f"{step.kind} ") and users & {*found.steps[key].workloads}
+    ]
     names = [key.partition(" ")[2] for key in old]
     return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
 
@@ -138,7 +141,7 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
 def _differs(step: Step, done: StepRecord) -> Fault | None:
     if done.digest == step.digest:
         return None
-    if isinstance(step, ProgramsStep) and done.facts.get("digest") != step.content:
+    if isinstance(step, programs.ProgramsStep) and done.facts.get("digest") != step.content:
         return Fault(message="are of another release of llmb", code="programs-outdated")
     if isinstance(step, VenvStep) and (other := [*_other_versions(step, done)]):
         more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
@@ -159,10 +162,6 @@ def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
             yield f"{pinned[1]} {pinned[2]} is missing"
         elif found.partition("+")[0] != pinned[2].partition("+")[0]:  # 2.8.0+cpu is a build of 2.8.0
             yield f"{pinned[1]} {found}, expected {pinned[2]}"
-
-
-def _kind(key: str) -> str:
-    return key.partition(" ")[0]
 
 
 def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.errors import LlmbError
-from llmb.system import files
-from llmb.system.shell import StoppedError
+from llmb.system import files, shell
 from llmb_installer.execution.runner import Commands
 from llmb_installer.venv import contents, pipconf
 from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of, torch_line
@@ -113,7 +112,7 @@ class Pip(Packages):
         try:
             (chosen,) = self._report(f"pip install of torch from {index}", step, alone)["install"]
         except LlmbError as error:
-            if report is None or isinstance(error, StoppedError) or not is_optional(source):
+            if report is None or isinstance(error, shell.StoppedError) or not is_optional(source):
                 raise
             hashed, plain = requirements_of(report["install"])
             return Lock(made_for=made_for, hashed=hashed, plain=plain, failed_index=index)
@@ -133,13 +132,10 @@ class Pip(Packages):
     def _only_from(self, index: str) -> list[str]:
         return ["--index-url", index]
 
-    def _pip_version(self) -> str:
-        found = contents.packages(self.folder).get("pip")
-        return found.version if found is not None else ""
-
     def _update(self) -> None:
         """Update a pip that has no --report."""
-        found = re.match(r"(\d+)\.(\d+)", self._pip_version())
+        own = contents.packages(self.folder).get("pip")
+        found = re.match(r"(\d+)\.(\d+)", own.version) if own is not None else None
         if found is None or (int(found[1]), int(found[2])) < _REPORTS:
             self.commands.run(
                 "pip's own update", [self.python, "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]
@@ -180,7 +176,7 @@ class Uv(Packages):
         try:
             lines = self._compile(f"uv's choice with torch from {index}", step, others, str(project))
         except LlmbError as error:
-            if own is None or isinstance(error, StoppedError) or not is_optional(source):
+            if own is None or isinstance(error, shell.StoppedError) or not is_optional(source):
                 raise
             return replace(own, failed_index=index)
         torch_lines = tuple(line for line in lines if package_of(line) == "torch")

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
-from llmb.system import files
-from llmb.system.shell import StoppedError
+from llmb.system import files, shell
 from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
@@ -118,7 +117,7 @@ def _install_bundled(step: VenvStep, facts: Facts, pip: Pip, names: Collection[s
     try:
         wheels = Path(pip.program[0]).parent.parent
         pip.install(replace(step, wheelhouse=wheels), lock.Lock(made_for="", hashed=(), plain=wanted))
-    except StoppedError:
+    except shell.StoppedError:
         raise
     except LlmbError:  # Python has been updated since
         return False

@@ -8,18 +8,11 @@ from typing import ClassVar, Literal
 
 from llmb.workload.needs import Venv
 from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
-from llmb_installer.venv import contents
-from llmb_installer.venv.contents import is_there as is_there
-from llmb_installer.venv.contents import verify as verify
+from llmb_installer.venv import contents, create, repair
 from llmb_installer.venv.lock import TorchSource, torch_line
 
-SHOWN = (
-    "torch",
-    "transformers",
-    "nemo_toolkit",
-    "nemo-toolkit",
-    "megatron-core",
-)  # packages whose versions a summary shows
+# Packages whose versions a summary shows.
+SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")
 _NAMED = 4  # packages that a plan shows
 VenvType = Literal["auto", "uv", "venv", "conda"]
 
@@ -79,21 +72,18 @@ class VenvStep(Step):
 
     def is_repairable(self, install: Path) -> bool:
         """Whether the environment in use is this one, with damaged packages at most; contents are not read."""
-        from llmb_installer.venv import repair
-
         return repair.is_likely(self, install)
 
     def check(self, context: Context) -> Estimate:
         """Check for the tool and the Python; estimate the size of the packages. Raises LlmbError."""
-        from llmb_installer.venv import checks
-
-        return checks.check(self, context)
+        return create.check(self, context)
 
     def build(self, context: Context) -> Facts:
         """Repair the environment in use, or build another and switch to it. Raises LlmbError."""
-        from llmb_installer.venv import create
-
         return create.build(self, context)
+
+
+is_there, verify = contents.is_there, contents.verify
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:

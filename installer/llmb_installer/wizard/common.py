@@ -7,14 +7,14 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES
-from llmb_installer.answers.read import unusable_in
+from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import read_mount
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
 from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View
 
 TINY = "tiny"
+_MOUNT = ("name", "path", "claim")
 
 
 def _types(view: View) -> list[Option]:
@@ -107,21 +107,12 @@ def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
     return {"gpu_type": value, "slurm": {"gpu": {"gres": f"{own.gres_type}:{own.per_node}"}}}
 
 
-def _needs_like(view: View) -> bool:
-    name = str(view.at("gpu_type"))
-    return name not in known_types() and not view.at(f"gpu_types.{name}.like")
-
-
 def _default_architecture(view: View) -> str:
     if view.kind == "slurm":
         found = view.slurm.architecture_of(_partition(view))
         if found in ARCHITECTURES:
             return str(found)
     return "aarch64" if view.known_gpu_type == "gb200" else "x86_64"
-
-
-def _architecture_is_clear(view: View) -> bool:
-    return view.kind == "runai" or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES
 
 
 def _workloads(view: View) -> list[Option]:
@@ -137,20 +128,6 @@ def _workloads(view: View) -> list[Option]:
         refused = "" if texts else f"nothing for {', '.join(gpus)}"
         options.append(Option(key, f"{key:<{width}}  {'; '.join(texts)}".rstrip(), refused))
     return options
-
-
-def _check_url(_: View, value: Any) -> str | None:
-    is_valid = str(value).startswith("https://") and len(str(value)) > len("https://")
-    return None if is_valid else "write the URL of the control plane's API: https://HOST/api/v1"
-
-
-def _mount_layer(_: View, value: Any) -> dict[str, Any]:
-    found = read_mount(str(value))
-    return {"runai": {"pvc": dict(zip(("name", "path", "claim"), found or (), strict=False))}}
-
-
-def _mount_value(answer: Any) -> str:
-    return ":".join(str(answer.get(key, "")) for key in ("name", "path", "claim")) if isinstance(answer, dict) else ""
 
 
 def _is_runai(view: View) -> bool:
@@ -184,7 +161,9 @@ BASE_URL = Question(
     kind="text",
     default=lambda view: view.detected.runai.base_url or "",
     applies=_is_runai,
-    check=_check_url,
+    check=lambda _, value: (
+        None if re.match("https://.", str(value)) else "write the URL of the control plane's API: https://HOST/api/v1"
+    ),
 )
 PROJECT = Question(
     key="runai.project",
@@ -205,8 +184,8 @@ PVC = Question(
     check=lambda _, value: (
         None if read_mount(str(value)) else "write name:path:claim, such as work:/work:work-claim; the path is absolute"
     ),
-    layer=_mount_layer,
-    value=_mount_value,
+    layer=lambda _, value: {"runai": {"pvc": dict(zip(_MOUNT, read_mount(str(value)) or (), strict=False))}},
+    value=lambda answer: ":".join(str(answer.get(key, "")) for key in _MOUNT) if isinstance(answer, dict) else "",
 )
 APP_ID = Question(
     key="runai.app_id",
@@ -234,7 +213,7 @@ LIKE = Question(
     text="llmb has no configurations for these GPUs. Use those of:",
     options=lambda _: [Option(name, name) for name in known_types() if name != CPU],
     default=lambda view: likeliest(str(view.at("gpu_type"))),
-    applies=_needs_like,
+    applies=lambda view: view.known_gpu_type not in known_types(),
     layer=lambda view, value: {"gpu_types": {str(view.at("gpu_type")): {"like": value}}},
 )
 ARCHITECTURE = Question(
@@ -245,7 +224,7 @@ ARCHITECTURE = Question(
     options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, such as Grace")],
     default=_default_architecture,
     applies=lambda view: view.kind != "local",
-    clear=_architecture_is_clear,
+    clear=lambda view: view.kind == "runai" or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES,
 )
 VENV_TYPE = Question(
     key="venv_type",

@@ -2,7 +2,7 @@
 """The wizard as a whole: from the given answers to answers that the user has reviewed and confirmed."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,16 +12,17 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
-from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, with_layer
-from llmb_installer.answers.layers import given
+from llmb.workload import needs, spec
+from llmb_installer.answers import NOTHING, given, read_answers, with_layer
 from llmb_installer.detect.detected import Detected, Installed
-from llmb_installer.wizard import prompts, tokens
+from llmb_installer.detect.site import settle, site_of
+from llmb_installer.steps import Plugins
+from llmb_installer.wizard import prompts
 from llmb_installer.wizard.question import Option, Question, View
-from llmb_installer.wizard.tokens import Plugins, Tokens
 from llmb_installer.wizard.walk import current_values, walk
 
 SOURCE = "your answers"
+RUNAI_SECRET = "APP_SECRET"
 _WELCOME = "Press Enter to accept the default, Ctrl-C to stop; nothing is written until you confirm the plan."
 _STOPPED = "Stopped: nothing was installed or changed."
 _KEPT = "When you run the same command again, your previous answers become the defaults."
@@ -41,6 +42,21 @@ class Asked:
     action: Literal["install", "remove", "repair"]
     document: Document
     workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Secrets by name: the source of each known one, and the values typed here, which are never shown."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    skipped: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """A line on each secret, for the review."""
+        shown = dict(self.known) | dict.fromkeys(self.typed, f"will be saved in {secrets.SECRETS_FILE}")
+        shown |= dict.fromkeys(self.skipped, "skipped; steps that need it will not be installed")
+        return [f"{name}: {text}" for name, text in shown.items()]
 
 
 def ask(
@@ -107,7 +123,7 @@ class _Conversation:
         earlier, held = _load_draft(self.environ), Tokens()
         while True:
             answered = with_layer(document, walk(base, self.chosen, prompts.ask, earlier), SOURCE)
-            held = tokens.ask(tokens.needed(answered, self.plugins), self.environ, held)
+            held = ask_secrets(needed_secrets(answered, self.plugins), self.environ, held)
             key = _review(base, self.chosen, held)
             if key == _GO:
                 key = self.confirm(answered)
@@ -133,10 +149,10 @@ class _Conversation:
         if self.dry_run:
             return _YES
         options = [Option(_YES, "yes, install"), Option(_CHANGE, "no, change an answer"), Option(_STOP, "no, stop")]
-        return str(prompts.one("Go ahead?", options, _YES))
+        return str(prompts.one("Continue?", options, _YES))
 
 
-def _choose_action(installed: Installed, known: Mapping[str, Workload]) -> tuple[Action, tuple[str, ...]]:
+def _choose_action(installed: Installed, known: Mapping[str, spec.Workload]) -> tuple[Action, tuple[str, ...]]:
     """What the user wants to do with an existing installation, and the workloads to add or remove."""
     there = _installed_keys(installed, known)
     others = [key for key in known if key not in there]
@@ -161,7 +177,7 @@ def _choose_action(installed: Installed, known: Mapping[str, Workload]) -> tuple
     return action, tuple(chosen)
 
 
-def _installed_keys(installed: Installed, known: Mapping[str, Workload]) -> list[str]:
+def _installed_keys(installed: Installed, known: Mapping[str, spec.Workload]) -> list[str]:
     there = installed.config.workloads.installed
     return [*known] if there is None else as_keys(there, known)
 
@@ -211,3 +227,38 @@ def _save_draft(chosen: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
     except LlmbError:
         return False
     return True
+
+
+def needed_secrets(document: Document, plugins: Plugins) -> dict[str, list[str]]:
+    """The names of the secrets that the answers need, each with the workloads that need it."""
+    known = plugins.workloads()
+    try:
+        answers, _ = settle(read_answers(document, known=known))
+        site = site_of(answers, answers.gpu_type)
+        keys = answers.workloads if answers.workloads is not None else tuple(known)
+        found = {key: plugins.setup(known[key], site) or needs.Needs() for key in keys}
+    except LlmbError:  # the plan reports it, with its fix
+        return {}
+    names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
+    for key, own in found.items():
+        for need in own.needs:
+            secret = need.secret if isinstance(need, needs.HubAsset) else None
+            if secret is not None and key not in names.setdefault(secret, []):
+                names[secret].append(key)
+    return names
+
+
+def ask_secrets(names: Mapping[str, Sequence[str]], environ: Mapping[str, str], before: Tokens) -> Tokens:
+    """Ask for those of ``names`` that were not found; ``before`` is the result of an earlier round."""
+    there = secrets.find([*names], environ)
+    known = {name: "from the environment" if environ.get(name) else f"in {secrets.SECRETS_FILE}" for name in there}
+    typed, skipped = {}, []
+    for name in (name for name in names if name not in there):
+        value = before.typed.get(name, "")
+        if not value and name not in before.skipped:
+            value = prompts.hidden(f"{name}, for {', '.join(names[name])} (not shown; press Enter to skip):")
+        if value:
+            typed[name] = value
+        else:
+            skipped.append(name)
+    return Tokens(known=known, typed=typed, skipped=tuple(skipped))

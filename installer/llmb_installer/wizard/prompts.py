@@ -1,41 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks in the terminal, with questionary. Ctrl-C raises KeyboardInterrupt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import questionary
 
 from llmb.errors import LlmbError
 from llmb.system import console
 from llmb_installer.wizard.question import Option, Question, View
-
-if TYPE_CHECKING:
-    import questionary
 
 _MANY = 15  # from this number of choices on, typing filters them
 
 
 def ask(question: Question, view: View, default: Any) -> Any:
     """The user's answer to ``question``. Raises LlmbError where nothing can be chosen."""
-    value = _ask(question, view, default)
+
+    def check(value: Any) -> str | None:
+        return question.check(view, value)
+
+    if question.kind == "one":
+        value = one(question.text, question.options(view), default)
+    elif question.kind == "many":
+        value = many(question.text, question.options(view), default, check)
+    else:
+        value = line(question.text, str(default or ""), check, question.kind == "folder")
     if (note := question.note(view, value)) is not None:
         console.echo(f"  {note}")
     return value
 
 
-def _ask(question: Question, view: View, default: Any) -> Any:
-    if question.kind == "one":
-        return one(question.text, question.options(view), default)
-    if question.kind == "many":
-        return many(question.text, question.options(view), default, lambda value: question.check(view, value))
-    return line(question.text, str(default or ""), lambda value: question.check(view, value), question.kind == "folder")
-
-
 def one(text: str, options: Sequence[Option], default: Any) -> Any:
     """One of ``options``; the cursor starts at ``default``."""
-    import questionary
-
     available = [option.value for option in _available(text, options)]
     first = default if default in available else available[0]
     choices = _choices(options, ())
@@ -48,8 +44,6 @@ def one(text: str, options: Sequence[Option], default: Any) -> Any:
 
 def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
     """Any of ``options``; those of ``default`` are selected."""
-    import questionary
-
     _available(text, options)
     return _answer(
         questionary.checkbox(
@@ -63,8 +57,6 @@ def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Ca
 
 def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
     """A line of text; Tab completes the name of a ``folder``."""
-    import questionary
-
     kind = questionary.path if folder else questionary.text
     more = {"only_directories": True} if folder else {}
     asked = kind(text, default=default, validate=lambda value: check(value) or True, **more)  # type: ignore[arg-type]
@@ -73,8 +65,6 @@ def line(text: str, default: str, check: Callable[[str], str | None], folder: bo
 
 def hidden(text: str) -> str:
     """A secret, which is not shown."""
-    import questionary
-
     return str(_answer(questionary.password(text))).strip()
 
 
@@ -93,8 +83,6 @@ def _available(text: str, options: Sequence[Option]) -> list[Option]:
 
 
 def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[Any]:
-    import questionary
-
     return [
         questionary.Choice(
             option.title,

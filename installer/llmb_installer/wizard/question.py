@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A question of the wizard: a value with functions of what is known so far. Nothing here uses the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from llmb.workload.gpus import known_types
-from llmb.workload.spec import Workload
-from llmb_installer.answers.layers import given, joined, nested, value_at
+from llmb.workload import gpus, spec
+from llmb_installer.answers import given, joined, nested, value_at
+from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
-from llmb_installer.detect.scheduler import SlurmFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +16,7 @@ class View:
     """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads."""
 
     detected: Detected
-    workloads: Mapping[str, Workload]
+    workloads: Mapping[str, spec.Workload]
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, key: str) -> Any:
@@ -30,14 +27,14 @@ class View:
         """Whether there is an answer at a dotted key, even null."""
         return given(self.data, key)
 
-    def over(self, layer: Mapping[str, Any]) -> View:
+    def over(self, layer: Mapping[str, Any]) -> Self:
         """The view with its answers overridden by ``layer``."""
         return replace(self, data=joined(self.data, layer))
 
     @property
-    def slurm(self) -> SlurmFound:
+    def slurm(self) -> scheduler.SlurmFound:
         """The detected Slurm; an empty one without Slurm."""
-        return self.detected.slurm or SlurmFound()
+        return self.detected.slurm or scheduler.SlurmFound()
 
     @property
     def kind(self) -> str:
@@ -48,7 +45,7 @@ class View:
     def known_gpu_type(self) -> str:
         """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))
-        return str(self.at(f"gpu_types.{name}.like") or name) if name not in known_types() else name
+        return str(self.at(f"gpu_types.{name}.like") or name) if name not in gpus.known_types() else name
 
     @property
     def uses_images(self) -> bool:
@@ -65,26 +62,6 @@ class Option:
     refused: str = ""
 
 
-def _never(_: View) -> bool:
-    return False
-
-
-def _always(_: View) -> bool:
-    return True
-
-
-def _no_options(_: View) -> list[Option]:
-    return []
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _nothing(_: View, __: Any) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One question, for the answer at ``key``; a value at one of the keys ``also`` answers it too.
@@ -99,14 +76,14 @@ class Question:
     label: str
     text: str
     kind: Literal["text", "folder", "one", "many"]
-    default: Callable[[View], Any]
-    options: Callable[[View], list[Option]] = _no_options
-    applies: Callable[[View], bool] = _always
-    clear: Callable[[View], bool] = _never
-    check: Callable[[View, Any], str | None] = _nothing
-    note: Callable[[View, Any], str | None] = _nothing
+    default: Callable[[View], Any] = lambda _: ""
+    options: Callable[[View], list[Option]] = lambda _: []
+    applies: Callable[[View], bool] = lambda _: True
+    clear: Callable[[View], bool] = lambda _: False
+    check: Callable[[View, Any], str | None] = lambda _, value: None
+    note: Callable[[View, Any], str | None] = lambda _, value: None
     layer: Callable[[View, Any], dict[str, Any]] | None = None
-    value: Callable[[Any], Any] = _itself
+    value: Callable[[Any], Any] = lambda value: value
     also: tuple[str, ...] = ()
     empty: str = "none"
 

@@ -6,8 +6,7 @@ from typing import Any
 from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.detect.machine import likeliest
-from llmb_installer.detect.scheduler import GpuKind
+from llmb_installer.detect import machine, scheduler
 from llmb_installer.wizard.question import Option, Question, View
 
 
@@ -23,11 +22,6 @@ def _candidates(view: View) -> list[Partition]:
     """The partitions for GPU jobs: those with GPUs, or all where Slurm has no GPUs as GRES."""
     found = [partition for partition in view.slurm.partitions.values() if partition.available == "up"]
     return [partition for partition in found if _has_gpus(partition)] or found
-
-
-def _partition_options(view: View) -> list[Option]:
-    candidates = _candidates(view)
-    return [Option(partition.name, f"{partition.name}: {_summary(view, partition)}") for partition in candidates]
 
 
 def _summary(view: View, partition: Partition) -> str:
@@ -56,9 +50,9 @@ def _partition_layer(view: View, value: Any) -> dict[str, Any]:
     return {"slurm": {"gpu": {"partition": value or None, **gres}}}
 
 
-def _others(view: View) -> list[GpuKind]:
+def _others(view: View) -> list[scheduler.GpuKind]:
     """GPUs of types other than the default one, each in the partition with the most nodes."""
-    best: dict[str, GpuKind] = {}
+    best: dict[str, scheduler.GpuKind] = {}
     for kind in view.slurm.gpu_kinds():
         if kind.gpu_type is None or kind.gpu_type == view.at("gpu_type"):
             continue
@@ -72,21 +66,18 @@ def _others(view: View) -> list[GpuKind]:
 def _other_options(view: View) -> list[Option]:
     options = []
     for kind in _others(view):
-        unknown = "" if kind.gpu_type in known_types() else f", using configurations of {likeliest(kind.gres_type)}"
+        unknown = (
+            "" if kind.gpu_type in known_types() else f", using configurations of {machine.likeliest(kind.gres_type)}"
+        )
         title = f"{kind.gpu_type}: {_nodes(kind.nodes)} with {kind.per_node} in {kind.partition}{unknown}"
         options.append(Option(kind.gpu_type, title))
     return options
 
 
-def _others_layer(view: View, value: Any) -> dict[str, Any]:
-    chosen = {kind.gpu_type: kind for kind in _others(view) if kind.gpu_type in value}
-    return {"gpu_types": {str(name): _own(view, kind) for name, kind in chosen.items()}}
-
-
-def _own(view: View, kind: GpuKind) -> dict[str, Any]:
+def _own(view: View, kind: scheduler.GpuKind) -> dict[str, Any]:
     """The entry of gpu_types; in a partition with several kinds of GPUs, GRES has to name one."""
     alone = len(view.slurm.gpu_kinds(kind.partition)) == 1
-    like = {} if kind.gpu_type in known_types() else {"like": likeliest(kind.gres_type)}
+    like = {} if kind.gpu_type in known_types() else {"like": machine.likeliest(kind.gres_type)}
     gres = kind.per_node if alone else f"{kind.gres_type}:{kind.per_node}"
     return {**like, "partition": kind.partition, "gres": gres, "gpus_per_node": kind.per_node}
 
@@ -114,10 +105,6 @@ def _container_options(view: View) -> list[Option]:
     ]
 
 
-def _default_container(view: View) -> str:
-    return "pyxis" if view.slurm.pyxis and view.at("gpu_type") != "cpu" else "none"
-
-
 def _default_mpi(view: View) -> str:
     """Empty where Slurm has llmb's default (pmix in containers), else the nearest type that Slurm has."""
     kinds = view.slurm.mpi
@@ -126,19 +113,9 @@ def _default_mpi(view: View) -> str:
     return next((kind for kind in (*(k for k in kinds if k.startswith("pmix")), "pmi2") if kind in kinds), "")
 
 
-def _default_gres(view: View) -> str:
-    known = known_types().get(view.known_gpu_type)
-    return str(known.gpus_per_node) if known is not None else ""
-
-
 def _check_gres(_: View, value: Any) -> str | None:
     text = str(value).strip()
     return None if not text or gpu_count(text) else f"'{text}' is not a number of GPUs: write 8 or h100:8"
-
-
-def _gres(text: str) -> int | str | None:
-    text = text.strip()
-    return int(text) if text.isdecimal() else text or None
 
 
 def _method_options(view: View) -> list[Option]:
@@ -151,17 +128,13 @@ def _method_options(view: View) -> list[Option]:
     ]
 
 
-def _default_method(view: View) -> str:
-    return "here" if view.detected.machine.architecture == view.at("node_architecture") else "srun"
-
-
 PARTITION = Question(
     key="slurm.gpu.partition",
     also=("slurm.partition",),
     label="GPU partition",
     text="Partition for GPU jobs:",
     kind="one",
-    options=_partition_options,
+    options=lambda view: [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in _candidates(view)],
     default=_default_partition,
     layer=_partition_layer,
     applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
@@ -173,7 +146,6 @@ NAMED_PARTITION = Question(
     label="partition",
     text="Partition (empty: Slurm's default):",
     kind="text",
-    default=lambda _: "",
     layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
     applies=lambda view: _is_slurm(view) and not _candidates(view),
     empty="Slurm's default",
@@ -185,7 +157,9 @@ OTHERS = Question(
     kind="many",
     options=_other_options,
     default=lambda view: [kind.gpu_type for kind in _others(view)],
-    layer=_others_layer,
+    layer=lambda view, value: {
+        "gpu_types": {str(kind.gpu_type): _own(view, kind) for kind in _others(view) if kind.gpu_type in value}
+    },
     value=lambda answer: [*(answer or {})],
     applies=lambda view: _is_slurm(view) and bool(_others(view)),
 )
@@ -206,7 +180,6 @@ NAMED_ACCOUNT = Question(
     label="account",
     text="Account for jobs (empty: none):",
     kind="text",
-    default=lambda _: "",
     layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
     applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
     clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
@@ -230,7 +203,7 @@ CONTAINER = Question(
     text="Run jobs in containers (pyxis)?",
     kind="one",
     options=_container_options,
-    default=_default_container,
+    default=lambda view: "pyxis" if view.slurm.pyxis and view.at("gpu_type") != CPU else "none",
     applies=_is_slurm,
     clear=lambda view: not _may_have_pyxis(view),
 )
@@ -251,9 +224,13 @@ GRES = Question(
     label="GPUs per node",
     text="GPUs per node to request from Slurm (GRES; empty: none):",
     kind="text",
-    default=_default_gres,
+    default=lambda view: (
+        str(known.gpus_per_node) if (known := known_types().get(view.known_gpu_type)) is not None else ""
+    ),
     check=_check_gres,
-    layer=lambda _, value: {"slurm": {"gpu": {"gres": _gres(str(value))}}},
+    layer=lambda _, value: {
+        "slurm": {"gpu": {"gres": int(text) if (text := str(value).strip()).isdecimal() else text or None}}
+    },
     applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
     empty="none requested",
 )
@@ -263,6 +240,6 @@ METHOD = Question(
     text="Where to fetch and build images and environments?",
     kind="one",
     options=_method_options,
-    default=_default_method,
+    default=lambda view: "here" if view.detected.machine.architecture == view.at("node_architecture") else "srun",
     applies=_is_slurm,
 )

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from llmb_installer.answers.layers import joined
+from llmb_installer.answers import joined
 from llmb_installer.wizard import common, slurm
 from llmb_installer.wizard.question import Question, View
 

@@ -5,7 +5,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
-from llmb.cli.results import choose
+from llmb.cli.results import choice_options
 
 
 @click.command("compare")
@@ -13,7 +13,7 @@ from llmb.cli.results import choose
 @click.argument("theirs", metavar="[B]", required=False)
 @click.option("--baseline", metavar="NAME", help="Compare with an accepted baseline.")
 @options.reference_option
-@choose.choice_options
+@choice_options
 @click.option("--scaling", is_flag=True, help="Show how throughput grows with the number of GPUs.")
 @options.format_or_junit_option
 @options.install_option
@@ -37,18 +37,8 @@ def command(
     names the difference.
     """
     from llmb.cli.compare import comparison
-    from llmb.cli.compare.comparison import print_scaling
-    from llmb.errors import UsageError
+    from llmb.cli.results.judged import choice_of
 
-    choice = choose.choice_of(workloads, exclude_cancelled, window)
-    if scaling:
-        if theirs or baseline or reference:
-            raise UsageError(
-                "--scaling takes only A",
-                hint="omit B, --baseline and --reference",
-                code="options-conflict",
-                key="--scaling",
-            )
-        return print_scaling(context, ours, choice, fmt)
+    choice = choice_of(workloads, exclude_cancelled, window)
     request = comparison.Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
-    return comparison.print_comparison(context, request, fmt)
+    return (comparison.print_scaling if scaling else comparison.print_comparison)(context, request, fmt)

@@ -7,17 +7,16 @@ from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.choose import Choice, choose, gather_of
-from llmb.cli.results.judged import exit_code, judged
+from llmb.cli.results.judged import Choice, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, UsageError
-from llmb.report.digest import LEAST, cut, shortest
-from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.results.result import distinguishing, settings_of
+from llmb.report.markdown import LEAST, cut, shortest
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
 from llmb.system import console, files
+from llmb.text.names import listed
 from llmb.text.tables import Column, to_json
-from llmb.verdict import BAD, FAIL, compare, export, why_invalid
+from llmb.verdict import compare, export
 from llmb.verdict.compare import Comparison, measures
-from llmb.verdict.export import read_baseline, read_export
+from llmb.verdict.judge import BAD, FAIL, why_invalid
 from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
 
 PUBLISHED = "published"
@@ -36,9 +35,10 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
 
     Raises UsageError when there are none.
     """
-    if text is not None and (path := files.expand(text)).is_file():
-        return Side(name=path.name, results=tuple(choose(context, read_export(path), choice)))
-    if text is not None and _means_a_file(text):
+    path = None if text is None else files.expand(text)
+    if path is not None and path.is_file():
+        return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
+    if text is not None and (text.endswith(".json") or "/" in text) and path and not path.is_dir():
         hint = "name runs, an experiment, or a file of llmb-run results --format json > results.json"
         raise UsageError(f"{text} is neither a file nor a run", hint=hint, code="side-unknown", value=text)
     runs = context.runs()
@@ -46,16 +46,6 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
         named = [run for run in runs if run.job.experiment_name == text]
         runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
     return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
-
-
-def _means_a_file(text: str) -> bool:
-    """Whether the text looks like a file of results; a folder may be a run's."""
-    return not files.expand(text).is_dir() and (text.endswith(".json") or "/" in text)
-
-
-def baseline_side(context: Context, name: str) -> Side:
-    """The baseline ``name`` as a side."""
-    return Side(name=f"baseline {name}", results=tuple(read_baseline(context.config.llmb_install, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +80,12 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
     """The name of the other side, and the rows."""
     given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
     if len(given) > 1:
-        raise UsageError(
-            f"{' and '.join(given)} cannot be combined", hint="omit one of them", code="options-conflict", key="B"
-        )
+        message = f"{' and '.join(given)} cannot be combined"
+        raise UsageError(message, hint="omit one of them", code="options-conflict", key="B")
     published = request.baseline is None and request.theirs in (None, PUBLISHED)
     if request.reference is not None and not published:
-        hint = "omit B and --baseline"
-        raise UsageError(
-            "--reference needs published figures as B", hint=hint, code="options-conflict", key="--reference"
-        )
+        message, hint = "--reference needs published figures as B", "omit B and --baseline"
+        raise UsageError(message, hint=hint, code="options-conflict", key="--reference")
     if request.ours == PUBLISHED:
         hint = "llmb-run compare A published"
         raise UsageError(f"A cannot be '{PUBLISHED}'", hint=hint, code="side-published", key="A", value=PUBLISHED)
@@ -106,7 +93,8 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
     if published:
         return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference))
     if request.baseline is not None:
-        theirs = baseline_side(context, request.baseline)
+        known = export.read_baseline(context.config.llmb_install, request.baseline)
+        theirs = Side(name=f"baseline {request.baseline}", results=tuple(known))
     else:
         theirs = find_side(context, request.theirs, request.choice)
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
@@ -145,13 +133,9 @@ _CSV = (
 
 def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
     """The rows of a table: what tells two of one experiment apart is part of the reason."""
-    cells = [(_cells(row, "table"), note) for row, note in zip(rows, _settings(rows), strict=True)]
+    notes = distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
+    cells = [(_cells(row, "table"), note) for row, note in zip(rows, notes, strict=True)]
     return [{**row, "reason": "; ".join(filter(None, (note, row["reason"]))) or None} for row, note in cells]
-
-
-def _settings(rows: Sequence[Comparison]) -> list[str]:
-    """The settings that distinguish rows of one experiment, such as variables."""
-    return distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -184,8 +168,7 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
 def _bad_row(row: Comparison) -> str:
     """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
     why = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
-    named = " ".join(row.runs[:_NAMED]) + (f" and {len(row.runs) - _NAMED} more" if len(row.runs) > _NAMED else "")
-    return f"{row.verdict}: {shortest(row.experiment)}{why}: {named}"
+    return f"{row.verdict}: {shortest(row.experiment)}{why}: {listed(row.runs, _NAMED, ' ')}"
 
 
 def _case(row: Comparison) -> export.JunitCase:
@@ -203,24 +186,23 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
     count = f"{len(rows)} configuration{'s' if len(rows) > 1 else ''}"
     lines = [f"{count} against {against}: {', '.join(f'{n} {word}' for word, n in compare.summary(rows).items())}"]
     if len(rows) >= LEAST:
-        bad = sorted(
-            (row for row in rows if row.verdict in BAD), key=lambda row: (row.verdict != FAIL, row.ratio or 0.0)
-        )
+        bad = [row for row in rows if row.verdict in BAD]
+        bad.sort(key=lambda row: (row.verdict != FAIL, row.ratio or 0.0))
         lines += cut([_bad_row(row) for row in bad], "more are FAIL or INVALID")
     if any(row.same_window is False for row in rows):
         lines.append("* the windows of the two differ; --window last measures only the last step")
     return lines
 
 
-_NAMED_OMITTED = 8  # runs in a line
-
-
-def print_scaling(context: Context, ours: str | None, choice: Choice, fmt: str) -> int:
-    """Print the scaling efficiency of each model among the runs ``ours``; exit code 3 when one failed, else 0."""
+def print_scaling(context: Context, request: Request, fmt: str) -> int:
+    """Print the scaling efficiency of each model among the runs of A; exit code 3 when one failed, else 0."""
+    if request.theirs or request.baseline or request.reference:
+        hint = "omit B, --baseline and --reference"
+        raise UsageError("--scaling takes only A", hint=hint, code="options-conflict", key="--scaling")
     if fmt == "junit":
         hint = "--format table, json, csv or md"
         raise UsageError("--scaling has no verdicts for JUnit", hint=hint, code="format-invalid", key="--format")
-    results = find_side(context, ours, choice).results
+    results = find_side(context, request.ours, request.choice).results
     points = efficiencies(results)
     print_runs(columns(points, fmt), [cells(point) for point in points], fmt, name="workload", below="settings")
     if results and not points:
@@ -244,9 +226,5 @@ def omitted(results: Iterable[Result], points: Iterable[Point] = ()) -> list[str
         "not ended": [result for result in results if result.is_open],
         "only one scale with the same settings": alone if shown else [],
     }
-    return [f"omitted, {why}: {_run_names(found)}" for why, found in reasons.items() if found]
-
-
-def _run_names(found: Sequence[Result]) -> str:
-    names = ", ".join(result.identity.name for result in found[:_NAMED_OMITTED])
-    return names if len(found) <= _NAMED_OMITTED else f"{names} and {len(found) - _NAMED_OMITTED} more"
+    named = {why: [result.identity.name for result in found] for why, found in reasons.items() if found}
+    return [f"omitted, {why}: {listed(names)}" for why, names in named.items()]

@@ -16,7 +16,5 @@ from llmb.cli.context import Context, pass_context
 def command(context: Context, run: str, window: str | None, reference: str | None) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
     from llmb.cli.explain.explanation import print_explanation
-    from llmb.stats.measure import parse_window
 
-    chosen = parse_window(window) if window is not None else None
-    print_explanation(context, run, chosen, reference)
+    print_explanation(context, run, window, reference)

@@ -6,20 +6,20 @@ from pathlib import Path
 
 from llmb.cli.context import Context
 from llmb.cli.options import slurm_arg_in_words
-from llmb.cli.results.judged import judged, results_of, spec_of
+from llmb.cli.results.judged import judged, peak_of, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
-from llmb.results import Result
 from llmb.results.reason import REFUSED_KIND, cause_of_end
-from llmb.results.result import configuration_of
+from llmb.results.result import Result, configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import Window
+from llmb.stats.measure import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
-from llmb.verdict import find_reference, pool_key
 from llmb.verdict.explain import Subject, explain
+from llmb.verdict.judge import find_reference, pool_key
+from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
 UNKNOWN_CAUSE = "unknown"
@@ -31,36 +31,42 @@ def cause_of(result: Result) -> Cause:
     return result.cause or Cause(kind=UNKNOWN_CAUSE, line=result.reason or "nothing in the logs", advice=_LOOK)
 
 
-def print_explanation(context: Context, name: str, window: Window | None, reference: str | None) -> None:
+def print_explanation(context: Context, name: str, window: str | None, reference: str | None) -> None:
     """Print the explanation of the run called ``name``."""
+    chosen = parse_window(window) if window is not None else None
     runs = context.runs()
     (run,) = store.find_runs((name,), runs)
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
-    results = judged(context, results_of(context, alike, window), reference)
+    results = judged(context, results_of(context, alike, chosen), reference)
     subject = _subject(context, run, results, reference)
     console.echo("\n".join(escape(line) for line in explain(subject).splitlines()))
 
 
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
     (own,) = (result for result in results if result.identity.run == run.id)
-    figure = None
-    if own.verdict.reference is not None and own.identity.configuration is not None:
-        figure, _ = find_reference(own.identity.configuration, context.figures([run.job.workload]), reference)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
     return Subject(
         result=own,
         job=run.job,
-        figure=figure,
+        figure=figure_of(context, own, reference),
         cause=cause,
         fix=fix,
-        peak_tflops=context.config.gpu(run.job.gpu_type).peak_tflops.get(run.job.dtype),
+        peak_tflops=peak_of(context, run.job),
         row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
         log_note=_log_note(own),
     )
+
+
+def figure_of(context: Context, result: Result, reference: str | None) -> Figure | None:
+    """The published figure that a judged result is compared with."""
+    own = result.identity.configuration
+    if result.verdict.reference is None or own is None:
+        return None
+    return find_reference(own, context.figures([own.workload]), reference)[0]
 
 
 def row_of(context: Context, job: Job) -> Row | None:

@@ -1,24 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`jobs retry`: selects the failed runs, prints why they failed, and submits their next attempts."""
+"""Follows, cancels, retries and reconciles runs."""
 
 from collections.abc import Sequence
 
+from llmb.cli import progress
 from llmb.cli.context import Context, say
+from llmb.cli.jobs.display import NO_RUN
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results.judged import results_of
-from llmb.cli.submit.announce import Announcer, announce_interrupt
+from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit
 from llmb.cli.submit.options import seconds_of
-from llmb.errors import Fault, LlmbError, PreflightError, UsageError, describe
-from llmb.results import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
+from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
-from llmb.runs.state import LOST, TIMEOUT
-from llmb.submission.retry import changed, retry
+from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
+from llmb.runs.state import UNKNOWN as UNKNOWN_STATE
+from llmb.submission import cancel as cancelling
+from llmb.submission import retry as retrying
+from llmb.submission.follow import poll
 from llmb.workload.switches import parse_clock
 
+_NAMED = 8  # runs that fit on a line
 
-def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
+
+def wait(context: Context, names: tuple[str, ...], retries: int) -> int:
+    """Follow the runs ``names`` until they end (default: all); the exit code."""
+    found = context.runs(names)
+    if not names:  # selected by stored states, without a new poll: a run that failed since is waited for too
+        seen = [store.seen_state(run) for run in found]
+        found = [run for run, state in zip(found, seen, strict=True) if state is None or not state.is_end]
+    if not found:
+        say("every run has ended; llmb-run results shows the results" if context.runs() else NO_RUN)
+        return 0
+    return follow(context, found, retries)
+
+
+def follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
+    """Follow ``runs`` until they end; the exit code is RUN_FAILED where one failed."""
+    _, states = progress.follow(context, runs, retries)
+    gone = [run.id for run in runs if not run.directory.is_dir()]
+    if gone:
+        say(f"warning: the folder of {' '.join(gone)} was deleted, and its results with it")
+    left = [run.id for run in runs if run.id not in gone]
+    if left:
+        say(" ".join(["results: llmb-run results", *(left if len(left) <= _NAMED else [])]))
+    return RUN_FAILED if gone or any(state.state != COMPLETED for state in states.values()) else 0
+
+
+def cancel(context: Context, names: tuple[str, ...]) -> int:
+    """Cancel the runs ``names`` (default: all that have not ended); the exit code."""
+    done = cancelling.cancel(context.need_cluster(), context.runs(names))
+    if not names and not (done.cancelling or done.not_cancelled):
+        say("nothing to cancel: no run is waiting or running")
+    for run, state in [] if not names else done.ended:
+        say(f"{run.id} has already ended: {state.state}")
+    for run in done.cancelling:
+        say(f"{run.id} {run.job.experiment_name}: cancelling")
+    for run, why in done.not_cancelled:
+        say(f"{run.id} {run.job.experiment_name}: not cancelled: {why}")
+    return LlmbError.exit_code if done.not_cancelled else 0
+
+
+def reconcile(context: Context) -> int:
+    """Find the runs of interrupted submissions on the cluster, and submit the others; the exit code."""
+    runs = [run for run in context.runs() if run.scheduler_id is None]
+    states = poll(context.need_cluster(), runs)
+    unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
+    settled = True
+    for run in runs:
+        state, known = states[run.id], record.load(run.directory).scheduler_id
+        if known is not None:
+            say(f"  {run.id}  {run.name}  found as {known}: {state.state}")
+        elif not state.is_over:
+            say(f"  {run.id}  {run.name}  {state.state}: {state.reason}")
+        settled = settled and known is None and state.is_end
+    if settled:
+        say("no submission was interrupted")
+    refused = resubmit(context, unsent) if unsent else 0
+    return LlmbError.exit_code if refused or any(state.state == UNKNOWN_STATE for state in states.values()) else 0
+
+
+def _choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
     """The failed runs; prints the reason of each. Raises UsageError for a ``named`` run that has not failed."""
     results = results_of(context, runs)
     wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
@@ -42,7 +106,7 @@ def choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[
     return chosen
 
 
-def read_limit(context: Context, text: str | None) -> int | None:
+def _read_limit(context: Context, text: str | None) -> int | None:
     """The seconds of ``--time-limit``, or of ``--slurm-arg time=``, which overrides it. Raises UsageError."""
     try:
         limit = None if text is None else parse_clock(text)
@@ -56,19 +120,21 @@ def read_limit(context: Context, text: str | None) -> int | None:
     return seconds_of(given)
 
 
-def run(
-    context: Context, runs: Sequence[RunRecord], *, time_limit: int | None, force: bool, named: bool
-) -> tuple[list[RunRecord], int]:
-    """Submit the next attempt of each, with another ``time_limit`` in seconds where one is given.
+def retry(context: Context, names: tuple[str, ...], limit: str | None, *, force: bool) -> tuple[list[RunRecord], int]:
+    """Submit the next attempts of the runs ``names`` (default: all that failed), with another time ``limit`` if given.
 
-    Where the pre-submission checks fail for one run, none is submitted if they were ``named``, else the others are.
-    Returns the runs submitted and the exit code. Raises PreflightError, KeyboardInterrupt.
+    Where the pre-submission checks fail for one run, none is submitted if they were named, else the others are. Returns
+    the runs submitted and the exit code. Raises UsageError, PreflightError, KeyboardInterrupt.
     """
+    time_limit = _read_limit(context, limit)
+    runs = _choose(context, context.runs(names), named=bool(names))
     cluster, args = context.need_cluster(), context.slurm_args
-    able = runs if force or not runs else _able(context, runs, [changed(one, time_limit, args) for one in runs], named)
+    able: Sequence[RunRecord] = runs
+    if runs and not force:
+        able = _able(context, runs, [retrying.changed(one, time_limit, args) for one in runs], named=bool(names))
     if time_limit is None:
         _warn_of_limits(able)
-    results, interrupted = retry(
+    results, interrupted = retrying.retry(
         cluster, able, time_limit=time_limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
     )
     submitted = [one.run for one in results if one.error is None]
@@ -79,7 +145,9 @@ def run(
     return submitted, LlmbError.exit_code if len(submitted) < len(runs) else 0
 
 
-def _able(context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], named: bool) -> Sequence[RunRecord]:
+def _able(
+    context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], *, named: bool
+) -> Sequence[RunRecord]:
     """The runs whose next attempts pass the pre-submission checks; prints the faults of the others.
 
     Raises PreflightError where none passes, or where one that is ``named`` does not.

@@ -1,20 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the table of runs and the log of one."""
+"""Prints the list of runs, one run, and the log of one."""
 
 import codecs
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from llmb.logs.scan import strip_escapes
-from llmb.text.tables import Column
-from llmb.text.times import day_and_time
+import yaml
 
+from llmb.cli.context import Context, say
+from llmb.cli.output import print_runs
+from llmb.cli.results.judged import states_of
+from llmb.errors import UsageError
+from llmb.logs.scan import strip_escapes
+from llmb.runs.record import RunRecord
+from llmb.runs.state import UNKNOWN, JobState
+from llmb.submission.follow import poll
+from llmb.system import console
+from llmb.text.tables import Column, to_json
+from llmb.text.times import clock, day_and_time, iso
+
+NO_RUN = "no run yet; submit some: llmb-run submit-all jobs.txt"
 _TABLE = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
 _DATA = ("id", "scheduler_id", "attempt", *_TABLE[1:])
 _OPTIONAL = ("repeat", "submitted", "ran")
+
+
+def list_runs(context: Context, fmt: str, *, live: bool) -> None:
+    """Print every run and its state; only those that have not ended if ``live``."""
+    runs = context.runs()
+    states = states_of(context, runs)
+    rows = [_row(run, states[run.id]) for run in runs if not live or not states[run.id].is_end]
+    for one in context.unreadable if not live else ():
+        known = {"experiment": one.directory.parent.name, "state": UNKNOWN, "reason": one.reason}
+        rows.append(dict.fromkeys(_DATA) | known)
+    if not rows:
+        say("no run is waiting or running" if live else NO_RUN)
+    print_runs(*table_of(rows, fmt), fmt)
+
+
+def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
+    ran = clock((state.ended or time.time()) - state.started) if state.started is not None else None
+    return {
+        "id": run.id,
+        "scheduler_id": run.scheduler_id,
+        "attempt": run.attempt,
+        "experiment": run.job.experiment_name,
+        "repeat": run.job.repeat,
+        "state": state.state,
+        "submitted": iso(run.submitted_at),
+        "ran": ran,
+        "reason": state.reason,
+    }
 
 
 def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], list[dict[str, Any]]]:
@@ -29,7 +70,8 @@ def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], li
         "reason": any(row["reason"] for row in rows),
     }
     columns = _columns([name for name in _TABLE if shown.get(name, True)])
-    return columns, [_with_attempt(row) for row in rows]
+    numbers = [f" #{row['attempt']}" if (row["attempt"] or 1) > 1 else "" for row in rows]
+    return columns, [{**row, "state": f"{row['state']}{number}"} for row, number in zip(rows, numbers, strict=True)]
 
 
 def _columns(names: Sequence[str]) -> list[Column]:
@@ -42,9 +84,56 @@ def _columns(names: Sequence[str]) -> list[Column]:
     ]
 
 
-def _with_attempt(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the number of a later attempt after its state: ``RUNNING #2``."""
-    return {**row, "state": f"{row['state']} #{row['attempt']}"} if (row["attempt"] or 1) > 1 else row
+def show(context: Context, name: str, fmt: str) -> None:
+    """Print one run: its job, state, files and environment."""
+    from llmb.cli.submit.preview import job_data
+
+    found = context.runs((name,))[0]
+    state = states_of(context, [found])[found.id]
+    before = [
+        {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
+        for one in found.history
+    ]
+    data = {
+        "id": found.id,
+        "scheduler_id": found.scheduler_id,
+        "attempt": found.attempt,
+        "before": before,
+        "state": state.state,
+        "reason": state.reason or None,
+        "fix": state.fix or None,
+        "exit_code": state.exit_code,
+        "submitted": iso(found.submitted_at),
+        "started": iso(state.started),
+        "ended": iso(state.ended),
+        "directory": str(found.directory),
+        "log": str(found.log),
+        "script": str(found.script),
+        "job": job_data(found.job),
+        "environment": dict(found.launch.environment),
+    }
+    console.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+
+
+def print_log(context: Context, name: str, attempt: int | None, *, follows: bool, batch: bool) -> None:
+    """Print the log of one run. Raises UsageError for an attempt that it does not have."""
+    found = context.runs((name,))[0]
+    of, last = found, attempt in (None, found.attempt)
+    if attempt is not None and attempt > found.attempt:
+        hint = f"its last is {found.attempt}"
+        raise UsageError(f"{found.id} has no attempt {attempt}", hint=hint, code="attempt-unknown", value=attempt)
+    if attempt is not None:
+        of = replace(found, attempt=attempt)
+    cluster = context.need_cluster()
+    path = of.batch_log if batch else of.log
+    if tail(path, sys.stdout, ended=lambda: not (follows and last) or poll(cluster, [found])[found.id].is_end):
+        return
+    if not last:
+        say(f"attempt {of.attempt} of {found.id} has no log")
+        return
+    state = poll(cluster, [found])[found.id]
+    nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
+    say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
 
 
 _EVERY = 0.3  # seconds

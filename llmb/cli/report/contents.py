@@ -1,24 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers the contents of a report: runs with verdicts, causes of failures, scaling, conditions."""
+"""Gathers the contents of a report (runs with verdicts, causes of failures, scaling, conditions), and writes it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from llmb import __version__
-from llmb.cli.context import Context
-from llmb.cli.explain.explanation import cause_of, row_of
-from llmb.cli.results.judged import judged, spec_of
+from llmb.cli.context import Context, say
+from llmb.cli.explain.explanation import cause_of, figure_of, row_of
+from llmb.cli.results.judged import Choice, exit_code, gather, judged, peak_of, spec_of, unreadable
 from llmb.config.images import recorded_digest
 from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.report import Report, Run
-from llmb.results import Result, log_of
+from llmb.report.markdown import to_markdown
+from llmb.report.page import charted, to_html
+from llmb.report.value import Report, Run
+from llmb.results.find import log_of
+from llmb.results.result import Result
 from llmb.runs.record import RunRecord
+from llmb.system import console, files
 from llmb.system.secrets import is_secret_name
-from llmb.verdict import find_reference
 from llmb.verdict.scaling import efficiencies
+
+
+def write_report(
+    context: Context,
+    names: tuple[str, ...],
+    choice: Choice,
+    reference: str | None,
+    output: Path | None,
+    *,
+    as_html: bool,
+) -> int:
+    """Write the report on the runs ``names`` to ``output``, or to stdout; the exit code. Raises LlmbError."""
+    found = gather(context, names, choice)
+    # The workload of a run without a readable record is unknown.
+    without = [] if names or choice.workloads else unreadable(context)
+    report = make_report(context, found, reference, datetime.now().astimezone(), without)
+    if as_html:
+        report = with_samples(context, report, [record for record, _ in found], charted(report))
+    text = to_html(report) if as_html else to_markdown(report)
+    if output is None:
+        console.echo(text, nl=False)
+    else:
+        files.write_text(output, text)
+        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
+    return exit_code(report.results)
 
 
 def make_report(
@@ -64,9 +93,6 @@ def with_samples(context: Context, report: Report, records: Sequence[RunRecord],
 
 
 def _run(context: Context, record: RunRecord, result: Result, reference: str | None) -> Run:
-    figure, own = None, result.identity.configuration
-    if result.verdict.reference is not None and own is not None:
-        figure, _ = find_reference(own, context.figures([own.workload]), reference)
     variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
     return Run(
         result=result,
@@ -76,9 +102,9 @@ def _run(context: Context, record: RunRecord, result: Result, reference: str | N
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
         environment=variables,
-        figure=figure,
+        figure=figure_of(context, result, reference),
         row=row_of(context, record.job),
-        peak_tflops=context.config.gpu(record.job.gpu_type).peak_tflops.get(record.job.dtype),
+        peak_tflops=peak_of(context, record.job),
         cause=cause_of(result) if result.is_failure else None,
     )
 

@@ -1,49 +1,119 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects the results of runs and logs, judges and prints them, and picks the exit code."""
+"""Chooses runs, collects their results, judges and prints them, and picks the exit code."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_rows, print_runs
+from llmb.clusters.base import HINT_ELSEWHERE
 from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
-from llmb.results import (
-    FAILED,
-    SUCCESS,
-    Result,
-    csv_columns,
-    csv_rows,
-    legend,
-    log_of,
-    report,
-    result_of_log,
-    result_of_run,
-    run_directory,
-    table_of,
-)
-from llmb.results.foreign import NOTHING, Description
+from llmb.report.markdown import digest
+from llmb.results import columns
+from llmb.results.recorded import result_of_run
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Result
 from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
-from llmb.runs import record, store
+from llmb.runs import store
+from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
-from llmb.stats.measure import Window
+from llmb.stats.measure import Window, parse_window
+from llmb.submission.follow import look
 from llmb.system import console
-from llmb.system.shell import map_many
+from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
-from llmb.verdict import BAD, judge
+from llmb.verdict import export
+from llmb.verdict.judge import BAD, judge
+from llmb.workload.published import check_release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
+
+    workloads: tuple[str, ...] = ()
+    exclude_cancelled: bool = False
+    window: Window | None = None
+
+
+def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None) -> Choice:
+    """The choice that the options make. Raises UsageError."""
+    counted = parse_window(window) if window is not None else None
+    return Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
+
+
+def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
+    """The selected runs among those that ``names`` mean (empty: all), with their results, not judged.
+
+    Raises UsageError for a name that means none or several.
+    """
+    return gather_of(context, context.runs(names), choice)
+
+
+def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
+    """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
+    wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
+    found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
+    if not found:
+        say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
+    results = results_of(context, found, choice.window)
+    kept = _announce_cancelled([result for result in results if result.status == CANCELLED], choice)
+    return [(run, one) for run, one in zip(found, results, strict=True) if kept or one.status != CANCELLED]
+
+
+def unreadable(context: Context) -> list[Result]:
+    """A result for each run whose record ``gather`` could not read."""
+    return [
+        Result(
+            identity=Identity(experiment=one.directory.parent.name, path=str(one.directory)),
+            status=UNKNOWN_RESULT,
+            reason=one.reason,
+        )
+        for one in context.unreadable
+    ]
+
+
+def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
+    """The selected results, which may be of another cluster."""
+    own = [one.identity.configuration for one in results]
+    wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
+    found = [
+        one
+        for one, each in zip(results, own, strict=True)
+        if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
+    ]
+    kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
+    if not kept:
+        say("no run matches the options" if results else "the file has no runs")
+    return kept
+
+
+def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:
+    """Print whether cancelled runs are included; return it."""
+    if cancelled:
+        them = "it" if len(cancelled) == 1 else "them"
+        done = "omitted" if choice.exclude_cancelled else f"listed; --exclude-cancelled omits {them}"
+        say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
+    return not choice.exclude_cancelled
+
+
+def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) -> Callable[[str, str], bool]:
+    """A test for a workload's key and size; ``known``: those of runs, whose plugins may have been removed."""
+    if not choice.workloads:
+        return lambda _key, _size: True
+    sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
+    for key, size in known:
+        sizes.setdefault(key, []).append(size)
+    wanted = [find_workload_and_size(name, sizes) for name in choice.workloads]
+    return lambda key, size: any(key == one and each in (None, size) for one, each in wanted)
 
 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     """The current state of each run by its id, or the last known one where the cluster does not answer."""
     if context.cluster is None:
         return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
-    from llmb.clusters.base import HINT_ELSEWHERE
-    from llmb.submission.follow import look
-
     states, trouble = look(context.cluster, runs)
     if trouble is not None:
         hint = f" ({trouble.hint})" if trouble.hint else ""
@@ -63,7 +133,7 @@ def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
     """The current results of ``runs``, not judged."""
     states = states_of(context, runs)
-    return [_result(context, run, states[run.id], window) for run in runs]
+    return [result_of(context, run, states[run.id], peak_of(context, run.job), window) for run in runs]
 
 
 def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
@@ -72,8 +142,6 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
     Raises UsageError when that release is unknown.
     """
     if reference is not None:
-        from llmb.workload.published import check_release
-
         check_release(reference, context.figures())
     keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
     return judge(results, context.figures(keys), reference)
@@ -82,18 +150,14 @@ def judged(context: Context, results: Sequence[Result], reference: str | None = 
 def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
     """Print ``results``; the exit code that they end a command with."""
     if fmt == "json":
-        console.echo(to_json(report(results)), nl=False)
+        console.echo(to_json(columns.report(results)), nl=False)
     elif fmt == "junit":
-        from llmb.verdict import export
-
-        console.echo(export.to_junit(export.junit_cases(results)), nl=False)
+        console.echo(export.to_junit(map(export.junit_case, results)), nl=False)
     elif fmt == "csv":
-        print_rows(csv_columns(), csv_rows(results), fmt)
+        print_rows(columns.csv_columns(), columns.csv_rows(results), fmt)
     else:
-        print_runs(*table_of(results), fmt, full_names=full_names)
-        from llmb.report.digest import digest
-
-        for line in (*legend(results), *(digest(results) if fmt == "table" else ())):
+        print_runs(*columns.table_of(results), fmt, full_names=full_names)
+        for line in (*columns.legend(results), *(digest(results) if fmt == "table" else ())):
             say(escape(line))
     return exit_code(results)
 
@@ -103,48 +167,12 @@ def exit_code(results: Iterable[Result]) -> int:
     return RUN_FAILED if any(result.is_failure or result.verdict.word in BAD for result in results) else 0
 
 
-def results_of_files(
-    context: Context, logs: Sequence[Path], window: Window | None, given: Description = NOTHING
-) -> list[Result]:
-    """The results of logs: with the run's record for the log of its last attempt, else from the log alone.
-
-    ``given``: what the user says of logs without a record, which never name their GPU type.
-    """
-    recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
-    foreign = [log for log in logs if log not in recorded]
-    read = partial(result_of_log, spec=ParseSpec(), window=window, workloads=context.workloads, given=given)
-    results = dict(zip(foreign, map_many(read, foreign), strict=True))
-    return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
+def peak_of(context: Context, job: Job) -> float | None:
+    """The peak TFLOPS of one GPU at the job's dtype, None where it is unknown."""
+    return context.config.gpu(job.gpu_type).peak_tflops.get(job.dtype)
 
 
-def _run_of(log: Path) -> RunRecord | None:
-    """The recorded run whose last attempt wrote ``log``; None with a warning where the record is damaged."""
-    directory = run_directory(log)
-    try:
-        run = record.load(directory) if directory is not None else None
-    except LlmbError as error:
-        say(f"warning: {error.message}; reading its log without the record")
-        return None
-    return run if run is not None and log_of(run).resolve() == log.resolve() else None
-
-
-def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None) -> Result:
-    """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
-    from llmb.workload.gpus import known_types
-
-    seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
-    if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
-        seen = JobState(state=COMPLETED)
-    peaks = known_types()[run.job.gpu_type].peak_tflops if run.job.gpu_type in known_types() else {}
-    return _of_run(context, run, seen, peaks.get(run.job.dtype), window)
-
-
-def _result(context: Context, run: RunRecord, state: JobState, window: Window | None) -> Result:
-    peaks = context.config.gpu(run.job.gpu_type).peak_tflops
-    return _of_run(context, run, state, peaks.get(run.job.dtype), window)
-
-
-def _of_run(
+def result_of(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
     """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce
+from llmb.cli.submit import announce, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
+from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
 from llmb.planning.plan import JobOverrides, Plan, make_plan
 from llmb.runs.job import Job, JobList
@@ -53,8 +54,6 @@ def run(
     if not options.dry_run:
         return _submit(context, items, options, force=overrides.force, failed=bool(faults))
     if options.resume:
-        from llmb.cli.submit import resume
-
         items = list(resume.rest_of(context, items, dry_run=True).items)
     from llmb.cli.submit import preview
 
@@ -79,7 +78,8 @@ def _plan(
     if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         message = "an option is for profiled jobs, but no job is profiled"
         raise UsageError(message, hint="add --profile", code="not-profiled", key="profile")
-    has_pmix = _has_pmix(context)
+    # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
+    has_pmix = config.cluster_type != "slurm" or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
         context.warn(NO_PMIX)
@@ -93,15 +93,6 @@ def _plan(
         say(f"warning: {text}")
     chosen = {id(job) for job in kept}
     return [item for item in items if id(item.job) in chosen], faults
-
-
-def _has_pmix(context: Context) -> bool:
-    """Whether ranks could start under PMIx: False on a Slurm whose srun does not have it."""
-    if context.config.cluster_type != "slurm":
-        return True
-    from llmb.config.slurm import PMIX
-
-    return PMIX not in getattr(context.cluster, "lacks", ())
 
 
 def _unknown_gpu(name: str, known: Sequence[str], meant: str | None) -> Fault:
@@ -123,8 +114,6 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
     before: Sequence[RunRecord] = ()
     under_way: Sequence[RunRecord] = ()
     if options.resume:
-        from llmb.cli.submit import resume
-
         with resume.resume_lock(context):
             rest = resume.rest_of(context, items, dry_run=False)
             before, under_way = rest.done, rest.live

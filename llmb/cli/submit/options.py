@@ -12,9 +12,11 @@ import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, pass_context, say
-from llmb.errors import Fault, InputFaults
+from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.system import files
-from llmb.workload.switches import CHOICES, PARAMS
+from llmb.text.names import suggest
+from llmb.text.times import clock
+from llmb.workload import switches as sw
 
 if TYPE_CHECKING:
     from llmb.planning.plan import JobOverrides
@@ -24,7 +26,8 @@ T = TypeVar("T")
 
 COUNT = click.IntRange(min=1)
 _STEP = click.IntRange(min=0)
-_KEYS = " ".join([*PARAMS, *CHOICES])
+_WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)  # a whole number from 1, written in another way
+_KEYS = " ".join([*sw.PARAMS, *sw.CHOICES])
 
 
 def option(*names: str, **how: Any) -> Callable[[Any], Any]:
@@ -120,25 +123,26 @@ def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., i
 def overrides_of(given: SubmitOptions) -> "JobOverrides":
     """What the options set for every job. Raises InputFaults with every fault."""
     from llmb.planning.plan import JobOverrides
-    from llmb.workload.switches import Switches
 
     faults: list[Fault] = []
     params, words = _parse_set(given.params, faults)
     env = _parse_env(given.env, faults)
-    params |= _own_params(given, params, faults)
+    for name in ("max_steps", "gbs"):
+        own = getattr(given, name)
+        if own is not None and params.setdefault(name, own) != own:
+            message = f"--{name.replace('_', '-')} {own} and --set {name}={params[name]} differ"
+            faults.append(Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=own))
     switches = words | _switches_of(given, faults)
     if given.retries and not given.wait:
         hint = "add --wait, or later: llmb-run jobs retry --failed"
         faults.append(Fault(message="--retries requires --wait", hint=hint, code="retries-without-wait"))
     if faults:
         raise InputFaults(faults)
-    return JobOverrides(env=env, params=params, switches=Switches(**switches), force=given.force)
+    return JobOverrides(env=env, params=params, switches=sw.Switches(**switches), force=given.force)
 
 
 def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
     """The switches that the options set, by name; the first fault goes to ``faults``."""
-    from llmb.workload import switches as sw
-
     own = {field.name for field in fields(given)}
     found: dict[str, Any] = {name: getattr(given, name) for name in sw.NAMES if name in own}
     positive = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
@@ -164,18 +168,6 @@ def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
     return found
 
 
-def _own_params(given: SubmitOptions, params: dict[str, int], faults: list[Fault]) -> dict[str, int]:
-    """The parameters that have options of their own; one that ``--set`` gives differently is a fault."""
-    found = {name: value for name in ("max_steps", "gbs") if (value := getattr(given, name)) is not None}
-    for name, value in found.items():
-        if params.get(name, value) != value:
-            message = f"--{name.replace('_', '-')} {value} and --set {name}={params[name]} differ"
-            faults.append(
-                Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=value)
-            )
-    return found
-
-
 def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str]:
     """The pairs ``KEY=VALUE`` by their keys; anything else goes to ``faults``."""
     pairs = {}
@@ -191,7 +183,6 @@ def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str
 
 def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
     """The variables of ``--env K=V``; those that a job may not set go to ``faults``."""
-    from llmb.text.typed import KeyFaultError
     from llmb.workload.variables import check_effects, check_name, check_values
 
     env = _pairs(text, "--env", faults)
@@ -207,36 +198,28 @@ def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
 
 def _parse_set(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, int], dict[str, str]]:
     """The numbers and the words of ``--set KEY=VALUE``; unknown keys and invalid values go to ``faults``."""
-    from llmb.text.names import suggest
-
     params, words = dict[str, int](), dict[str, str]()
     for name, value in _pairs(text, "--set", faults).items():
-        if name in CHOICES and value in CHOICES[name]:
+        if name in sw.CHOICES and value in sw.CHOICES[name]:
             words[name] = value
-        elif name in PARAMS and value.isdecimal() and int(value) >= 1:
+        elif name in sw.PARAMS and value.isdecimal() and int(value) >= 1:
             params[name] = int(value)
-        elif name in CHOICES:
-            message = f"--set {name}={value}: must be {' or '.join(CHOICES[name])}"
-            hint = f"--set {name}={CHOICES[name][-1]}"
+        elif name in sw.CHOICES:
+            message = f"--set {name}={value}: must be {' or '.join(sw.CHOICES[name])}"
+            hint = f"--set {name}={sw.CHOICES[name][-1]}"
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
-        elif name in PARAMS:
-            message, hint = f"--set {name}={value}: must be a whole number from 1", _number_hint(name, value)
+        elif name in sw.PARAMS:
+            message, whole = f"--set {name}={value}: must be a whole number from 1", _WHOLE.fullmatch(value.strip())
+            hint = f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
         else:
-            message, hint = f"--set has no parameter '{name}'", suggest(name, (*PARAMS, *CHOICES))
+            message, hint = f"--set has no parameter '{name}'", suggest(name, (*sw.PARAMS, *sw.CHOICES))
             faults.append(Fault(message=message, hint=hint, code="param-unknown", key=name, value=value))
     return params, words
 
 
-def _number_hint(name: str, value: str) -> str:
-    whole = re.fullmatch(r"\+?0*([1-9]\d*)\.?0*", value.strip(), re.ASCII)
-    return f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
-
-
 def with_slurm_time(context: Context, requests: Sequence["JobRequest"], overrides: "JobOverrides") -> "JobOverrides":
     """``overrides`` with the time limit of ``--slurm-arg time=``; prints which other limits it overrides."""
-    from llmb.text.times import clock
-
     given = context.slurm_args.get("time")
     limits = [common.slurm_arg_in_words("time", given)] if given is not None else []
     limits += [f"--time-limit {option}"] if (option := overrides.switches.time_limit) is not None else []

@@ -3,7 +3,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,7 +16,6 @@ from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
-from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED
 from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
@@ -48,23 +47,24 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
         common = _common_env(jobs)
         images = {job.workload: context.workloads[job.workload].image for job in jobs}
         own = [_words(job, images) for job in jobs]
-        shared = _common_words(own) if fmt == "table" else []
+        shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
+        if fmt != "table" or len(own) == 1:
+            shared = []
         by_size = _env_by_size(jobs, common) if fmt == "table" else {}
-        known = [{**common, **by_size.get(_label(job), {})} for job in jobs]
-        rows = [
-            {
-                **job_data(job),
-                "changed": _changed(job, (word for word in words if word not in shared), shown, whole=fmt == "md"),
-            }
-            for job, words, shown in zip(jobs, own, known, strict=True)
-        ]
+        rows = []
+        for job, words in zip(jobs, own, strict=True):
+            known = {**common, **by_size.get((job.workload, job.model_size), {})}
+            env = {name: value for name, value in job.env.items() if name not in known}
+            left = [word for word in words if word and word not in shared]
+            changed = " ".join(filter(None, [*left, _env_in_words(env, whole=fmt == "md")]))
+            rows.append({**job_data(job), "changed": changed})
         print_runs(_columns(fmt, rows), rows, fmt, name="workload", below="changed")
         if shared:
             say(f"changed in every job: {' '.join(shared)}")
         if common and fmt != "csv":
             say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
-        for label, env in by_size.items():
-            say(f"variables of every job of {label}: {_env_in_words(env)}")
+        for (workload, size), env in by_size.items():
+            say(f"variables of every job of {workload} {size}: {_env_in_words(env)}")
     for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
     if fmt == "table":
@@ -75,12 +75,6 @@ def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
     """A job's data with its script, and the switches where any is set."""
     given = given_switches(item.job.switches)
     return {**job_data(item.job), "script": script, **({"switches": given} if given else {})}
-
-
-def _changed(job: Job, words: Iterable[str], common: Mapping[str, str], *, whole: bool = False) -> str:
-    """What differs from the published configuration: ``words``, and variables that are not ``common`` to all jobs."""
-    own = {name: value for name, value in job.env.items() if name not in common}
-    return " ".join(filter(None, [*words, _env_in_words(own, whole=whole)]))
 
 
 def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
@@ -100,43 +94,26 @@ def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
     return words
 
 
-def _common_words(words: Sequence[Sequence[str]]) -> list[str]:
-    """The words that all of several jobs have."""
-    if len(words) == 1:
-        return []
-    common = set.intersection(*map(set, words))
-    return [word for word in words[0] if word and word in common]
-
-
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
     """The variables that have the same value in all jobs."""
     return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
 
 
-def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
     """The other variables that several jobs of one workload and size have in common, by that size."""
-    groups: dict[str, list[Job]] = {}
+    groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
-        groups.setdefault(_label(job), []).append(job)
-    shared = {label: _common_env(group) for label, group in groups.items() if len(group) > 1}
-    own = {label: {name: env[name] for name in env if name not in common} for label, env in shared.items()}
-    return {label: env for label, env in own.items() if env}
-
-
-def _label(job: Job) -> str:
-    return f"{job.workload} {job.model_size}"
+        groups.setdefault((job.workload, job.model_size), []).append(job)
+    shared = {key: _common_env(group) for key, group in groups.items() if len(group) > 1}
+    own = {key: {name: env[name] for name in env if name not in common} for key, env in shared.items()}
+    return {key: env for key, env in own.items() if env}
 
 
 def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
     """``A=1 B=2``, quoted for a shell; the value of a secret is hidden."""
-    return " ".join(
-        f"{name}=***" if is_secret_name(name) else f"{name}={_quoted(env[name], whole=whole)}" for name in env
-    )
-
-
-def _quoted(value: str, *, whole: bool = False) -> str:
-    shown = escape(value)
-    return shlex.quote(shown if whole else shorten(shown, _VALUE_WIDTH)) if value else ""
+    shown = {name: escape(value) if whole else shorten(escape(value), _VALUE_WIDTH) for name, value in env.items()}
+    quoted = {name: shlex.quote(value) if value else "" for name, value in shown.items()}
+    return " ".join(f"{name}={'***' if is_secret_name(name) else value}" for name, value in quoted.items())
 
 
 def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
@@ -146,17 +123,21 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
-    right = [Column(key=name, heading=_heading(name), right=True, optional=name in _FOLLOWING) for name in numbers]
+    right = [
+        Column(
+            key=name,
+            heading=name.capitalize() if len(name) > 3 else name.upper(),
+            right=True,
+            optional=name in _FOLLOWING,
+        )
+        for name in numbers
+    ]
     more = [
         Column(key="time_limit", heading="Limit", right=True, optional=True),
         Column(key="profile", heading="Profile", show=_mark, optional=True),
     ]
     more += [Column(key="changed", heading="Changed")]
     return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
-
-
-def _heading(name: str) -> str:
-    return name.capitalize() if len(name) > 3 else name.upper()
 
 
 def _mark(value: Any) -> str:
@@ -223,17 +204,7 @@ def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
     took: dict[Alike, list[float]] = {}
     for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
         for run in store.runs_of(context.config, workload, name):
-            if (seconds := _took(run)) is not None:
-                took.setdefault(alike(run.job), []).append(seconds)
+            seen = store.seen_state(run)
+            if seen is not None and seen.state == COMPLETED and seen.started is not None and seen.ended is not None:
+                took.setdefault(alike(run.job), []).append(seen.ended - seen.started)
     return {key: sum(seconds) / len(seconds) for key, seconds in took.items()}
-
-
-def _took(run: RunRecord) -> float | None:
-    """The seconds that a completed run took; None for others, and where its state cannot be read."""
-    try:
-        seen = store.seen_state(run)
-    except LlmbError:
-        return None
-    if seen is None or seen.state != COMPLETED or seen.started is None or seen.ended is None:
-        return None
-    return seen.ended - seen.started

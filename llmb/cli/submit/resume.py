@@ -12,6 +12,7 @@ from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, NOT_SUBMITTED, JobState
+from llmb.submission.follow import poll
 from llmb.submission.prepare import Prepared
 from llmb.system import locks
 from llmb.system.process import ProcessId
@@ -71,8 +72,6 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 
     Unless ``dry_run``, first submits the runs of an interrupted submission.
     """
-    from llmb.submission.follow import poll
-
     wanted = {key_of(item.job) for item in items}
     runs = [run for run in context.runs() if key_of(run.job) in wanted]
     states = poll(context.need_cluster(), runs) if runs else {}
@@ -91,7 +90,7 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
     """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
     from llmb.cli.results.judged import results_of
-    from llmb.results import SUCCESS, UNKNOWN
+    from llmb.results.result import SUCCESS, UNKNOWN
 
     ended = [run for run in runs if states[run.id].is_end]
     done = ((SUCCESS, None), (UNKNOWN, COMPLETED))

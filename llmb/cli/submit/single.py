@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 
@@ -12,9 +12,6 @@ from llmb.cli.context import Context, say
 from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
 from llmb.errors import Fault, InputFaults, UsageError, as_fault, collected
 from llmb.workload.switches import absolute_image, parse_clock, parse_mount
-
-if TYPE_CHECKING:
-    from llmb.runs.job import JobRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +95,7 @@ def command(context: Context, options: SingleOptions) -> int:
     override them, and llmb prints those that it uses.
     """
     from llmb.cli.submit import flow
+    from llmb.planning import plan
     from llmb.runs.job import JobList, JobRequest
 
     click_context = click.get_current_context()
@@ -129,8 +127,13 @@ def command(context: Context, options: SingleOptions) -> int:
         repeats=options.repeats,
         profile=options.profile,
     )
-    options = replace(options, gpu_type=options.gpu_type or _only_gpu_type(context, request))
-    if "ENABLE_PROFILE" in used and request.profile and _measures_too(context, request, options.gpu_type):
+    if options.gpu_type is None and (only := plan.only_gpu_type(request, context.workloads, context.config)):
+        workload, size, gpu_type = only
+        say(f"note: of this cluster's GPU types, {workload} {size} runs only on {gpu_type}")
+        options = replace(options, gpu_type=gpu_type)
+    given_type = options.gpu_type or context.config.gpu_type
+    wants_profile = "ENABLE_PROFILE" in used and request.profile
+    if wants_profile and plan.measures_too(request, context.workloads, context.config, given_type):
         say(
             "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled (-p: the second only)"
         )
@@ -223,42 +226,3 @@ def _scale_of_nodes(context: Context, options: SingleOptions, nodes: int) -> int
         raise UsageError(message, hint=f"unset {_NODES} or {_GPUS}", code="scale-conflict", key="scale", value=gpus)
     say(f"note: {_NODES}={nodes}: {gpus} GPUs")
     return gpus
-
-
-def _measures_too(context: Context, request: "JobRequest", gpu_type: str | None) -> bool:
-    """Whether ENABLE_PROFILE gave a measured job too in the release of this configuration."""
-    from llmb.planning.configure import find_row
-    from llmb.planning.plan import resolve
-    from llmb.planning.rules import profile_window
-
-    config = context.config
-    gpu = gpu_type or config.gpu_type
-    if gpu not in (config.gpu_type, *config.gpu_types):
-        return False
-    rows = config.rows_for(gpu)
-    try:
-        workload, name = resolve(request, context.workloads, gpu, rows)
-    except UsageError:  # the plan reports it, with every other fault
-        return False
-    size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
-    row = find_row(size, rows, dtype, request.scales[0], strong=False)
-    release = row.release(request.scales[0]) if row is not None else None
-    window = profile_window(workload, size, release, size.max_steps or workload.max_steps)
-    return window is not None and window.measured_too
-
-
-def _only_gpu_type(context: Context, request: "JobRequest") -> str | None:
-    """The cluster's only GPU type that the workload runs on, where that is not the cluster's default."""
-    from llmb.planning.plan import resolve
-
-    config = context.config
-    try:
-        workload, size = resolve(request, context.workloads, config.gpu_type, config.rows_for(config.gpu_type))
-    except UsageError:  # the plan reports it, with every other fault
-        return None
-    types = dict.fromkeys([config.gpu_type, *config.gpu_types])
-    able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
-    if config.gpu_type in able or len(able) != 1:
-        return None
-    say(f"note: of this cluster's GPU types, {workload.key} {size} runs only on {able[0]}")
-    return able[0]

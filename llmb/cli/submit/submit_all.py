@@ -10,7 +10,7 @@ import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, say
-from llmb.cli.submit.options import COUNT, SubmitOptions, option, with_options
+from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
 from llmb.errors import InputFaults, UsageError
 
 _FILE = click.Path(path_type=Path)
@@ -71,7 +71,6 @@ def bulk(context: Context, options: BulkOptions) -> int:
 
 def _submit(context: Context, options: ListOptions) -> int:
     from llmb.cli.submit import flow
-    from llmb.cli.submit.options import overrides_of
     from llmb.planning.joblist import read_job_list
     from llmb.planning.select import Selection, adjust, discover, narrow
     from llmb.runs.job import JobList

@@ -15,8 +15,7 @@ from llmb.clusters.local.ranks import sweep
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, LOST, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState, Moment
-from llmb.system import console, files
-from llmb.system.process import ProcessId
+from llmb.system import console, files, process
 from llmb.text import typed
 
 SCHEDULER = "scheduler.json"
@@ -44,8 +43,8 @@ class Journal:
 
     schema_version: int = 1
     id: str
-    runner: ProcessId | None = None
-    ranks: tuple[ProcessId, ...] = ()
+    runner: process.ProcessId | None = None
+    ranks: tuple[process.ProcessId, ...] = ()
     started: Moment | None = None
     end: End | None = None
 
@@ -160,7 +159,9 @@ def _state_of_started(directory: Path, seen: Journal) -> JobState:
 
 def _state_before_start(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
     if (before := ahead.get(run.stamp.id)) is not None:
-        return _waiting(before)
+        if before == 0:
+            return JobState(state=PENDING, reason=NEXT, code=NEXT_CODE)
+        return JobState(state=PENDING, reason=f"queued behind {before} job{'s' if before > 1 else ''}")
     if not run.submitter.is_here:
         return JobState(state=UNKNOWN, reason=f"it was submitted on {run.submitter.host}; ask there")
     if run.directory.exists() and run.directory.stat().st_uid != os.getuid():
@@ -168,12 +169,6 @@ def _state_before_start(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
     if run.submitter.is_alive():
         return JobState(state=PENDING, reason="it is being submitted")
     return NEVER_QUEUED
-
-
-def _waiting(before: int) -> JobState:
-    if before == 0:
-        return JobState(state=PENDING, reason=NEXT, code=NEXT_CODE)
-    return JobState(state=PENDING, reason=f"queued behind {before} job{'s' if before > 1 else ''}")
 
 
 def is_abandoned(seen: Journal) -> bool:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """This machine as a cluster: adds runs to the supervisor's queue, and reads their states from their folders."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os
@@ -13,16 +11,14 @@ from pathlib import Path
 
 from llmb.clusters import checks
 from llmb.clusters.base import Pace
-from llmb.clusters.local import journal, queue, run_script
-from llmb.clusters.local.queue import ensure_supervisor
+from llmb.clusters.local import journal, queue, ranks
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import console, files, secrets, shell
-from llmb.system.process import host_name
+from llmb.system import console, files, process, secrets, shell
 from llmb.workload.gpus import CPU
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -30,9 +26,12 @@ IDLE = 10.0  # seconds
 GRACE = 5.0  # seconds
 
 
-def create(config: ClusterConfig) -> LocalCluster:
-    """This machine with its present hardware and environment."""
-    return LocalCluster(config=config, environ=os.environ, found=find_hardware(config), digest=programs.digest())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What this machine has for jobs; ``gpus`` is None where the jobs run on CPUs."""
+
+    cpus: int
+    gpus: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ class LocalCluster:
 
     def identity(self) -> str:
         """The queue's folder and this host. Raises LlmbError where no home folder is known."""
-        return f"the queue in {self.folder.resolve()} on {host_name()}"
+        return f"the queue in {self.folder.resolve()} on {process.host_name()}"
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """Every fault that prevents these launches; empty when there is none."""
@@ -68,9 +67,8 @@ class LocalCluster:
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script that the runner executes for ``launch``. Pure."""
-        staged = programs.path(self.config.llmb_install, self.digest)
-        machine = run_script.Machine(cpus=self.found.cpus, programs=str(staged))
-        return run_script.to_text(run_script.make(launch, stamp, machine, grace=self.grace))
+        staged = str(programs.path(self.config.llmb_install, self.digest))
+        return ranks.to_text(ranks.make_script(launch, stamp, cpus=self.found.cpus, programs=staged, grace=self.grace))
 
     def submit(self, run: RunRecord) -> str:
         """Add a recorded run to the queue, once however often it is called; the attempt's id. Raises LlmbError."""
@@ -79,7 +77,7 @@ class LocalCluster:
             queue.make_folder(self.folder)
             queue.add(self.folder, self._entry(run))
             with contextlib.suppress(files.DiskFullError):  # the run waits in the queue, and its state says why
-                ensure_supervisor(self.folder, self.environ, idle=self.idle)
+                queue.ensure_supervisor(self.folder, self.environ, idle=self.idle)
         return run.stamp.id
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
@@ -115,7 +113,7 @@ class LocalCluster:
 
     def _stage(self, run: RunRecord) -> None:
         staged = programs.stage(self.config.llmb_install)
-        wanted = Path(run_script.read(run.script).programs)
+        wanted = Path(ranks.read_script(run.script).programs)
         if wanted != staged and not wanted.is_dir():
             message = f"{run.script} needs the programs in {wanted}, which no longer exist"
             raise LlmbError(message, hint="submit the job again", code="programs-missing", value=str(wanted))
@@ -135,7 +133,7 @@ class LocalCluster:
         if not queue.has_work(self.folder):
             return None
         try:
-            ensure_supervisor(self.folder, self.environ, idle=self.idle)
+            queue.ensure_supervisor(self.folder, self.environ, idle=self.idle)
         except LlmbError as error:
             return f"{error.message}; {error.hint}"
         return None
@@ -145,6 +143,11 @@ class LocalCluster:
         # Either this end comes first, or the runner, which then finds the request to cancel.
         journal.create(run.place, journal.Journal(id=run.stamp.id, end=journal.end_now(CANCELLED, reason)))
         queue.remove(self.folder, run.stamp.id)
+
+
+def create(config: ClusterConfig) -> LocalCluster:
+    """This machine with its present hardware and environment."""
+    return LocalCluster(config=config, environ=os.environ, found=find_hardware(config), digest=programs.digest())
 
 
 def _full(folders: Sequence[Path]) -> str | None:
@@ -178,22 +181,10 @@ def _user() -> str:
         return f"user {os.getuid()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """What this machine has for jobs; ``gpus`` is None where the jobs run on CPUs."""
-
-    cpus: int
-    gpus: int | None
-
-
 def find_hardware(config: ClusterConfig) -> Hardware:
-    """The CPUs and GPUs of this machine."""
-    return Hardware(cpus=count_cpus(), gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus())
-
-
-def count_cpus() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The CPUs that this process may use, and the GPUs of this machine."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Hardware(cpus=cpus, gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus())
 
 
 def count_gpus() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of a run as processes: starts them, waits for them, kills them with all their children."""
+"""A local run's script, the value that its runner executes as JSON; and its ranks as processes: start, wait, kill."""
 
 import contextlib
 import os
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from llmb.clusters.local.run_script import Script
+from llmb.clusters import bashscript
 from llmb.errors import LlmbError
-from llmb.system import shell
+from llmb.runs.launch import Launch, StagedFile, Stamp
+from llmb.system import files, shell
 from llmb.system.process import ProcessId, kill_marked
+from llmb.text import typed, yamlfile
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run
 _START = Path(__file__).with_name("start_rank.py")
@@ -27,6 +29,74 @@ _SWEEP = 5.0  # seconds
 _TOGETHER = 0.2  # seconds
 # Signals of a rank that aborts because another has gone, or that llmb ended.
 _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What the runner does: write ``files`` into ``work``, then start ``argv`` as many times as there are ``ranks``.
+
+    ``environment`` overrides the few variables that every job has. ``secrets`` are names; the script never contains
+    their values. ``time_limit`` in seconds. ``grace``: seconds that ranks may run on after one has failed, and again
+    after SIGTERM.
+    """
+
+    schema_version: int = 1
+    id: str
+    name: str
+    ranks: int
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    secrets: tuple[str, ...]
+    time_limit: int
+    grace: float
+    directory: str
+    work: str
+    log: str
+    batch_log: str
+    programs: str
+    files: tuple[StagedFile, ...]
+
+
+def make_script(launch: Launch, stamp: Stamp, *, cpus: int, programs: str, grace: float) -> Script:
+    """The script of ``launch`` for a machine with ``cpus``; ``programs``: the folder of the staged ones. Pure."""
+    work = stamp.work(launch.name)
+    python = f"{launch.venv or bashscript.NO_VENV}/bin/python"
+    wrappers = [word for wrapper in launch.wrappers for word in wrapper.argv]
+    return Script(
+        id=stamp.id,
+        name=launch.name,
+        ranks=launch.ranks_per_node,
+        argv=(*wrappers, python, *bashscript.program_words(launch.program), *launch.args),
+        environment={
+            "OMP_NUM_THREADS": str(max(1, cpus // launch.ranks_per_node)),
+            "PYTHONUNBUFFERED": "1",  # so that the log has all output of a rank that was killed
+            **launch.environment,
+            "PYTHONPATH": bashscript.python_path(launch, programs),
+        },
+        secrets=launch.secrets,
+        time_limit=launch.time_limit,
+        grace=grace,
+        directory=stamp.directory,
+        work=work,
+        log=f"{work}/log-{launch.name}.out",
+        batch_log=f"{work}/sbatch_{launch.name}.out",
+        programs=programs,
+        files=launch.files,
+    )
+
+
+def to_text(script: Script) -> str:
+    """The text of a script, which ``read_script`` reads."""
+    return files.to_json(typed.to_data(script))
+
+
+def read_script(path: Path) -> Script:
+    """The script in a file. Raises LlmbError when the file is missing or invalid."""
+    data = files.read_json(path)
+    if data is None:
+        message = f"the script {path} does not exist"
+        raise LlmbError(message, hint="submit the job again", code="script-missing", value=str(path))
+    return typed.read(Script, yamlfile.Document(name=str(path), data=data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,16 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from llmb.clusters.local import journal, run_script
-from llmb.clusters.local.journal import End, Journal, end_now
-from llmb.clusters.local.ranks import Ranks
-from llmb.clusters.local.run_script import Script
+from llmb.clusters.local import journal
+from llmb.clusters.local.ranks import Ranks, Script, read_script
 from llmb.errors import LlmbError, describe
 from llmb.runs import record
-from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
-from llmb.system import files
-from llmb.system.process import ProcessId
+from llmb.system import files, process
 from llmb.text.times import clock
 
 POLL = 0.2  # seconds
@@ -32,7 +28,7 @@ def main(arguments: list[str]) -> int:
     """Run the job in the folder that the argument names, unless it was started or cancelled before."""
     try:
         run = record.load(Path(arguments[0]))
-        begun = Journal(id=run.stamp.id, runner=ProcessId.current(), started=time.time())
+        begun = journal.Journal(id=run.stamp.id, runner=process.ProcessId.current(), started=time.time())
         if not journal.create(run.place, begun):
             _say(f"{run.id} was started or cancelled before")
             return 0
@@ -45,7 +41,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _conclude(run: RunRecord, end: End) -> End:
+def _conclude(run: record.RunRecord, end: journal.End) -> journal.End:
     """Write the end, waiting while the disk is full. Raises LlmbError."""
     while True:
         try:
@@ -55,21 +51,21 @@ def _conclude(run: RunRecord, end: End) -> End:
             time.sleep(FULL_POLL)
 
 
-def _end_of(run: RunRecord, begun: Journal) -> End:
+def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.End:
     try:
-        return _run(run_script.read(run.script), run.place, begun)
+        return _run(read_script(run.script), run.place, begun)
     except LlmbError as error:
         _say(describe(error))
-        return end_now(FAILED, error.message)
+        return journal.end_now(FAILED, error.message)
 
 
-def _run(script: Script, directory: Path, begun: Journal) -> End:
+def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End:
     for staged in script.files:
         files.write_text(Path(script.work) / staged.name, staged.text)
     _log_to(Path(script.batch_log))
     _say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
     if cancelled := journal.cancelled_by(directory):
-        return end_now(CANCELLED, cancelled)
+        return journal.end_now(CANCELLED, cancelled)
     ranks = Ranks(script)
     try:
         started = replace(begun, started=time.time(), ranks=tuple(ranks.start(os.environ)))
@@ -81,7 +77,7 @@ def _run(script: Script, directory: Path, begun: Journal) -> End:
     return replace(end, exit_codes=tuple(ranks.codes))
 
 
-def _watch(script: Script, directory: Path, ranks: Ranks) -> End:
+def _watch(script: Script, directory: Path, ranks: Ranks) -> journal.End:
     """Wait until the ranks have ended, or until they must end."""
     deadline = time.monotonic() + script.time_limit
     while ranks.are_running:
@@ -90,14 +86,14 @@ def _watch(script: Script, directory: Path, ranks: Ranks) -> End:
             cause = ranks.cause(ended)
             _say(f"{cause}; the others have {script.grace:g} s to end")
             ranks.wait(script.grace)
-            return end_now(FAILED, str(cause), exit_code=cause.shell_code)
+            return journal.end_now(FAILED, str(cause), exit_code=cause.shell_code)
         if cancelled := journal.cancelled_by(directory):
-            return end_now(CANCELLED, cancelled)
+            return journal.end_now(CANCELLED, cancelled)
         if _signals:
-            return end_now(FAILED, f"its runner was terminated by {_signals[0]}")
+            return journal.end_now(FAILED, f"its runner was terminated by {_signals[0]}")
         if time.monotonic() > deadline:
-            return end_now(TIMEOUT, f"ran longer than its limit of {clock(script.time_limit)}")
-    return end_now(COMPLETED, exit_code=0)
+            return journal.end_now(TIMEOUT, f"ran longer than its limit of {clock(script.time_limit)}")
+    return journal.end_now(COMPLETED, exit_code=0)
 
 
 def _note_signal(number: int, frame: FrameType | None) -> None:

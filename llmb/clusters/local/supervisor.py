@@ -14,8 +14,6 @@ import traceback
 from pathlib import Path
 
 from llmb.clusters.local import journal, queue
-from llmb.clusters.local.journal import end_now
-from llmb.clusters.local.queue import LOCK, LOG, Entry, Running
 from llmb.errors import LlmbError
 from llmb.runs.state import CANCELLED, FAILED
 from llmb.system import files, locks, shell
@@ -31,7 +29,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler: programs would inherit an ignored signal
     while True:
         try:
-            with locks.hold(folder, LOCK):
+            with locks.hold(folder, queue.LOCK):
                 _say(f"supervisor {os.getpid()} serves {folder}")
                 _serve(folder, idle)
                 _say(f"supervisor {os.getpid()} ends")
@@ -76,13 +74,13 @@ def _take(folder: Path, path: Path) -> None:
         queue.remove(folder, entry.id)
 
 
-def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) -> None:
+def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | None) -> None:
     """Run one job or wait for it. No failure of a job stops the queue.
 
     Raises DiskFullError where a full disk prevented its start.
     """
     try:
-        queue.set_running(folder, Running(id=run_id, directory=directory))
+        queue.set_running(folder, queue.Running(id=run_id, directory=directory))
         runner = _start(folder, entry) if entry is not None else None
         _say(f"{run_id} {_wait(directory)}")
         if runner is not None:
@@ -92,7 +90,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: Entry | None) ->
     except LlmbError as error:
         _give_up(run_id, directory, error.message)
     except Exception:  # a bug, reported in the log: the other jobs run anyway
-        _give_up(run_id, directory, f"the supervisor failed; {folder / LOG} says how\n{traceback.format_exc()}")
+        _give_up(run_id, directory, f"the supervisor failed; {folder / queue.LOG} says how\n{traceback.format_exc()}")
     finally:
         queue.set_running(folder, None)
 
@@ -101,30 +99,30 @@ def _give_up(run_id: str, directory: Path, reason: str) -> None:
     _say(f"{run_id}: {reason}")
     try:
         if journal.read(directory) is None:
-            journal.conclude(directory, run_id, end_now(FAILED, reason.partition("\n")[0]))
+            journal.conclude(directory, run_id, journal.end_now(FAILED, reason.partition("\n")[0]))
     except LlmbError as error:
         _say(f"{run_id}: {error.message}")
 
 
-def _start(folder: Path, entry: Entry) -> shell.Popen[bytes] | None:
+def _start(folder: Path, entry: queue.Entry) -> shell.Popen[bytes] | None:
     """Start the runner, wait until it has created the run's journal, then remove the entry with its secrets."""
     runner = None
     if journal.read(entry.directory) is None:
         if cancelled := journal.cancelled_by(entry.directory):
-            journal.conclude(entry.directory, entry.id, end_now(CANCELLED, cancelled))
+            journal.conclude(entry.directory, entry.id, journal.end_now(CANCELLED, cancelled))
         else:
             runner = _spawn(folder, entry)
     queue.remove(folder, entry.id)
     return runner
 
 
-def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
+def _spawn(folder: Path, entry: queue.Entry) -> shell.Popen[bytes]:
     _say(f"{entry.id} starts in {entry.directory}")
     runner = shell.spawn(
         entry.argv,
         env=entry.environment,
         cwd=Path("/"),
-        log=folder / LOG,
+        log=folder / queue.LOG,
         session=True,
         umask=-1 if entry.umask is None else entry.umask,
     )
@@ -132,7 +130,7 @@ def _spawn(folder: Path, entry: Entry) -> shell.Popen[bytes]:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
         files.check_space(entry.directory)
-        raise LlmbError(f"its runner did not start; {folder / LOG} says why", code="runner-failed")
+        raise LlmbError(f"its runner did not start; {folder / queue.LOG} says why", code="runner-failed")
     return runner
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from llmb.clusters import rundir
+from llmb.clusters import bashscript
 from llmb.clusters.runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
-from llmb.clusters.rundir import RunFiles
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
 from llmb.text.times import clock
@@ -61,7 +60,7 @@ def advice_for(reason: str) -> str:
 
 def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     """The state of a run whose workload is ``data`` in Run:ai."""
-    files = rundir.read(run)
+    files = bashscript.read_files(run)
     phase = str(data.get("phase") or "Unknown")
     state = PHASES.get(phase, phase.upper())
     if state in (COMPLETED, FAILED):
@@ -83,13 +82,13 @@ def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     state = PHASES.get(str(data.get("phase")), CANCELLED)
     if state not in (COMPLETED, FAILED):
         state = CANCELLED
-    started, ended = rundir.read(run).started, _seconds(data) or now
+    started, ended = bashscript.read_files(run).started, _seconds(data) or now
     return JobState(state=state, reason="its workload was deleted", started=started, ended=ended)
 
 
 def of_files(run: RunRecord) -> JobState | None:
     """How the run ended, by its own files alone; None where they do not say."""
-    files = rundir.read(run)
+    files = bashscript.read_files(run)
     if (run.place / RESTARTED).exists():
         return _preempted(files)
     if files.exit_code is None:
@@ -98,7 +97,7 @@ def of_files(run: RunRecord) -> JobState | None:
     return _timed(run, JobState(state=state, exit_code=files.exit_code, started=files.started, ended=files.ended))
 
 
-def _complete(run: RunRecord, files: RunFiles, data: Mapping[str, Any], state: str) -> JobState:
+def _complete(run: RunRecord, files: bashscript.RunFiles, data: Mapping[str, Any], state: str) -> JobState:
     """An end with what only the script knows: the exit code, the time limit, that pods were started twice."""
     if state == FAILED and (run.place / RESTARTED).exists():
         return _preempted(files)
@@ -114,7 +113,12 @@ def _complete(run: RunRecord, files: RunFiles, data: Mapping[str, Any], state: s
 
 def _failed(run: RunRecord) -> int | None:
     """The exit code of a pod that has failed, before the first pod has written how all ended."""
-    codes = [line for path in run.place.glob(f"{FAILED_POD}*") for line in rundir.lines(path)[:1] if line.isdecimal()]
+    codes = [
+        line
+        for path in run.place.glob(f"{FAILED_POD}*")
+        for line in bashscript.read_lines(path)[:1]
+        if line.isdecimal()
+    ]
     return int(codes[0]) if codes else None
 
 
@@ -124,7 +128,7 @@ def _timed(run: RunRecord, state: JobState) -> JobState:
     return replace(state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}")
 
 
-def _preempted(files: RunFiles) -> JobState:
+def _preempted(files: bashscript.RunFiles) -> JobState:
     reason = "Run:ai has evicted its pods and started them again; a run starts once"
     return JobState(state="PREEMPTED", reason=reason, started=files.started, ended=files.ended)
 

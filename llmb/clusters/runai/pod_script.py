@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from llmb.clusters import bashscript
 from llmb.clusters.bashscript import END, NO_IMAGE, THREADS, UMASK, bash
 from llmb.clusters.runai import request
-from llmb.clusters.runai.request import in_pod, launch_in_pod
 from llmb.config import ClusterConfig
 from llmb.runs.launch import Launch, Stamp
 
@@ -110,8 +109,8 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
     content = request.body(launch, stamp, script, setting.config)
     if launch.image is None:
         content["spec"]["image"] = NO_IMAGE
-    launch, several = launch_in_pod(pvc, launch), launch.nodes > 1
-    variables = bashscript.environment(launch, stamp.id, in_pod(pvc, setting.programs))
+    launch, several = request.launch_in_pod(pvc, launch), launch.nodes > 1
+    variables = bashscript.environment(launch, stamp.id, request.in_pod(pvc, setting.programs))
     if launch.venv is None:  # the image's own PYTHONPATH stays
         variables["PYTHONPATH"] += "${PYTHONPATH:+:$PYTHONPATH}"
     count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in END.splitlines()))
@@ -120,8 +119,8 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
         *request.to_lines(request.kind_of(launch), content),
         "",
         # Always quoted, so that a preview looks like the script except for its placeholders.
-        f"llmb_run={bash(in_pod(pvc, stamp.place), always=True)}",
-        f"llmb_work={bash(in_pod(pvc, stamp.work(launch.name)), always=True)}",
+        f"llmb_run={bash(request.in_pod(pvc, stamp.place), always=True)}",
+        f"llmb_work={bash(request.in_pod(pvc, stamp.work(launch.name)), always=True)}",
         f"llmb_node={'${RANK:?the operator of PyTorch jobs sets it}' if several else 0}",
         f'llmb_batch="$llmb_work"/{bash(f"sbatch_{launch.name}.out")}',
         f'llmb_own="$llmb_work"/{bash(f"log-{launch.name}.out")}',

@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from llmb.clusters.bashscript import bash
-from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig, RunaiPvc
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.workload.gpus import CPU
@@ -75,21 +74,17 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         },
         "environmentVariables": _variables(launch, config),
     }
-    if pools := _node_pools(launch, config):
+    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
+    if pools := own.split(",") if own is not None else list(runai.node_pools):
         spec["nodePools"] = pools
     if runai.annotations:
         spec["annotations"] = [{"name": name, "value": value} for name, value in runai.annotations.items()]
     if kind_of(launch) == DISTRIBUTED:
         spec |= {"distributedFramework": "PyTorch", "numWorkers": launch.nodes - 1, "cleanPodPolicy": "None"}
-    spec = _joined(spec, _yours(launch, runai))
+    skipped = _OF_SEVERAL if kind_of(launch) == TRAINING else frozenset()
+    spec = _joined(spec, {name: value for name, value in runai.spec.items() if name not in skipped})
     found = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
     return found if kind_of(launch) == TRAINING else {**found, "masterSpecSameAsWorker": True}  # the master trains too
-
-
-def _yours(launch: Launch, runai: RunaiConfig) -> dict[str, Any]:
-    """The fields of runai.spec that the API has for this kind of workload."""
-    is_one = kind_of(launch) == TRAINING
-    return {name: value for name, value in runai.spec.items() if not (is_one and name in _OF_SEVERAL)}
 
 
 def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,12 +147,6 @@ def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
     ]
     passed = [name for name in config.pass_environment if name not in named]
     return [*found, *({"name": name, "value": placeholder(name)} for name in passed)]
-
-
-def _node_pools(launch: Launch, config: ClusterConfig) -> list[str]:
-    """The node pools of the launch's GPU type, else those of all jobs."""
-    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
-    return own.split(",") if own is not None else list(section(config).node_pools)
 
 
 def is_on(pvc: RunaiPvc, path: str | Path) -> bool:

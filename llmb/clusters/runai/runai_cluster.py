@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A project of Run:ai as its user sees it: creates workloads, polls many at once, stops them."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -10,14 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.clusters import rundir
+from llmb.clusters import bashscript
 from llmb.clusters.base import Pace
-from llmb.clusters.runai import phases, pod_script, request, runai_checks
-from llmb.clusters.runai.faults import RefusedError
-from llmb.clusters.runai.pod_script import Setting
-from llmb.clusters.runai.rest import BrokenGatewayError, Client
-from llmb.clusters.runai.token import find_credentials
-from llmb.clusters.runai.workloads import Api
+from llmb.clusters.runai import phases, pod_script, request, runai_checks, token, workloads
+from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs, store
@@ -33,11 +27,6 @@ _WAITS = "pendingSchedulingMessages"
 _once = threading.Lock()  # the first of several concurrent runs signs in and stages the programs for the others
 
 
-def create(config: ClusterConfig) -> RunaiCluster:
-    """The configured project; the API is called and secrets are read only when needed."""
-    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunaiCluster:
     """The cluster type ``runai``; ``digest``: of the installed programs; ``environ``: the submitting shell's.
@@ -50,21 +39,22 @@ class RunaiCluster:
     digest: str
     pace: Pace = PACE
     first_pause: float = 0.5
-    apis: list[Api] = field(default_factory=list)
+    apis: list[workloads.Api] = field(default_factory=list)
 
     @property
-    def _setting(self) -> Setting:
-        return Setting(config=self.config, programs=str(programs.path(self.config.llmb_install, self.digest)))
+    def _setting(self) -> pod_script.Setting:
+        staged = programs.path(self.config.llmb_install, self.digest)
+        return pod_script.Setting(config=self.config, programs=str(staged))
 
     @property
-    def api(self) -> Api:
+    def api(self) -> workloads.Api:
         """The API. Raises LlmbError without credentials."""
         with _once:
             if not self.apis:
                 runai = request.section(self.config)
-                credentials = find_credentials(runai, self.environ)
+                credentials = token.find_credentials(runai, self.environ)
                 client = Client(runai.base_url, credentials, first_pause=self.first_pause)
-                self.apis.append(Api(client=client, runai=runai))
+                self.apis.append(workloads.Api(client=client, runai=runai))
             return self.apis[0]
 
     def identity(self) -> str:
@@ -134,7 +124,7 @@ class RunaiCluster:
             listed = self.api.by_names(left, since, deleted=deleted) if left else {}
             found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
         for name, run in wanted.items():
-            if run.id not in found and rundir.read(run).job_id is not None:
+            if run.id not in found and bashscript.read_files(run).job_id is not None:
                 found[run.id] = name
         return found
 
@@ -145,9 +135,11 @@ class RunaiCluster:
         known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
         found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
         found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
-        found = {key: _with_fix(state) for key, state in self._explained(found, by_workload).items()}
+        for key, state in self._explained(found, by_workload).items():
+            found[key] = replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
         missing = [run for run in runs if run.id not in found]
-        deleted = api.by_names([name_of(run) for run in missing], _since(missing), deleted=True) if missing else {}
+        since = min((run.submitted_at for run in missing), default=now)
+        deleted = api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}
         for run in missing:
             data = deleted.get(name_of(run))
             found[run.id] = phases.of_deleted(run, data, now) if data is not None else _gone(run, now)
@@ -191,11 +183,12 @@ class RunaiCluster:
 
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
         """``found``, with Kubernetes' warnings about a few runs that start or have failed without a reason."""
-        unexplained = [
-            (key, run)
-            for key, run in by_workload.items()
-            if run.id in found and not found[run.id].reason and _needs_reason(found[run.id])
-        ]
+        unexplained = []
+        for key, run in by_workload.items():
+            state = found.get(run.id)
+            failed = state is not None and state.state == "FAILED" and state.exit_code is None
+            if state is not None and not state.reason and (failed or state.state == "CONFIGURING"):
+                unexplained.append((key, run))
         for key, run in unexplained[:_ASKED]:
             try:
                 events = self.api.events(key)
@@ -208,21 +201,14 @@ class RunaiCluster:
         return found
 
 
-def _with_fix(state: JobState) -> JobState:
-    return replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
-
-
-def _needs_reason(state: JobState) -> bool:
-    return state.state == "CONFIGURING" or (state.state == "FAILED" and state.exit_code is None)
+def create(config: ClusterConfig) -> RunaiCluster:
+    """The configured project; the API is called and secrets are read only when needed."""
+    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
 
 
 def name_of(run: RunRecord) -> str:
     """The run's name in Run:ai."""
     return request.workload_name(run.launch, run.stamp)
-
-
-def _since(runs: Sequence[RunRecord]) -> float:
-    return min(run.submitted_at for run in runs)
 
 
 def _gone(run: RunRecord, now: float) -> JobState:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.clusters.base import UnclearError
-from llmb.clusters.runai import faults
-from llmb.clusters.runai.faults import NotThereError, RefusedError
-from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.rest import Client, NotThereError, RefusedError, not_understood
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 
@@ -135,14 +133,16 @@ class Api:
             if {"id", "clusterId"} <= one.keys()
         ]
         if named and not found:
-            raise faults.not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
+            raise not_understood(self.client.base_url, f"project '{name}' without its id and cluster")
         if not found:
             message = f"this access key sees no project '{name}' in Run:ai"
             hint = "check runai.project in cluster_config.yaml; if the project exists, ask for access to it"
             raise ProjectError(message, hint=hint, code="project-unknown", key="runai.project", value=name)
         if len(found) == 1 and wanted is None:
             return found[0]
-        names = {str(one.get("uuid")): str(one.get("name")) for one in self._clusters()}
+        data = self.client.get("/clusters")
+        clusters = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+        names = {str(one.get("uuid")): str(one.get("name")) for one in clusters}
         kept = [one for one in found if wanted in (None, one.cluster, names.get(one.cluster))]
         if len(kept) == 1:
             return kept[0]
@@ -153,10 +153,6 @@ class Api:
             message = f"project '{name}' of Run:ai is on several clusters: {where}"
         hint = "set runai.cluster in cluster_config.yaml to one of them"
         raise ProjectError(message, hint=hint, code="project-ambiguous", key="runai.cluster", value=where)
-
-    def _clusters(self) -> list[dict[str, Any]]:
-        data = self.client.get("/clusters")
-        return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
 
 
 def _is_named(one: dict[str, Any]) -> bool:

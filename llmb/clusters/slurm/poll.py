@@ -7,11 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.clusters import rundir
-from llmb.clusters.rundir import RunFiles
-from llmb.clusters.slurm import rows
-from llmb.clusters.slurm.commands import MISSING, NO_ACCOUNTING, Client, SilentError
-from llmb.clusters.slurm.request import job_name
+from llmb.clusters import bashscript
+from llmb.clusters.slurm import commands, request
 from llmb.config.slurm import seconds
 from llmb.errors import LlmbError
 from llmb.runs import store
@@ -52,7 +49,7 @@ class View:
     """What one poll knows of a run: from its own files, from accounting, and from the queue where that was asked."""
 
     run: RunRecord
-    files: RunFiles
+    files: bashscript.RunFiles
     accounted: JobState | None = None
     queued: JobState | None = None
     silence: str | None = None
@@ -83,11 +80,11 @@ class View:
 class Poller:
     """Asks Slurm about submitted runs; ``memory`` lasts as long as the command."""
 
-    client: Client
+    client: commands.Client
     memory: Memory
 
     @property
-    def asker(self) -> Client:
+    def asker(self) -> commands.Client:
         """The client with the patience that this question deserves."""
         brief = min(BRIEF, self.client.ask_seconds)
         return self.client if self.memory.is_patient else replace(self.client, ask_seconds=brief)
@@ -108,7 +105,7 @@ class Poller:
         try:
             for row in self._queued(asked):
                 asked[row.job_id].queued = row.state
-        except SilentError as error:
+        except commands.SilentError as error:
             if not any(view.accounted for view in views.values()):
                 raise
             for view in asked.values():
@@ -118,7 +115,7 @@ class Poller:
     def identity(self) -> str:
         """Which cluster Slurm's commands ask, by the name in its configuration. Raises LlmbError."""
         if self.memory.cluster is None:
-            self.memory.cluster = f"Slurm cluster {rows.cluster_name(self.asker)}"
+            self.memory.cluster = f"Slurm cluster {commands.cluster_name(self.asker)}"
         return self.memory.cluster
 
     def find(self, runs: Sequence[RunRecord]) -> dict[str, str]:
@@ -127,13 +124,13 @@ class Poller:
         by_name = {name_of(run): run for run in runs if run.id not in found}
         if not by_name:
             return found
-        for row in rows.queued(self.asker, names=list(by_name)):
+        for row in commands.queued(self.asker, names=list(by_name)):
             _keep_first(found, by_name, row)
         left = {name: run for name, run in by_name.items() if run.id not in found}
         if left and self.memory.has_accounting:
             age = time.time() - min(run.submitted_at for run in left.values())
             try:
-                listed = rows.accounted(self.asker, names=list(left), within=age + YOUNG)
+                listed = commands.accounted(self.asker, names=list(left), within=age + YOUNG)
             except LlmbError as error:
                 self._note_failure(error)
                 if self.memory.has_accounting:
@@ -143,12 +140,12 @@ class Poller:
                 _keep_first(found, left, row)
         return found
 
-    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[rows.Row]:
+    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[commands.Row]:
         memory = self.memory
         if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
             return []
         try:
-            found = rows.accounted(self.asker, ids=list(by_job))
+            found = commands.accounted(self.asker, ids=list(by_job))
         except LlmbError as error:
             self._note_failure(error)
             return []
@@ -158,21 +155,21 @@ class Poller:
     def _note_failure(self, error: LlmbError) -> None:
         """Remember that accounting failed: for good where there is none, else for a while."""
         memory = self.memory
-        if error.code in (NO_ACCOUNTING, MISSING):
+        if error.code in (commands.NO_ACCOUNTING, commands.MISSING):
             memory.has_accounting = False
             return
         memory.rest_until = time.monotonic() + memory.rest
         memory.rest = min(2 * memory.rest, _LONGEST_REST)
 
-    def _queued(self, by_job: Mapping[str, View]) -> Iterable[rows.Row]:
+    def _queued(self, by_job: Mapping[str, View]) -> Iterable[commands.Row]:
         if not by_job:
             return []
         try:
-            return _rows_of(by_job, rows.queued(self.asker, ids=list(by_job)))
-        except SilentError:
+            return _rows_of(by_job, commands.queued(self.asker, ids=list(by_job)))
+        except commands.SilentError:
             raise
         except LlmbError as error:  # no program, or a question that it refuses: nothing is known either way
-            raise SilentError(error.message, hint=error.hint, code=error.code) from error
+            raise commands.SilentError(error.message, hint=error.hint, code=error.code) from error
 
     def _state(self, view: View) -> JobState:
         if view.queued is None and view.silence is not None:
@@ -182,7 +179,10 @@ class Poller:
     def _complete(self, view: View, state: JobState) -> JobState:
         """``state`` with what the rows do not have: the limit, the lost node, the true exit code."""
         if state.state == TIMEOUT:
-            return replace(state, reason=f"ran longer than its limit of {_limit(view.run)}")
+            lines = bashscript.read_lines(view.run.script)
+            asked = next((line.removeprefix(_TIME) for line in lines if line.startswith(_TIME)), "")
+            limit = clock(seconds(asked) or view.run.launch.time_limit)
+            return replace(state, reason=f"ran longer than its limit of {limit}")
         if state.state != FAILED:
             return state
         if (node := _lost_node(view.run)) is not None:
@@ -196,7 +196,7 @@ class Poller:
 
     def _exit_code(self, job_id: str | None) -> int | None:
         try:
-            return rows.exit_code(self.asker, job_id) if job_id is not None else None
+            return commands.exit_code(self.asker, job_id) if job_id is not None else None
         except LlmbError:  # the state is known without it
             return None
 
@@ -216,7 +216,7 @@ class Poller:
 
 def name_of(run: RunRecord) -> str:
     """The run's name in Slurm's queue."""
-    return job_name(run.launch, run.stamp)
+    return request.job_name(run.launch, run.stamp)
 
 
 def last_seen(run: RunRecord) -> JobState:
@@ -224,18 +224,18 @@ def last_seen(run: RunRecord) -> JobState:
     return store.seen_state(run) or JobState(state=UNKNOWN)
 
 
-def read_files(run: RunRecord) -> RunFiles:
+def read_files(run: RunRecord) -> bashscript.RunFiles:
     """What the script of the run's present attempt has written so far; a job's id is a number."""
-    files = rundir.read(run)
+    files = bashscript.read_files(run)
     return files if files.job_id is None or files.job_id.isdecimal() else replace(files, job_id=None)
 
 
-def _rows_of(by_job: Mapping[str, View], found: Iterable[rows.Row]) -> list[rows.Row]:
+def _rows_of(by_job: Mapping[str, View], found: Iterable[commands.Row]) -> list[commands.Row]:
     """The rows of these runs: a row of another name is another cluster's, or was written before the job's true end."""
     return [row for row in found if row.job_id in by_job and row.name == name_of(by_job[row.job_id].run)]
 
 
-def _keep_first(found: dict[str, str], by_name: Mapping[str, RunRecord], row: rows.Row) -> None:
+def _keep_first(found: dict[str, str], by_name: Mapping[str, RunRecord], row: commands.Row) -> None:
     """Keep the id of the first job of a name: of a run submitted twice, the second job ends itself."""
     run = by_name.get(row.name)
     if run is not None and (run.id not in found or int(row.job_id) < int(found[run.id])):
@@ -247,10 +247,12 @@ def _was_killed(state: JobState) -> bool:
     return state.reason.startswith(_LAUNCH_FAILURE) or (state.exit_code or 0) > 128
 
 
-def _end_of(run: RunRecord, files: RunFiles) -> JobState | None:
+def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:
     """How the run ended, by its own files alone; None where they do not say."""
     # Slurm's daemons write into the script's output as well.
-    found = [match[2] or "" for path in (run.batch_log, run.log) for match in _CANCELLED.finditer(rundir.tail(path))]
+    found = [
+        match[2] or "" for path in (run.batch_log, run.log) for match in _CANCELLED.finditer(bashscript.read_tail(path))
+    ]
     ends = [cause for cause in found if cause != _REQUEUED]
     if ends:
         return JobState(state=_DUE_TO.get(ends[-1], CANCELLED), started=files.started, ended=files.ended)
@@ -262,11 +264,5 @@ def _end_of(run: RunRecord, files: RunFiles) -> JobState | None:
 
 def _lost_node(run: RunRecord) -> str | None:
     """srun's message about a node that it lost; such a job may end FAILED, as its script runs on for a moment."""
-    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(rundir.tail(path))]
+    found = [match for path in (run.log, run.batch_log) for match in _LOST_NODE.finditer(bashscript.read_tail(path))]
     return found[-1][1] if found else None
-
-
-def _limit(run: RunRecord) -> str:
-    """The time limit that the run's script asks for, as HH:MM:SS."""
-    asked = (line.removeprefix(_TIME) for line in rundir.lines(run.script) if line.startswith(_TIME))
-    return clock(seconds(next(asked, "")) or run.launch.time_limit)

@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import Literal
 
 from llmb.clusters.bashscript import CONTROL
-from llmb.config import ClusterConfig
 from llmb.config.sbatch_options import long_name
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SLURM_OPTIONS, SlurmConfig
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch, Stamp

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from llmb.clusters import bashscript
 from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END, bash
-from llmb.clusters.slurm import container
-from llmb.clusters.slurm.request import directive, sbatch_options
+from llmb.clusters.slurm import container, request
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
 from llmb.config.slurm import PMIX, SlurmConfig
@@ -19,8 +18,8 @@ VBOOST_LINE = "llmb vboost: "  # begins the line in the log that llmb.logs.condi
 # One task on each node runs this. sudo -n never asks: without a rule for nvidia-smi it prints an error and ends.
 # Source: PerfEnvPlugin of NeMo 2.3 does it by one srun before the training, with sudo, outside of any container.
 _BOOST_NODE = """\
-llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
-    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'\\n'}\""""
+llmb_output=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_output##*$'\\n'}\""""
 
 # The step shares its resources with the training (--overlap), which starts even if this step fails. The log gets the
 # first reason that a node printed, else the last line of srun.
@@ -113,13 +112,14 @@ class Setting:
 
 def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
     """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot take."""
-    options = sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    options = request.sbatch_options(launch, stamp, setting.config, knows_segment=setting.knows_segment)
+    given = (name if value is None else f"{name}={request.directive(value)}" for name, value in options.items())
     variables = environment(launch, stamp, setting)
     if setting.container:  # each rank extends the image's own
         variables.pop(container.PYTHONPATH)
     parts = [
         "#!/bin/bash",
-        *(_option(name, value) for name, value in options.items()),
+        *(f"#SBATCH --{option}" for option in given),
         "",
         # Always quoted, so that a preview looks like the script except for its placeholders.
         f"llmb_run={bash(stamp.place, always=True)}",
@@ -150,15 +150,6 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
     }
 
 
-def python(launch: Launch, setting: Setting) -> str:
-    """The Python that the ranks run."""
-    return "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
-
-
-def _option(name: str, value: str | None) -> str:
-    return f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={directive(value)}"
-
-
 def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
     """The command that starts the ranks, line by line."""
     total = launch.nodes * launch.ranks_per_node
@@ -175,7 +166,8 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
     yield f"bash -c {bash(_rank(launch, setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
-    yield bashscript.program(launch, python(launch, setting))
+    python = "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
+    yield bashscript.program(launch, python)
 
 
 def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str:

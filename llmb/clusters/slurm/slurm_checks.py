@@ -4,20 +4,22 @@
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.clusters import checks
-from llmb.clusters.slurm import commands, container, partitions, sbatch_script
+from llmb.clusters.slurm import container, partitions, request, sbatch_script
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
-from llmb.clusters.slurm.request import sbatch_options
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size, superblock_fault
 from llmb.config.locate import place_in_config
+from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+from llmb.runs.launch import Launch
 
+_HELP_SECONDS = 60.0  # help asks no controller: only a busy machine is slow, and a script without the answer may fail
 _ANYWAY = "--no-preflight submits without this check"
 
 
@@ -39,18 +41,20 @@ def check(
 
 def _own_faults(launch: Launch, setting: sbatch_script.Setting) -> Iterator[Fault]:
     """The faults of a launch that do not depend on the state of the cluster."""
+    stamp = checks.preview_stamp(launch, setting.config)
     try:
-        sbatch_script.render(launch, _stamp(launch, setting), setting)
+        sbatch_script.render(launch, stamp, setting)
     except LlmbError as error:
-        message = f"{launch.name}: {error.message}"
-        yield Fault(message=message, hint=error.hint, code=error.code, key=error.key, value=error.value)
+        yield replace(as_fault(error), message=f"{launch.name}: {error.message}")
     yield from checks.faults_of_launch(launch, setting.config)
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return
     yield from faults_of_image(launch, setting.config)
     yield from faults_of_mounts(launch)
-    yield from _own_mount_faults((_stamp(launch, setting).directory, setting.programs))
+    yield from (
+        _separator_fault(folder) for folder in (stamp.directory, setting.programs) if "," in folder or ":" in folder
+    )
     yield from faults_of_writable(launch, setting.config, setting.lacks)
 
 
@@ -81,8 +85,8 @@ def _judge(
     for launch, _ in itertools.groupby(launches):
         own = list(partitions.faults_of(launch, setting.config, found))
         faults += own
-        stamp, knows = _stamp(launch, setting), setting.knows_segment
-        jobs.append((sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
+        stamp, knows = checks.preview_stamp(launch, setting.config), setting.knows_segment
+        jobs.append((request.sbatch_options(launch, stamp, setting.config, knows_segment=knows), not own))
     usable = frozenset(name for name, partition in found.items() if partition.available == "up")
     return faults, list(refusals(client, jobs, usable))
 
@@ -94,14 +98,14 @@ def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str
 
 
 def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
-    shown = commands.help_of(client, "srun") if setting.container else None
+    shown = help_of(client, "srun") if setting.container else None
     if shown is not None and "--container-image" not in shown:
         yield Fault(
             message="this Slurm has no pyxis: srun has no option --container-image",
             hint="slurm.container: none in cluster_config.yaml runs jobs from a Python environment",
             code="pyxis-missing",
         )
-    if setting.mpi is not None and (fault := commands.mpi_fault(client, setting.mpi)) is not None:
+    if setting.mpi is not None and (fault := mpi_fault(client, setting.mpi)) is not None:
         yield Fault(
             message=f"this Slurm {fault}",
             place=place_in_config(setting.config.llmb_install, "slurm", "mpi"),
@@ -110,11 +114,6 @@ def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[F
             key="slurm.mpi",
             value=setting.mpi,
         )
-
-
-def _stamp(launch: Launch, setting: sbatch_script.Setting) -> Stamp:
-    root = setting.config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
-    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
 
 
 def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
@@ -168,11 +167,6 @@ def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
             yield Fault(message=message, hint=hint, code="mount-missing", key=mount, value=source)
 
 
-def _own_mount_faults(folders: tuple[str, ...]) -> Iterator[Fault]:
-    """Whether pyxis can read the names of the folders that every container of llmb mounts."""
-    yield from (_separator_fault(folder) for folder in folders if "," in folder or ":" in folder)
-
-
 def _separator_fault(mount: str) -> Fault:
     message = f"{mount} cannot be mounted: pyxis reads commas and colons as separators"
     return Fault(message=message, hint="choose folders without commas and colons", code="mount-invalid", key=mount)
@@ -199,3 +193,57 @@ def faults_of_writable(launch: Launch, config: ClusterConfig, lacks: frozenset[s
             code="writable-unsupported",
             key="container_writable",
         )
+
+
+def has_segment(client: Client, config: ClusterConfig) -> bool:
+    """Whether sbatch has ``--segment``; asked only where a job could use it. True where there is no sbatch."""
+    slurm = config.slurm
+    given = slurm is not None and (slurm.segment or "segment" in {*slurm.gpu.given, *slurm.cpu.given})
+    if not given and not any(config.gpu(name).gpus_per_node == 4 for name in (config.gpu_type, *config.gpu_types)):
+        return True
+    shown = help_of(client, "sbatch")
+    return shown is None or "--segment" in shown
+
+
+def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
+    """Those of container.PYXIS_OPTIONS, and PMIX, that this srun does not have. Empty where srun cannot be asked."""
+    slurm = config.slurm or SlurmConfig()
+    shown = help_of(client, "srun") if slurm.container == container.PYXIS else None
+    if shown is None or "--container-image" not in shown:  # without any pyxis, nothing is known of its options
+        return frozenset()
+    found = {name for name in container.PYXIS_OPTIONS if name.removeprefix("no-") not in shown}
+    kinds = mpi_kinds(client) if slurm.mpi is None else None
+    return frozenset(found if kinds is None or PMIX in kinds else {*found, PMIX})
+
+
+def mpi_fault(client: Client, kind: str) -> str | None:
+    """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked."""
+    kinds = mpi_kinds(client)
+    if kinds is not None and kind not in (*kinds, NO_MPI):
+        return f"has no MPI plugin '{kind}'"
+    try:  # a listed plugin may lack its library
+        done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)
+    except LlmbError:
+        return None
+    refused = done.code != 0 and "Invalid MPI type" in done.err
+    return f"cannot load its MPI plugin '{kind}'" if refused else None
+
+
+def mpi_kinds(client: Client) -> list[str] | None:
+    """The values that srun takes for ``--mpi``; None where it cannot be asked."""
+    shown = _plain(client, ["srun", "--mpi=list"])
+    return None if shown is None else shown.replace(",", " ").split()
+
+
+def help_of(client: Client, program: str) -> str | None:
+    """The help of one of Slurm's commands; None where it cannot be run."""
+    return _plain(client, [program, "--help"])
+
+
+def _plain(client: Client, argv: Sequence[str]) -> str | None:
+    """The output of a command that asks no controller."""
+    try:
+        done = client.run(argv, timeout=_HELP_SECONDS)
+    except LlmbError:
+        return None
+    return done.out + done.err if done.code == 0 else None

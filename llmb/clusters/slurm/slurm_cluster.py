@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Slurm cluster as its user sees it: submits scripts with sbatch, polls many jobs at once, cancels them."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading
@@ -11,18 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import commands, poll, sbatch_script, slurm_checks
-from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.partitions import NodeWait
-from llmb.clusters.slurm.refusals import hint_for
+from llmb.clusters.slurm import commands, partitions, poll, refusals, sbatch_script, slurm_checks
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.system import files, secrets
-from llmb.system.shell import Completed
+from llmb.system import files, secrets, shell
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 _QUEUE_FULL = "temporarily unable to accept job"
@@ -35,30 +29,18 @@ _asking = threading.Lock()  # the first of several concurrent jobs asks for the 
 _staging = threading.Lock()  # the first of several concurrent jobs stages for the others
 
 
-def create(config: ClusterConfig) -> SlurmCluster:
-    """The cluster whose commands are on PATH; a preview needs none of them."""
-    client = Client(environ=os.environ, passed=config.pass_environment)
-    return SlurmCluster(
-        config=config,
-        client=client,
-        digest=programs.digest(),
-        knows_segment=commands.has_segment(client, config),
-        lacks=commands.lacking(client, config),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCluster:
     """The cluster type ``slurm``; ``digest``: of the installed programs; the rest as in ``sbatch_script.Setting``."""
 
     config: ClusterConfig
-    client: Client
+    client: commands.Client
     digest: str
     knows_segment: bool = True
     lacks: frozenset[str] = frozenset()
     pace: Pace = PACE
     memory: poll.Memory = field(default_factory=poll.Memory)
-    patience: NodeWait = field(default_factory=NodeWait)
+    patience: partitions.NodeWait = field(default_factory=partitions.NodeWait)
 
     @property
     def _setting(self) -> sbatch_script.Setting:
@@ -125,7 +107,19 @@ class SlurmCluster:
             self.client.ask(["scancel", *ids])
 
 
-def job_id_of(done: Completed) -> str:
+def create(config: ClusterConfig) -> SlurmCluster:
+    """The cluster whose commands are on PATH; a preview needs none of them."""
+    client = commands.Client(environ=os.environ, passed=config.pass_environment)
+    return SlurmCluster(
+        config=config,
+        client=client,
+        digest=programs.digest(),
+        knows_segment=slurm_checks.has_segment(client, config),
+        lacks=slurm_checks.lacking(client, config),
+    )
+
+
+def job_id_of(done: shell.Completed) -> str:
     """The id of the job that sbatch has submitted. A site's wrapper around sbatch may print notices of its own.
 
     Raises LlmbError for a refusal, UnclearError for every answer that leaves open whether Slurm has the job: the caller
@@ -147,7 +141,7 @@ def job_id_of(done: Completed) -> str:
         how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
         raise _unclear(f"sbatch {how}{_quoted(done.out or done.err)}")
     reason = reason or commands.last_line(done.out)
-    raise LlmbError(f"Slurm refused it: {reason}", hint=hint_for(reason), code="slurm-refused", value=reason)
+    raise LlmbError(f"Slurm refused it: {reason}", hint=refusals.hint_for(reason), code="slurm-refused", value=reason)
 
 
 def _unclear(message: str, when: str = "", *, code: str = "sbatch-unclear") -> UnclearError:

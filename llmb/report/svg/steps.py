@@ -6,21 +6,8 @@ import math
 from collections.abc import Collection, Sequence
 
 from llmb.logs.samples import Step
-from llmb.report.svg.draw import (
-    Axis,
-    Value,
-    around,
-    dot,
-    element,
-    in_digits,
-    label,
-    line,
-    path,
-    picture,
-    shape,
-    spaced,
-    thinned,
-)
+from llmb.report.svg import draw
+from llmb.report.svg.draw import Axis, Value, dot, label, line
 from llmb.stats.measure import Window
 
 WIDTH, HEIGHT = 280.0, 112.0
@@ -48,7 +35,7 @@ def steps_picture(
     if not points:
         return ""
     counted = [time for i, time in points if window is not None and window.first <= i <= window.last]
-    low, high = around(counted or [time for _, time in points], _LEAST_REACH)
+    low, high = draw.around(counted or [time for _, time in points], _LEAST_REACH)
     first, last = points[0][0], max(points[-1][0], points[0][0] + 1, (planned or 0) - 1)
     across = Axis(low=first, high=last, start=_LEFT, end=_RIGHT)
     up = Axis(low=low, high=high, start=_BOTTOM, end=_TOP)
@@ -57,10 +44,10 @@ def steps_picture(
         *_grid(up),
         *_iterations(across, window),
         *_mean(across, up, window, mean),
-        *_lines(across, up, thinned(points, _MOST_POINTS)),
+        *_lines(across, up, draw.thinned(points, _MOST_POINTS)),
         *_marks(across, up, points, outliers),
     ]
-    return picture(key, title, _description(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
+    return draw.picture(key, title, _description(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
 
 
 def _shade(across: Axis, window: Window | None) -> list[str]:
@@ -74,14 +61,14 @@ def _shade(across: Axis, window: Window | None) -> list[str]:
         "width": max(end - start, 1.5),
         "height": _BOTTOM - _TOP,
     }
-    return [element("rect", shaded)]
+    return [draw.element("rect", shaded)]
 
 
 def _grid(up: Axis) -> list[str]:
     ticks = up.ticks(4)
     return [
         part
-        for value, words in zip(ticks, in_digits(ticks), strict=True)
+        for value, words in zip(ticks, draw.in_digits(ticks), strict=True)
         for part in (
             line("grid", _LEFT, up.at(value), _RIGHT, up.at(value)),
             label(words, _LEFT - 6, up.at(value) + 3.5, anchor="end"),
@@ -92,7 +79,7 @@ def _grid(up: Axis) -> list[str]:
 def _iterations(across: Axis, window: Window | None) -> list[str]:
     ends = [window.first, window.last] if window is not None else []
     marked = [number for number in (*ends, int(across.low), int(across.high)) if across.holds(number)]
-    places = spaced([(across.at(number), str(number)) for number in marked], _LABEL_SPACE)
+    places = draw.spaced([(across.at(number), str(number)) for number in marked], _LABEL_SPACE)
     base = line("axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
     return [base, *(label(words, place, _BOTTOM + 15, anchor="middle") for place, words in places)]
 
@@ -109,7 +96,7 @@ def _lines(across: Axis, up: Axis, points: Sequence[tuple[int, float]]) -> list[
     for inside, stretch in itertools.groupby(points, key=lambda point: up.holds(point[1])):
         if inside:
             places = [(across.at(i), up.at(time)) for i, time in stretch]
-            drawn.append(path("line", places) if len(places) > 1 else dot("line-dot", *places[0], 1.2))
+            drawn.append(draw.path("line", places) if len(places) > 1 else dot("line-dot", *places[0], 1.2))
     return drawn
 
 
@@ -122,7 +109,7 @@ def _marks(across: Axis, up: Axis, points: Sequence[tuple[int, float]], outliers
     ]
     for place, i, time in _apart(beyond):
         corners = [(place, _TOP - 6), (place - 3.5, _TOP), (place + 3.5, _TOP)]
-        drawn.append(shape("beyond", corners, f"iteration {i}: {time:.4g} s, beyond the picture"))
+        drawn.append(draw.shape("beyond", corners, f"iteration {i}: {time:.4g} s, beyond the picture"))
     return drawn
 
 

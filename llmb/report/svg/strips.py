@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from llmb.report.svg.draw import Axis, Value, dot, element, few, label, line, picture, shape
-from llmb.verdict.rules import FAIL_BELOW, SUSPICIOUS_ABOVE
+from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE
 
 WIDTH, HEIGHT = 180.0, 24.0
 _SIDE = 10.0
@@ -33,7 +33,9 @@ def ratio_strip(
         line("one", axis.at(1), 0, axis.at(1), HEIGHT),
     ]
     if interval is not None:
-        parts += _interval(axis, kind, interval)
+        left, right = (axis.at(end) for end in interval)
+        parts.append(line(f"interval {kind}", left, _MIDDLE, right, _MIDDLE))
+        parts += [line(f"interval {kind}", place, _MIDDLE - 4, place, _MIDDLE + 4) for place in (left, right)]
     if len(ratios) > 1:
         parts += [dot("repeat", axis.at(value), _MIDDLE, 2, f"{value:.3f}") for value in few(ratios, _MOST_DOTS)]
     parts.append(_point(axis, kind, mean))
@@ -84,12 +86,6 @@ def shares(key: str, tally: Sequence[tuple[str, str, int]]) -> str:
     title = element("title", {"id": f"{key}-title"}, f"{total} runs: {words}")
     attributes: dict[str, Value] = {"class": "shares", "role": "img", "aria-labelledby": f"{key}-title"}
     return element("svg", {**attributes, "width": "100%", "height": 14}, title, *parts)
-
-
-def _interval(axis: Axis, kind: str, interval: tuple[float, float]) -> list[str]:
-    low, high = axis.at(interval[0]), axis.at(interval[1])
-    ends = [line(f"interval {kind}", place, _MIDDLE - 4, place, _MIDDLE + 4) for place in (low, high)]
-    return [line(f"interval {kind}", low, _MIDDLE, high, _MIDDLE), *ends]
 
 
 def _point(axis: Axis, kind: str, mean: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from llmb.clusters.runai import fields
+from llmb.clusters.runai.runai_checks import faults_of_body
 from llmb_testing.runai import views
 from llmb_testing.runai.plane import ControlPlane
 from llmb_testing.runai.views import Answer, BadQueryError, error, page
@@ -127,7 +127,7 @@ _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ..
 
 def faults_of(kind: str, content: Any) -> list[str]:
     """Everything that is wrong with a body."""
-    found = [str(one) for one in fields.faults_of(kind, content)]
+    found = [str(one) for one in faults_of_body(kind, content)]
     return found or [*_common_faults(content), *(_distributed_faults(content) if kind == "distributed" else ())]
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.applying.schedule import Results, carry_out
+from llmb_installer.applying.apply import Results, run_steps
 from llmb_installer.steps import Context, Estimate, Facts, Step
 
 
@@ -51,7 +51,7 @@ def do(
     steps: Sequence[Step], work: Callable[[Step], Facts], done: Sequence[str] = (), workers: int = 4
 ) -> tuple[Results, list[str]]:
     noted: list[str] = []
-    results = carry_out(
+    results = run_steps(
         steps, done, work, lambda step, facts: noted.append(step.name), workers=workers, stop=threading.Event()
     )
     return results, noted
@@ -110,7 +110,7 @@ def test_what_cannot_be_recorded_has_failed() -> None:
     def note(one: Step, facts: Facts) -> None:
         raise LlmbError("the disk is full")
 
-    results = carry_out([step("a")], (), lambda one: {}, note, workers=1, stop=threading.Event())
+    results = run_steps([step("a")], (), lambda one: {}, note, workers=1, stop=threading.Event())
     assert results.built == {}
     assert results.failed["plain a"].message == "the disk is full"
 
@@ -125,7 +125,7 @@ def test_a_bug_is_raised_when_the_others_have_ended() -> None:
         return {}
 
     with pytest.raises(ZeroDivisionError):
-        carry_out([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
+        run_steps([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
 
 
 def test_an_interrupt_waits_for_running_steps() -> None:
@@ -138,13 +138,13 @@ def test_an_interrupt_waits_for_running_steps() -> None:
         raise LlmbError("stopped")
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out([step("a"), step("b", "a")], (), work, lambda *_: None, workers=2, stop=stop)
+        run_steps([step("a"), step("b", "a")], (), work, lambda *_: None, workers=2, stop=stop)
     assert ended == ["a"]
 
 
 HANGS = """
 import threading, time
-from llmb_installer.applying.schedule import carry_out
+from llmb_installer.applying.apply import run_steps
 from llmb_installer.step import Step
 class Hanging(Step):
     kind, name, title, path = "plain", "a", "a", None
@@ -154,7 +154,7 @@ def work(step):
     print("ready", flush=True)
     time.sleep(600)
 stopping = lambda: print("stopping", flush=True)
-carry_out([Hanging()], (), work, lambda *_: None, workers=2, stop=threading.Event(), on_stop=stopping)
+run_steps([Hanging()], (), work, lambda *_: None, workers=2, stop=threading.Event(), on_stop=stopping)
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 from llmb.text import typed, yamlfile
 from llmb_installer.answers import Answers
 from llmb_installer.applying import show
-from llmb_installer.planning.flow import intent_of, known
+from llmb_installer.planning.plan import intent_of, load_offered
 from llmb_installer.record import InstallRecord
 
 ON_H100 = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\nslurm: {container: pyxis}"
@@ -28,7 +28,7 @@ HERE = "cluster_type: local\ngpu_type: h100\nnode_architecture: x86_64"
 )
 def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Path) -> None:
     asked = typed.read(Answers, yamlfile.parse(f"install: {tmp_path}\n{answers}\n", name="answers.yaml"))
-    intent, _ = intent_of(asked, known())
+    intent, _ = intent_of(asked, load_offered())
     text = show.summary(tmp_path, InstallRecord(), intent.workloads, (), intent.smoke)
     assert text.endswith(f"\nNext: llmb-run {command} --install {tmp_path} --wait")
 

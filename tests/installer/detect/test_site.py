@@ -15,10 +15,10 @@ from llmb.frameworks.nemo.needs import versions
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers, Versions, read_answers
-from llmb_installer.detect import scheduler, slurm_fit
+from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, gpu_of_products
 from llmb_installer.detect.scheduler import NodeFound, SlurmFound
-from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, settle, site_of
+from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, check_slurm, settle, site_of
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_slurm_that_does_not_answer_has_a_note(
         for name in ("sinfo", "scontrol"):
             (tmp_path / name).write_text(f"#!/bin/sh\n{sinfo}\n")
             (tmp_path / name).chmod(0o755)
-    found = slurm_fit.check(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
+    found = check_slurm(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
     assert len(found) == notes
     if notes:
         wording("llmb-install", found[0])

@@ -66,7 +66,7 @@ def test_gpu_types_of_a_partition(text: str, partition: str, types: list[str]) -
 
 
 def test_clusters_without_gres() -> None:
-    assert not found(NO_GRES).has_gres
+    assert not found(NO_GRES).gpu_kinds()
     untyped = found(UNTYPED).gpu_kinds()
     assert [(kind.gpu_type, kind.gres_type, kind.per_node) for kind in untyped] == [(None, "", 8)]
 
@@ -200,6 +200,6 @@ def test_a_real_cluster_with_accounting(kits: Callable[[bool], SlurmKit]) -> Non
 def test_a_real_cluster_without_accounting(kits: Callable[[bool], SlurmKit]) -> None:
     asked = find_slurm({**os.environ, **kits(False).environ})
     assert (asked.fault, asked.accounting, asked.accounts) == ("", False, ())
-    assert asked.has_gres
+    assert asked.gpu_kinds()
     nodes = find_slurm({**os.environ, **kits(False).environ}, nodes_only=True)
     assert (nodes.partitions, nodes.nodes, nodes.cluster) == (asked.partitions, asked.nodes, None)

@@ -23,7 +23,7 @@ def test_none_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ('{"steps": ', ""),
+        ('{"steps": ', "file-damaged"),
         ('{"schema_version": 99}', "record-version"),
         ("[]", "record-version"),
         ('{"schema_version": 1, "steps": {"venv t": {"digest": 1.5}}}', "key-missing"),

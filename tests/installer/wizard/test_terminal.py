@@ -20,7 +20,7 @@ ENTER, UP, CTRL_C, SPACE = "\r", "\x1b[A", "\x03", " "
 Open = Callable[..., Any]
 
 TYPE, FOLDER, GPUS, WORKLOADS = "Which scheduler?", "Install folder:", "Which GPUs?", "Which workloads?"
-REVIEW, CONFIRM, VENVS = "Choose one to change it:", "Go ahead?", "creates the Python environments?"
+REVIEW, CONFIRM, VENVS = "Choose one to change it:", "Continue?", "creates the Python environments?"
 RUNAI = {"BASE_URL": "https://host/api/v1", "PROJECT_NAME": "team", "CUSTOM_MOUNT": "w:/work:claim", "APP_ID": "me"}
 
 

@@ -17,8 +17,8 @@ from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard import common
 from llmb_installer.wizard.common import FOLDER
+from llmb_installer.wizard.conversation import Tokens
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.tokens import Tokens
 from llmb_installer.wizard.walk import QUESTIONS, current_values, suggested, walk
 
 SINFO = """\

@@ -52,7 +52,7 @@ def test_slurm_with_pyxis(terminal: Open, slurm: SlurmKit, mirror: str, tmp_path
     user.reads("Which scheduler?", ENTER).reads("Install folder:", ENTER).reads("Partition for GPU jobs:", ENTER)
     user.reads("Account for jobs:", ENTER).reads("in containers (pyxis)?", ENTER).reads("fetch and build images", ENTER)
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
-    user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Go ahead?", ENTER).reads("Installed in")
+    user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     assert (user.folder / "images" / "nvidia+nemo+25.04.01.sqsh").is_file()
     config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
@@ -81,7 +81,7 @@ def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
         "Which GPUs?", ENTER
     )
     user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
-    user.reads("used by its reference").reads("Go ahead?", ENTER).reads("Installed in")
+    user.reads("used by its reference").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())
     assert config["runai"]["pvc"] == {"name": "w", "path": "/work", "claim": "claim"}

@@ -115,19 +115,29 @@ def test_wrong_usage_ends_2_with_the_fix(
 
 
 @pytest.mark.parametrize("arguments", [("submit-all", "gone.txt"), ("bulk", "gone.yaml")])
-def test_a_missing_list_ends_2_and_is_named(arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command) -> None:
+def test_a_missing_list_ends_2_and_is_named(
+    arguments: tuple[str, ...],
+    cluster: Cluster,
+    llmb_here: Command,
+    wording: Wording,
+) -> None:
     done = llmb_here(*arguments, "--install", cluster())
     assert (done.returncode, done.stdout) == (2, "")
-    assert arguments[-1] in done.stderr
+    wording(arguments[0], done.stderr)
 
 
 @pytest.mark.parametrize(
     "arguments", [("submit-all",), ("submit-all", "--dtype", "fp8", "--repeats", "2"), ("single", "-w", "nemotron4")]
 )
-def test_a_submission_needs_a_list_or_a_scale(arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command) -> None:
+def test_a_submission_needs_a_list_or_a_scale(
+    arguments: tuple[str, ...],
+    cluster: Cluster,
+    llmb_here: Command,
+    wording: Wording,
+) -> None:
     done = llmb_here(*arguments, "--install", cluster())
     assert (done.returncode, done.stdout) == (2, "")
-    assert "hint: " in done.stderr
+    wording(arguments[0], done.stderr)
 
 
 @pytest.mark.parametrize("arguments", [("verfy",), ("--set",), ("add", "--yes"), ("--config", ".")])
@@ -172,11 +182,16 @@ def test_list_of_one_size(llmb_here: Command) -> None:
     assert {tuple(row["gpu"]): row["memory_gb"] for row in rows}["gb200",] == 180
 
 
-def test_list_takes_an_install_directory_that_is_there(llmb_here: Command, cluster: Cluster, tmp_path: Path) -> None:
+def test_list_takes_an_install_directory_that_is_there(
+    llmb_here: Command,
+    cluster: Cluster,
+    tmp_path: Path,
+    wording: Wording,
+) -> None:
     assert llmb_here("list", "--install", cluster()).returncode == 0
     done = llmb_here("list", "--install", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"error: --install: {tmp_path} has no cluster_config.yaml" in done.stderr
+    wording("list", done.stderr)
 
 
 def test_list_marks_installed_workloads(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
@@ -210,12 +225,14 @@ def test_list_reads_no_more_of_a_cluster_than_it_shows(cluster: Cluster) -> None
     assert modules & {"llmb.clusters.slurm.commands", "llmb.clusters.slurm.slurm_cluster", "httpx"} == set()
 
 
-def test_scales_that_some_lack_say_how_to_take_the_others(llmb_here: Command, cluster: Cluster) -> None:
+def test_scales_that_some_lack_say_how_to_take_the_others(
+    llmb_here: Command,
+    cluster: Cluster,
+    wording: Wording,
+) -> None:
     done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
     assert done.returncode == 2
-    assert "pretrain_llama3.1 405b on h100 has no scale 128" in done.stderr
-    fix = "nothing was submitted; --workloads and --dtype select jobs, --keep-going submits the valid ones"
-    assert f"hint: {fix}\n" in done.stderr
+    wording("submit-all", done.stderr)
     done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
     assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)
 

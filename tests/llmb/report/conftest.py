@@ -22,13 +22,13 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.cli.context import Context
 from llmb.cli.report.contents import make_report, with_samples
-from llmb.cli.results.choose import Choice, gather
+from llmb.cli.results.judged import Choice, gather
 from llmb.config import ClusterConfig, load_config
 from llmb.config.images import image_path
 from llmb.planning.plan import JobOverrides, make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.report import Report
 from llmb.report.page import charted
+from llmb.report.value import Report
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import Report
-from llmb.report.html import to_html
+from llmb.report.page import to_html
+from llmb.report.value import Report
 
 WIDTHS = (320, 400, 800, 1400)
 

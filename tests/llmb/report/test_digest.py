@@ -4,10 +4,10 @@
 from collections.abc import Callable
 
 from llmb.failures import Cause
-from llmb.report.digest import LEAST, digest
-from llmb.results import CANCELLED, FAILED, RUNNING, SUCCESS, Result, legend
-from llmb.results.result import Identity, Verdict
-from llmb.verdict import NO_REFERENCE, PASS
+from llmb.report.markdown import LEAST, digest
+from llmb.results.columns import legend
+from llmb.results.result import CANCELLED, FAILED, RUNNING, SUCCESS, Identity, Result, Verdict
+from llmb.verdict.judge import NO_REFERENCE, PASS
 
 Wording = Callable[..., None]
 

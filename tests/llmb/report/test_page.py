@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import Report
 from llmb.report import page as caps
-from llmb.report.html import to_html
 from llmb.report.markdown import to_markdown
+from llmb.report.page import to_html
+from llmb.report.value import Report
 from llmb.results.result import Identity
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

@@ -8,15 +8,14 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import Report
 from llmb.report.conditions import conditions_of, explanations, shown_variables
 from llmb.report.entries import Entry, entries_of, families_of
 from llmb.report.headline import attention, headline
-from llmb.report.value import MEANINGS, ORDER
+from llmb.report.value import MEANINGS, ORDER, Report
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.verdict import BAD
 from llmb.verdict.explain import Subject, explain
+from llmb.verdict.judge import BAD
 
 Wording = Callable[..., None]
 

@@ -10,8 +10,10 @@ import pytest
 
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Checkpoint, Environment, Samples
-from llmb.results import Result, find_logs, last_attempts, result_of_log
+from llmb.results.find import find_logs, last_attempts
 from llmb.results.foreign import Description, describe_log
+from llmb.results.recorded import result_of_log
+from llmb.results.result import Result
 from llmb.workload.model import model_flops
 from llmb.workload.spec import Workload
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from llmb.logs.formats import ParseSpec
-from llmb.results import Result, result_of_log
 from llmb.results.foreign import Description, describe_log
+from llmb.results.recorded import result_of_log
+from llmb.results.result import Result
 from llmb.stats.measure import LAST, Window
-from llmb.verdict import INVALID, NO_REFERENCE, judge
+from llmb.verdict.judge import INVALID, NO_REFERENCE, judge
 from llmb.workload.published import Figure
 from llmb.workload.spec import Workload
 

@@ -108,5 +108,6 @@ def test_a_pattern_that_is_none_is_the_plugins_fault(iteration: str) -> None:
     plugins = load_plugins(builtin_plugins())
     workload = next(iter(plugins.workloads().values()))
     plugins.__dict__["_ask"] = lambda *_: replace(OWN, iteration=iteration)
-    with pytest.raises(PluginError, match="gives a ParseSpec that cannot be used"):
+    with pytest.raises(PluginError) as caught:
         plugins.parse(workload, None)  # type: ignore[arg-type]
+    assert (caught.value.code, caught.value.key) == ("plugin-failed", "llmb_parse")

@@ -15,21 +15,10 @@ import pytest
 
 from llmb.errors import UsageError
 from llmb.logs.formats import ParseSpec
-from llmb.results import (
-    Result,
-    csv_columns,
-    csv_rows,
-    find_logs,
-    last_attempts,
-    log_of,
-    logs_at,
-    report,
-    result_of_log,
-    result_of_run,
-    run_directory,
-    table_of,
-)
-from llmb.results.result import Verdict
+from llmb.results.columns import csv_columns, csv_rows, report, table_of
+from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
+from llmb.results.recorded import result_of_log, result_of_run
+from llmb.results.result import Result, Verdict
 from llmb.runs import record as records
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program

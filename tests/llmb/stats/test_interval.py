@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.stats.interval import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
+from llmb.stats.measure import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,18 @@ def llmb(install: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def run_wording(wording: Callable[..., None], runs: Callable[[], list[RunRecord]]) -> Callable[[str, str], None]:
+    """As ``wording``, with placeholders for the names and ids of the runs on disk."""
+
+    def check(command: str, text: str) -> None:
+        numbered = list(enumerate(runs(), 1))
+        names = {run.name: f"<name {number}>" for number, run in numbered}
+        wording(command, text, names | {run.id: f"<run {number}>" for number, run in numbered})
+
+    return check
+
+
+@pytest.fixture
 def runs(config: ClusterConfig) -> Callable[[], list[RunRecord]]:
     """The runs on disk."""
     return lambda: store.all_runs(config)[0]

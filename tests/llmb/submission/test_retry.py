@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmb.results import last_attempts
+from llmb.results.find import last_attempts
 from llmb.runs import record, store
 from llmb.runs import state as job_state
 from llmb.runs.record import RunRecord

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from llmb.planning.estimate import alike, describe, estimate
-from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
 from llmb.results.facts import LogFacts
-from llmb.results.result import from_json
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
 from llmb.runs.job import Job
 from llmb.stats.measure import Window
-from llmb.verdict import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
+from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 from llmb.verdict.scaling import STRONG, WEAK, columns, efficiencies
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.results import FAILED, RUNNING, SUCCESS, Configuration, Result
-from llmb.results.result import from_json
-from llmb.stats.interval import Spread, spread
-from llmb.stats.measure import LAST, Window
-from llmb.verdict import (
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
+from llmb.stats.measure import LAST, Spread, Window, spread
+from llmb.verdict.judge import (
     FAIL,
     INCONCLUSIVE,
     INVALID,
@@ -27,9 +25,10 @@ from llmb.verdict import (
     find_reference,
     judge,
     judge_times,
+    published,
     same_window,
+    throughput_ratio,
 )
-from llmb.verdict.rules import published, throughput_ratio
 from llmb.workload.published import Figure
 
 Wording = Callable[..., None]

@@ -64,8 +64,8 @@ export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 
 llmb_boost=$(timeout -k 5 60 srun --overlap --nodes=4 --ntasks=4 --ntasks-per-node=1 \
-    bash -c 'llmb_said=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
-    echo "llmb: $SLURMD_NODENAME: ${llmb_said##*$'"'"'\n'"'"'}"' 2>&1 < /dev/null)
+    bash -c 'llmb_output=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: set" ||
+    echo "llmb: $SLURMD_NODENAME: ${llmb_output##*$'"'"'\n'"'"'}"' 2>&1 < /dev/null)
 llmb_code=$?
 llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
 llmb_why=$(grep -v '^llmb: set$' <<< "$llmb_boost" | sed -n 's/^llmb: //p' | head -n 1)

@@ -14,8 +14,7 @@ import pytest
 
 import llmb_workloads
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain import library
-from llmb_workloads.nemo_pretrain.library import plain
+from llmb_workloads.nemo_pretrain.build import assign, find, plain
 
 Make = Callable[..., dict[str, Any]]
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"
@@ -102,16 +101,16 @@ class Config:
 
 def test_a_setting_that_a_class_lacks_is_refused_though_it_takes_any() -> None:
     config = Config(Thing)
-    library.assign(config, size=2)
+    assign(config, size=2)
     assert config.size == 2  # type: ignore[attr-defined]
     with pytest.raises(RefusedError, match="'sise'"):
-        library.assign(config, sise=3)
+        assign(config, sise=3)
 
 
 def test_a_name_that_a_module_lacks_gets_the_nearest_one() -> None:
-    assert library.find("json", "loads") is json.loads
+    assert find("json", "loads") is json.loads
     with pytest.raises(RefusedError, match=r"'lodas'.*'loads'"):
-        library.find("json", "lodas")
+        find("json", "lodas")
 
 
 @dataclass

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.build import build
-from llmb_workloads.nemo_pretrain.library import plain, versions
+from llmb_workloads.nemo_pretrain.build import build, plain, versions
 from llmb_workloads.nemo_pretrain.recipe import Recipe, check_world, read_recipe
 from llmb_workloads.node import node_line
 from llmb_workloads.world import rank_from

@@ -142,12 +142,6 @@ class Recipe:
 Problem = tuple[str, str, str]
 
 
-def check_recipe(recipe: Recipe, place: str) -> None:
-    """Raise RefusedError for the first invalid value; `place` names the recipe in the message."""
-    for key, cause, fix in _problems(recipe):
-        raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
-
-
 def check_world(recipe: Recipe, place: Place) -> None:
     """Raise RefusedError unless the number of processes is the recipe's number of GPUs."""
     world = recipe.nodes * recipe.gpus_per_node
@@ -231,7 +225,8 @@ def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
 def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
     """Read and check a decoded recipe; raises RefusedError for the first fault, whose place begins with `place`."""
     recipe = read_object(Recipe, raw, place)
-    check_recipe(recipe, place)
+    for key, cause, fix in _problems(recipe):
+        raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
     return recipe
 
 

@@ -224,25 +224,27 @@ def test_a_tiny_job_of_each_workload_on_this_machine(workload: str, cluster: Clu
     assert str(install) in script
 
 
-def test_a_dry_run_writes_nothing_and_needs_nothing_installed(cluster: Cluster, llmb_run: Command, home: Path) -> None:
+def test_a_dry_run_writes_nothing_and_needs_nothing_installed(
+    cluster: Cluster, llmb_run: Command, home: Path, wording: Callable[..., None]
+) -> None:
     install = cluster("local", "cpu")
     before = tree(install), tree(home)
     done = llmb_run("submit-all", "--max-scale", 4, "--install", install, "--dry-run", PATH="/nonexistent")
     assert done.returncode == 0
     assert (tree(install), tree(home)) == before
-    assert "18 jobs" in done.stderr
-    assert "not installed here: pretrain_llama3.1, pretrain_nemotron4, pretrain_nemotronh" in done.stderr
-    assert "nothing was submitted (--dry-run)" in done.stderr
+    wording("submit-all", done.stderr)
     assert done.stdout.count("pretrain_nemotronh") == 6
 
 
 @pytest.mark.parametrize("fmt", ["json", "csv"])
-def test_nothing_but_data_on_stdout(fmt: str, cluster: Cluster, llmb_here: Command) -> None:
+def test_nothing_but_data_on_stdout(
+    fmt: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     install = cluster(slurm={"account": "a"})
     done = llmb_here(
         "single", "-w", "nemotron4", "--scale", 4096, "--repeats", 3, "--install", install, "-d", "--format", fmt
     )
-    assert "warning: pretrain_nemotron4 15b on h100: scale 4096 is untested" in done.stderr
+    wording("single", done.stderr)
     if fmt == "json":
         assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
     else:
@@ -251,13 +253,12 @@ def test_nothing_but_data_on_stdout(fmt: str, cluster: Cluster, llmb_here: Comma
         assert [row["repeat"] for row in rows] == ["1", "2", "3"]
 
 
-def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command, wording: Callable[..., None]) -> None:
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d")
     assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
         ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
     ]
-    published = "about 1.3 GPU-hours (from published step times, without start-up)"
-    assert f"3 jobs, {published}, at most 16.0 GPU-hours by their time limits" in done.stderr
+    wording("single", done.stderr)
 
 
 def test_a_table_in_markdown(cluster: Cluster, llmb_here: Command) -> None:
@@ -359,11 +360,13 @@ def test_a_wrong_value_ends_2_with_the_fix(
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_force_lifts_the_limits_of_scale(force: bool, cluster: Cluster, llmb_here: Command) -> None:
+def test_force_lifts_the_limits_of_scale(
+    force: bool, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     words = ["single", "-w", "nemotron4", "--scale", 24, "--install", cluster(), "-d", *["--force"] * force]
     done = llmb_here(*words)
     assert done.returncode == (0 if force else 2)
-    assert f"{'warning' if force else 'error'}: pretrain_nemotron4 15b on h100 has no scale 24" in done.stderr
+    wording("single", done.stderr)
 
 
 def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
@@ -373,12 +376,12 @@ def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
 
 
 def test_the_shells_partition_is_reported(
-    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
 ) -> None:
     monkeypatch.setenv("SLURM_GPUS_PER_NODE", "4")
     install = cluster(slurm={"gpu": {"gres": 8}})
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json")
-    assert "note: SLURM_GPUS_PER_NODE=4 is used as the gres of GPU jobs" in done.stderr
+    wording("single", done.stderr)
     assert json.loads(done.stdout)["jobs"][0]["nodes"] == 4
 
 
@@ -498,15 +501,13 @@ def test_keep_going_leaves_a_faulty_line_out(cluster: Cluster, llmb_here: Comman
 
 
 def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
-    cluster: Cluster, llmb_here: Command, tmp_path: Path
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text("nemotron4_tiny:\n('bf16', [1], 1)\nnemotron4_15b:\n('bf16', [16], 2)\n")
     done = llmb_here("submit-all", jobs, "--install", cluster("local", "h100"), "-d")
     assert done.returncode == 2
-    assert done.stderr.count("error: ") == 1
-    assert f"error: {jobs}:4: " in done.stderr
-    assert "pretrain_nemotron4 15b: 16 GPUs are more than the 8 of one machine" in done.stderr
+    wording("submit-all", done.stderr)
 
 
 def test_a_list_of_both_formats_gives_the_same_jobs(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
@@ -539,17 +540,18 @@ def test_filters_and_changes_given_with_a_list(cluster: Cluster, dry: Dry, tmp_p
     ]
 
 
-def test_an_unmatched_filter_is_reported(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_an_unmatched_filter_is_reported(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text("nemotron4_15b:\n('fp8', [16], 1)\n")
     install = cluster()
     done = llmb_here("submit-all", jobs, "--scale", "16,64", "--install", install, "-d")
     assert done.returncode == 0
-    assert "warning: no job of the list has scale 64" in done.stderr
+    wording("submit-all", done.stderr)
     done = llmb_here("submit-all", jobs, "--dtype", "bf16", "--install", install, "-d")
     assert done.returncode == 2
-    printed = "error: the filters match none of the list's 1 jobs: no job of the list has dtype bf16\n"
-    assert printed in done.stderr
+    wording("submit-all", done.stderr)
 
 
 def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
@@ -563,34 +565,35 @@ def test_everything_that_is_installed(cluster: Cluster, dry: Dry) -> None:
     ]
 
 
-def test_a_job_that_nothing_launches_is_reported(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_job_that_nothing_launches_is_reported(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     words = ("-s", "tiny", "--set", "tp=2", "--scale", 2, "--install", cluster(), "-d")
     done = llmb_here("single", "-w", "nemotron4", *words)
-    assert "no plugin launches it in a container on cluster type slurm" in done.stderr
+    wording("single", done.stderr)
 
 
 def test_every_job_that_needs_an_image_is_named_with_its_line(
-    cluster: Cluster, llmb_here: Command, tmp_path: Path
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text("nemotron4_tiny:\n('bf16', [1, 2], 1)\nllama3.1_tiny:\n('fp32', 1, 1)\n")
     install = cluster()
     done = llmb_here("submit-all", jobs, "--install", install, "-d")
     assert done.returncode == 2
-    printed = [line for line in done.stderr.splitlines() if "which NeMo's image does not have" in line]
-    assert [line.split(": ")[1] for line in printed] == [f"{jobs}:2", f"{jobs}:2", f"{jobs}:4"], done.stderr
-    assert "hint: --image IMAGE (image: in a YAML list) names one that has them\n" in done.stderr
+    wording("submit-all", done.stderr)
     done = llmb_here("submit-all", jobs, "--image", "nvcr.io/nvidia/pytorch:26.01", "--install", install, "-d")
     assert done.returncode == 0, done.stderr
 
 
-def test_list_says_which_sizes_cannot_run_and_what_makes_them_run(cluster: Cluster, llmb_here: Command) -> None:
+def test_list_says_which_sizes_cannot_run_and_what_makes_them_run(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     install = cluster(workloads={"installed": ["pretrain_nemotron4", "pretrain_llama3.1"]})
     for words in ((), ("-w", "nemotron4_tiny")):
         done = llmb_here("list", *words, "--install", install)
         assert done.returncode == 0
-        assert "pretrain_nemotron4 tiny cannot run here" in done.stderr
-        assert "hint: --image IMAGE" in done.stderr
+        wording("list", done.stderr)
     assert "cannot run" not in llmb_here("list", "-w", "nemotron4_15b", "--install", install).stderr
 
 
@@ -616,10 +619,12 @@ def test_bulk_takes_what_submit_all_takes_with_a_list(cluster: Cluster, llmb_her
     assert outputs[0] == outputs[1]
 
 
-def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(cluster: Cluster, llmb_here: Command) -> None:
+def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d")
     assert done.returncode == 2
-    assert "cluster_config.yaml:2: cluster_type 'slrum' is not known\nhint: did you mean 'slurm'?" in done.stderr
+    wording("single", done.stderr)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -651,21 +656,23 @@ def test_every_refusal_says_that_nothing_was_submitted(
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
+    "name",
     [
-        ("b200", "it has h100; in cluster_config.yaml, gpu_types: {b200: {}} adds this one"),
-        ("h300x", "it has h100; in cluster_config.yaml, gpu_types: {h300x: {like: h100}} adds this one"),
-        ("h10", "did you mean 'h100'?"),
+        "b200",  # known: one line adds it
+        "h300x",  # unknown: it is like another
+        "h10",
     ],
 )
 def test_a_gpu_type_that_is_not_there_is_added_not_guessed(
-    name: str, hint: str, cluster: Cluster, llmb_here: Command
+    name: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
     done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--gpu-type", name, "--install", cluster(), "-d")
-    assert done.stderr == f"error: this cluster has no GPU type '{name}'\nhint: {hint}\n"
+    wording("single", done.stderr)
 
 
-def test_a_table_shows_the_variables(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_a_table_shows_the_variables(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
         "pretrain_nemotron4_15b:\n  {scales: [16], dtypes: fp8, tasks: [{}, {overrides: {env: {B: x y}}}]}\n"
@@ -674,10 +681,12 @@ def test_a_table_shows_the_variables(cluster: Cluster, llmb_here: Command, tmp_p
     plain, changed = done.stdout.splitlines()[2:]
     assert changed.endswith("   B='x y'")
     assert "B=" not in plain
-    assert "variables of every job: A=1\n" in done.stderr
+    wording("submit-all", done.stderr)
 
 
-def test_what_all_jobs_of_a_size_share_is_printed_once(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_what_all_jobs_of_a_size_share_is_printed_once(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
         "pretrain_nemotron4_15b:\n"
@@ -685,7 +694,7 @@ def test_what_all_jobs_of_a_size_share_is_printed_once(cluster: Cluster, llmb_he
         "pretrain_llama3.1_8b:\n  {scales: [16], dtypes: fp8, tasks: [{overrides: {env: {D: 4}}}]}\n"
     )
     done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
-    assert "variables of every job of pretrain_nemotron4 15b: B='x y'\n" in done.stderr
+    wording("submit-all", done.stderr)
     rows = done.stdout.splitlines()[2:]
     assert "B=" not in done.stdout
     assert [line.split()[-1] for line in rows if "=" in line] == ["C=3", "D=4"]
@@ -700,7 +709,7 @@ def test_a_table_fits_a_narrow_terminal(cluster: Cluster, llmb_here: Command, mo
 
 
 def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
-    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
 ) -> None:
     """What Debian's Slurm answers, with pyxis: an image's ranks then start without MPI."""
     words = ("single", "-w", "llama3.1_70b", "--scale", 64, "--install", cluster(slurm={"gres": 8}), "-d")
@@ -714,7 +723,7 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
         patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         done = llmb_here(*words, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert "warning: srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL" in done.stderr
+    wording("single", done.stderr)
     (job,) = json.loads(done.stdout)["jobs"]
     assert "--mpi" not in job["script"]
     assert '"tp_comm_bootstrap_backend": "nccl"' in job["script"]
@@ -722,7 +731,9 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
     assert "pmix" not in done.stderr
 
 
-def test_f_is_the_list_and_never_a_force(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_f_is_the_list_and_never_a_force(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     """NVIDIA's `submit -f FILE` names the list."""
     install = cluster()
     path = tmp_path / "jobs.yaml"
@@ -734,24 +745,21 @@ def test_f_is_the_list_and_never_a_force(cluster: Cluster, llmb_here: Command, t
     assert llmb_here("submit-all", "-f", path, "--install", install, "-d").returncode == 2
     assert llmb_here("submit-all", path, "--force", "--install", install, "-d").returncode == 0
     two = llmb_here("submit-all", path, "-f", path, "--install", install, "-d")
-    assert (two.returncode, "two job lists are given" in two.stderr) == (2, True)
+    assert two.returncode == 2
+    wording("submit-all", two.stderr)
     for line in ("single -w nemotron4_15b --scale 48 -f", "jobs retry --failed -f"):
         done = llmb_here(*line.split(), "--install", install)
         assert done.returncode == 2
-        assert "--force lifts checks; it has no short form" in done.stderr
+        wording("submit-all", done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [("MAX_STEPS=100", "--max-steps 100"), ("TP=4", "--set tp=4"), ("SBATCH_QOS=x", ""), ("HIDDEN_SIZE=1", "table")],
-)
+@pytest.mark.parametrize("given", ["MAX_STEPS=100", "TP=4", "SBATCH_QOS=x", "HIDDEN_SIZE=1"])
 def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
-    given: str, hint: str, cluster: Cluster, llmb_here: Command
+    given: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
     done = llmb_here("single", "-w", "nemotron4_15b", "--scale", "16", "--env", given, "-d", "--install", cluster())
     assert done.returncode == 2
-    assert "error: --env: " in done.stderr
-    assert hint in done.stderr
+    wording("single", done.stderr)
 
 
 def test_overrides_that_are_not_in_the_name_are_in_the_table(cluster: Cluster, llmb_here: Command) -> None:

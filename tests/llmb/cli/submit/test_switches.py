@@ -110,15 +110,16 @@ def test_an_invalid_switch_ends_2(
     wording("single", done.stderr)
 
 
-def test_a_dry_run_says_what_a_submission_would_miss(llmb_here: Command, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_dry_run_says_what_a_submission_would_miss(
+    llmb_here: Command,
+    cluster: Cluster,
+    tmp_path: Path,
+    wording: Callable[..., None],
+) -> None:
     words = (*LLAMA, "--install", cluster(), "-d", "--set", "tokenizer=hub", "--load-checkpoint", tmp_path / "saved")
     done = llmb_here(*words)
     assert done.returncode == 0
-    assert (
-        "note: a submission would fail: HF_TOKEN is not set (ask for access at https://huggingface.co/meta-llama/Ll"
-        in done.stderr
-    )
-    assert f"note: a submission would fail: no file matches {tmp_path}/saved/weights/*.distcp" in done.stderr
+    wording("single", done.stderr)
     (tmp_path / "saved" / "weights").mkdir(parents=True)
     (tmp_path / "saved" / "weights" / "__0_0.distcp").touch()
     assert "distcp" not in llmb_here(*words).stderr
@@ -134,14 +135,22 @@ def test_a_token_in_the_secrets_file_is_enough(llmb_here: Command, cluster: Clus
     assert ",HF_TOKEN " in json.loads(done.stdout)["jobs"][0]["script"]
 
 
-def test_checkpoints_count_in_the_totals(llmb_here: Command, cluster: Cluster) -> None:
+def test_checkpoints_count_in_the_totals(
+    llmb_here: Command,
+    cluster: Cluster,
+    wording: Callable[..., None],
+) -> None:
     install = cluster()
-    assert "5.2 TB of checkpoints\n" in llmb_here(*LLAMA, "--install", install, "-d", "--save-checkpoint").stderr
+    wording("single", llmb_here(*LLAMA, "--install", install, "-d", "--save-checkpoint").stderr)
     small = ("single", "-w", "nemotron4", "--scale", 64, "--repeats", 2, "--save-checkpoint")
-    assert "408 GB of checkpoints\n" in llmb_here(*small, "--install", install, "-d").stderr
+    wording("single", llmb_here(*small, "--install", install, "-d").stderr)
 
 
-def test_a_table_says_what_was_changed(llmb_here: Command, cluster: Cluster) -> None:
+def test_a_table_says_what_was_changed(
+    llmb_here: Command,
+    cluster: Cluster,
+    wording: Callable[..., None],
+) -> None:
     install = cluster()
     plain = llmb_here(*LLAMA, "--install", install, "-d", "-p").stdout.splitlines()
     assert plain[0].split()[-2:] == ["Limit", "Profile"]
@@ -151,7 +160,7 @@ def test_a_table_says_what_was_changed(llmb_here: Command, cluster: Cluster) -> 
     done = llmb_here(*LLAMA, "--install", install, "-d", "--max-steps", 20, "--repeats", 2)
     assert "Changed" not in done.stdout
     assert done.stdout.count("steps20") == 0
-    assert "changed in every job: steps20\n" in done.stderr
+    wording("single", done.stderr)
 
 
 LIST = """
@@ -229,15 +238,18 @@ def test_a_whole_list_is_profiled(command: str, jobs: Jobs, cluster: Cluster, tm
     assert [(job["profile"], job["max_steps"]) for job in found] == [(True, 20), (True, 20)]
 
 
-def test_discovery_with_strong_scaling_takes_what_has_it(jobs: Jobs, cluster: Cluster, llmb_here: Command) -> None:
+def test_discovery_with_strong_scaling_takes_what_has_it(
+    jobs: Jobs,
+    cluster: Cluster,
+    llmb_here: Command,
+    wording: Callable[..., None],
+) -> None:
     found = jobs("submit-all", "--scale", "128,256", "--strong-scaling", "--install", cluster("slurm", "gb200"))
     assert {(job["model_size"], job["gbs"]) for job in found} == {("340b", 512)}
     assert len(found) == 4
     done = llmb_here("submit-all", "--max-scale", 512, "--strong-scaling", "--install", cluster(name="h"), "-d")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (
-        2,
-        "error: nothing to run: no installed workload with strong scaling runs on h100",
-    )
+    assert done.returncode == 2
+    wording("submit-all", done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +283,11 @@ def test_a_wrong_key_is_a_fault_of_its_line(
 
 
 def test_what_a_submission_misses_is_reported_with_its_fix(
-    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llmb_here: Command,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     """On a node of 8 B200s whose reported memory is less; nothing is submitted."""
     from llmb.clusters.local import local_cluster
@@ -282,16 +298,16 @@ def test_what_a_submission_misses_is_reported_with_its_fix(
         "single", "-w", "llama3.1", "-s", "8b", "--scale", 8, "--set", "tokenizer=hub", "--install", install
     )
     assert done.returncode == 1
-    assert "needs GPUs with 80 GB of memory, and h100 has 40 GB" in done.stderr
-    assert (
-        "error: HF_TOKEN is not set\nhint: ask for access at https://huggingface.co/meta-llama/Llama-3.1-8B"
-        in done.stderr
-    )
+    wording("single", done.stderr)
     assert not (install / "workloads").exists()
 
 
 def test_a_relative_image_file_is_that_of_this_folder_and_refused_in_a_list(
-    llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     """The job starts in its run's folder, and pyxis takes a bare name for a registry's."""
     monkeypatch.chdir(tmp_path)
@@ -303,4 +319,4 @@ def test_a_relative_image_file_is_that_of_this_folder_and_refused_in_a_list(
     (tmp_path / "jobs.yaml").write_text("nemotron4_15b: {dtypes: [fp8], scales: [16], image: ./own.sqsh}\n")
     done = llmb_here("submit-all", "jobs.yaml", *words)
     assert done.returncode == 2
-    assert f"write {tmp_path}/own.sqsh" in done.stderr
+    wording("submit-all", done.stderr)

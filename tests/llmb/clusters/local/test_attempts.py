@@ -8,7 +8,7 @@ import pytest
 
 from llmb.clusters.local import journal, queue
 from llmb.errors import LlmbError
-from llmb.results import log_of
+from llmb.results.find import log_of
 from llmb.runs import record, store
 from llmb.runs.state import COMPLETED, FAILED, NOT_SUBMITTED
 from llmb.submission.follow import poll

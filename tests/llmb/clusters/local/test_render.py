@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import llmb
-from llmb.clusters.local import local_cluster, queue, run_script
+from llmb.clusters.local import local_cluster, queue, ranks
 from llmb.clusters.local.local_cluster import Hardware
 from llmb.config import ClusterConfig
 from llmb.config.schema import WorkloadConfig, WorkloadsConfig
@@ -70,8 +70,8 @@ def test_the_script_says_all_that_will_happen(machine: Machine) -> None:
 
 def test_the_script_names_the_files_of_the_record(machine: Machine) -> None:
     run = machine.record(machine.launch(""))
-    read = run_script.read(run.script)
-    assert run_script.to_text(read) == run.script.read_text()
+    read = ranks.read_script(run.script)
+    assert ranks.to_text(read) == run.script.read_text()
     assert [Path(path) for path in (read.work, read.log, read.batch_log)] == [run.work, run.log, run.batch_log]
 
 
@@ -94,11 +94,11 @@ def test_a_preview_without_a_python_environment(machine: Machine) -> None:
 
 def test_a_damaged_script_is_named(tmp_path: Path) -> None:
     with pytest.raises(LlmbError) as raised:
-        run_script.read(tmp_path / "script")
+        ranks.read_script(tmp_path / "script")
     assert (raised.value.code, raised.value.value) == ("script-missing", str(tmp_path / "script"))
     (tmp_path / "script").write_text('{"id": 1}')
     with pytest.raises(LlmbError, match="'argv' is missing"):
-        run_script.read(tmp_path / "script")
+        ranks.read_script(tmp_path / "script")
 
 
 def test_preflight_finds_nothing_wrong(machine: Machine) -> None:

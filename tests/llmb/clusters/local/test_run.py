@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from llmb.clusters.local import journal, queue, run_script
-from llmb.clusters.local.ranks import Exit, Ranks, free_port, sweep
+from llmb.clusters.local import journal, queue
+from llmb.clusters.local.ranks import Exit, Ranks, free_port, read_script, sweep
 from llmb.runs import programs
 from llmb.runs.launch import Program, StagedFile, Wrapper
 from llmb.system import shell
@@ -260,7 +260,7 @@ def test_a_rank_that_was_killed_is_the_cause_though_it_is_reported_last(
     monkeypatch.setattr(Ranks, "_wait", wait_late)
     program = "import os, sys, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit(1)"
     run = machine.record(machine.launch(program, ranks=2))
-    ranks = Ranks(run_script.read(run.script))
+    ranks = Ranks(read_script(run.script))
     try:
         victim = ranks.start(os.environ)[1].pid
         os.kill(victim, signal.SIGKILL)
@@ -288,7 +288,7 @@ def test_ranks_that_fail_together(
     machine: Machine, ends: list[tuple[int, int]], cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was killed takes the others along, and they may be reported first; however late it is when one looks."""
-    ranks = Ranks(run_script.read(machine.record(machine.launch("", ranks=3)).script))
+    ranks = Ranks(read_script(machine.record(machine.launch("", ranks=3)).script))
     for rank, code in ends:
         ranks._ended.put(Exit(rank=rank, code=code))
     first = ranks.next_exit(0.0)

@@ -20,7 +20,7 @@ import pydantic
 import pytest
 import yaml
 
-from llmb.clusters.runai.fields import REQUESTS, faults_of
+from llmb.clusters.runai.runai_checks import REQUESTS, faults_of_body
 
 ACCEPT = "LLMB_TEST_ACCEPT"
 TABLE = Path(str(resources("llmb.clusters.runai"))) / "fields.yaml"
@@ -131,7 +131,7 @@ def test_the_table_of_fields_is_the_official_client_s(models: Any) -> None:
 )
 def test_the_table_finds_what_the_models_find(models: Any, change: dict[str, Any], fault: str) -> None:
     body = {"name": "a", "projectId": "1", "clusterId": "c", "spec": change}
-    (found,) = faults_of("trainings", body)
+    (found,) = faults_of_body("trainings", body)
     assert str(found).startswith(fault)
     if "is not a field" not in fault:  # the models ignore what they do not know
         with pytest.raises(pydantic.ValidationError):

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 import yaml
 
-from llmb.clusters.runai.fields import REQUESTS
+from llmb.clusters.runai.runai_checks import REQUESTS
 from llmb.errors import LlmbError
 from llmb.runs.record import RunRecord
 from llmb_testing.runai import Cluster, ControlPlane, Project, server
@@ -40,7 +40,7 @@ class Exchange:
 
 
 @pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
     """Everything that goes through the control plane."""
     found: list[Exchange] = []
 
@@ -106,10 +106,10 @@ BODIES = {
 NO_MODEL = [("GET", "/org-unit/projects"), ("POST", r"/workloads/[^/]+/[^/]+/suspend")]
 
 
-def check_all(models: Any, printed: list[Exchange]) -> set[str]:
-    """Hold all that was printed against the models; the names of those that were used."""
+def check_all(models: Any, exchanges: list[Exchange]) -> set[str]:
+    """Compare all exchanges with the models; the names of the models that were used."""
     used = set[str]()
-    for one in printed:
+    for one in exchanges:
         if (name := BODIES.get((one.method, one.path))) is not None:
             check(getattr(models, name), one.body)
             used.add(name)
@@ -179,7 +179,7 @@ environmentVariables:
 
 
 def test_the_fields_that_users_want_arrive(
-    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, exchanges: list[Exchange]
 ) -> None:
     """From the configuration to Run:ai, on one node and on several, by the models' word and the control plane's."""
     wanted = yaml.safe_load(WANTED)
@@ -188,7 +188,7 @@ def test_the_fields_that_users_want_arrive(
     assert site.cluster().preflight([site.launch(), site.launch(nodes=2)]) == []
     for nodes in (1, 2):
         site.submit(nodes=nodes)
-    check_all(models, printed)
+    check_all(models, exchanges)
     for workload in paper.workloads:
         spec = workload.body["spec"]
         assert {name for name in wanted if name not in spec} == set()
@@ -219,8 +219,8 @@ def test_every_field_of_a_spec_is_tried(models: Any) -> None:
     assert fields == {*ours, *yaml.safe_load(WANTED)}
 
 
-def test_what_is_printed_in_the_life_of_runs(
-    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
+def test_every_exchange_of_a_run_is_as_documented(
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, exchanges: list[Exchange]
 ) -> None:
     """Sign in, look up, submit, list, look at one, events, cancel, find what was deleted, be refused."""
     paper.clusters.append(Cluster(uuid="c2", name="two"))
@@ -246,14 +246,14 @@ def test_what_is_printed_in_the_life_of_runs(
     paper.issues = lambda body: [{"field": "compute.cpuCoreRequest", "details": "value must be no less than 3"}]
     with pytest.raises(LlmbError):
         site.submit()
-    used = check_all(models, [one for one in printed if one.status != 404])
+    used = check_all(models, [one for one in exchanges if one.status != 404])
     assert used == {*ANSWERS.values(), *BODIES.values(), "DisplayedCluster", "SubmissionError"}
 
 
 def test_a_refused_sign_in(
-    paper: ControlPlane, site_at: Callable[..., Site], models: Any, printed: list[Exchange]
+    paper: ControlPlane, site_at: Callable[..., Site], models: Any, exchanges: list[Exchange]
 ) -> None:
     site = site_at(paper)
     with pytest.raises(LlmbError):
         _ = site.cluster(APP_SECRET="wrong").api.project
-    assert check_all(models, printed) == {"OAuth2Error", "TokenRequest", "SubmissionError"}
+    assert check_all(models, exchanges) == {"OAuth2Error", "TokenRequest", "SubmissionError"}

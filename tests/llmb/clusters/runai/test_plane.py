@@ -110,7 +110,7 @@ def test_workloads_wait_for_gpus(api: Caller, plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "printed"),
+    ("spec", "detail"),
     [
         ({"nodes": 2}, "spec.nodes is not a field"),
         ({"numWorkers": 1}, "spec.numWorkers is not a field"),  # of a training
@@ -122,10 +122,10 @@ def test_workloads_wait_for_gpus(api: Caller, plane: ControlPlane) -> None:
         ({"storage": {"pvc": [{"claim": "c"}]}}, "spec.storage.pvc[0].claim is not a field"),
     ],
 )
-def test_a_body_that_is_not_documented_is_refused(api: Caller, spec: dict[str, Any], printed: str) -> None:
+def test_a_body_that_is_not_documented_is_refused(api: Caller, spec: dict[str, Any], detail: str) -> None:
     answer = api.create(**spec)
     assert answer.status_code == 400
-    assert printed in answer.json()["details"]
+    assert detail in answer.json()["details"]
 
 
 def test_requests_that_are_not_documented_are_refused(api: Caller, plane: ControlPlane) -> None:

@@ -69,8 +69,8 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 def test_ranks_know_their_place_in_pods_of_two(site: Site, train: Callable[..., RunRecord]) -> None:
     run = train(SAYS, nodes=2, ranks_per_node=2)
     ends(site, run, "COMPLETED")
-    printed = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
-    assert printed == [
+    ranks = [(run.work / f"rank{rank}").read_text().split() for rank in range(4)]
+    assert ranks == [
         ["0", "4", "0", "0", "0", "0", run.id],
         ["1", "4", "1", "1", "0", "1", run.id],
         ["2", "4", "0", "2", "1", "0", run.id],

@@ -109,10 +109,10 @@ def test_one_pod_is_a_training_and_several_are_distributed() -> None:
     assert (four["masterSpecSameAsWorker"], four["spec"]["numWorkers"]) == (True, 3)
 
 
-def test_what_a_default_would_decide_is_printed() -> None:
+def test_fields_with_defaults_are_set_explicitly() -> None:
     spec = body(launch(nodes=2), stamp(), "s", config())["spec"]
-    printed = ("restartPolicy", "backoffLimit", "cleanPodPolicy", "terminateAfterPreemption", "distributedFramework")
-    assert [spec[name] for name in printed] == ["Never", 0, "None", True, "PyTorch"]
+    names = ("restartPolicy", "backoffLimit", "cleanPodPolicy", "terminateAfterPreemption", "distributedFramework")
+    assert [spec[name] for name in names] == ["Never", 0, "None", True, "PyTorch"]
     assert spec["compute"] == {"gpuDevicesRequest": 8, "largeShmRequest": True}
     assert spec["autoDeletionTimeAfterCompletionSeconds"] == 7 * 86400
     assert spec["args"] == "/w/run/s"
@@ -189,7 +189,7 @@ def test_the_request_is_read_back_from_the_script() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runai", "printed"),
+    ("runai", "fault"),
     [
         (", secrets: {HF_TOKEN: {name: hub}}", "'key' is missing"),
         (", secret: {}", "'secret' is not a key"),
@@ -210,13 +210,13 @@ def test_the_request_is_read_back_from_the_script() -> None:
         (", secrets: {HF_TOKEN: {name: hub, key: ''}}", "is empty"),
     ],
 )
-def test_faults_of_the_configuration(runai: str, printed: str) -> None:
-    with pytest.raises(InputFaults, match=printed):
+def test_faults_of_the_configuration(runai: str, fault: str) -> None:
+    with pytest.raises(InputFaults, match=fault):
         config(runai)
 
 
 @pytest.mark.parametrize(
-    ("text", "printed"),
+    ("text", "fault"),
     [
         ("base_url: http://h/api/v1, project: p, pvc: {name: w, path: /w, claim: c}", "not the address of an API"),
         ("base_url: u, project: p, pvc: {name: w, path: /w, claim: c}", "not the address of an API"),
@@ -224,8 +224,8 @@ def test_faults_of_the_configuration(runai: str, printed: str) -> None:
         ("base_url: https://h, project: p, pvc: {name: w, path: /w, claim: c, local: x}", "'x' is not a full path"),
     ],
 )
-def test_addresses_and_paths_are_checked(text: str, printed: str) -> None:
-    with pytest.raises(InputFaults, match=printed):
+def test_addresses_and_paths_are_checked(text: str, fault: str) -> None:
+    with pytest.raises(InputFaults, match=fault):
         typed.read(
             ClusterConfig, yamlfile.parse(f"cluster_type: runai\ngpu_type: h100\nrunai: {{{text}}}\n", name="c.yaml")
         )

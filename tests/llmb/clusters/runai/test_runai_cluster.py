@@ -137,8 +137,8 @@ def test_a_deleted_workload_is_cancelled_and_a_forgotten_one_is_lost_after_a_whi
 def test_kubernetes_says_why_a_pod_does_not_begin(paper_site: Site, paper: ControlPlane) -> None:
     paper.phases = ("Initializing",)
     run = paper_site.submit()
-    printed = {"type": "Warning", "reason": "ErrImagePull", "message": "no such image"}
-    paper.workloads[0].events = [{"type": "Normal", "message": "x"}, printed]
+    warning = {"type": "Warning", "reason": "ErrImagePull", "message": "no such image"}
+    paper.workloads[0].events = [{"type": "Normal", "message": "x"}, warning]
     found = state(paper_site, run)
     assert found.reason == "ErrImagePull: no such image"
     assert found.fix.startswith("its image cannot be pulled: check its name")
@@ -277,9 +277,9 @@ def test_the_scheduler_says_why_a_workload_waits(paper_site: Site, paper: Contro
         workload.waits = [WAITS, {**WAITS, "nodePool": "spare"}]
     found = list(paper_site.cluster().poll(runs).values())
     assert {one.state for one in found} == {"PENDING"}
-    printed = [one for one in found if one.reason == "OverLimit: The limit is reached (node pool h100, spare)"]
-    assert len(printed) == min(count, 3)
-    assert printed[0].fix.startswith("the project's quota of GPUs is used up")
+    explained = [one for one in found if one.reason == "OverLimit: The limit is reached (node pool h100, spare)"]
+    assert len(explained) == min(count, 3)
+    assert explained[0].fix.startswith("the project's quota of GPUs is used up")
 
 
 def test_what_the_api_would_refuse_is_reported_before_a_submission(

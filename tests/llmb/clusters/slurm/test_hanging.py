@@ -36,7 +36,7 @@ def test_a_second_ctrl_c_does_not_wait_for_sbatch(
     try:
         process.send_signal(signal.SIGINT)
         printed = ""
-        while "Ctrl-C again ends at once" not in printed:
+        while "Ctrl-C again" not in printed:
             line = process.stdout.readline()
             assert line, printed
             printed += line

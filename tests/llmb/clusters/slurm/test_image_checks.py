@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import commands
 from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, faults_of_writable
+from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, faults_of_writable, mpi_fault
 from llmb.config import ClusterConfig
 from llmb.config.locate import place_in_config
 from llmb.config.slurm import SlurmConfig
@@ -128,7 +127,7 @@ def test_no_mpi_at_all_is_accepted_though_it_is_not_listed(kind: str, is_missing
     srun.write_text("#!/bin/sh\ncase $* in *--mpi=list*) printf 'MPI plugin types are...\\n\\tpmi2\\n' ;; esac\n")
     srun.chmod(0o755)
     client = Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert (commands.mpi_fault(client, kind) is not None) == is_missing
+    assert (mpi_fault(client, kind) is not None) == is_missing
 
 
 def test_the_line_of_a_key(tmp_path: Path) -> None:

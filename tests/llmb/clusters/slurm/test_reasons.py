@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is printed about Slurm's reasons: why a job was refused, and why one waits."""
+"""Tests of the advice for Slurm's reasons: why a job was refused, and why one waits."""
 
 import pytest
 
+from llmb.clusters.slurm.commands import advice_for
 from llmb.clusters.slurm.refusals import hint_for
-from llmb.clusters.slurm.rows import advice_for
 
 
 @pytest.mark.parametrize(
-    ("printed", "hint"),
+    ("reason", "hint"),
     [
         ("Invalid account or account/partition combination specified", "sacctmgr show assoc user=$USER lists yours"),
         (
@@ -25,16 +25,16 @@ from llmb.clusters.slurm.rows import advice_for
         ("sbatch: error: Could not establish a configuration source", "run llmb-run on a login node"),
     ],
 )
-def test_what_slurm_refuses_has_its_fix(printed: str, hint: str) -> None:
-    assert hint in (hint_for(printed) or "")
+def test_a_refusal_has_its_fix(reason: str, hint: str) -> None:
+    assert hint in (hint_for(reason) or "")
 
 
-def test_what_nobody_has_heard_of_has_none() -> None:
+def test_an_unknown_reason_has_no_hint() -> None:
     assert hint_for("the moon is full") is None
 
 
 @pytest.mark.parametrize(
-    ("reason", "printed"),
+    ("reason", "advice"),
     [
         ("JobHeldAdmin", "only an administrator can release it"),
         ("JobHeldUser", "scontrol release JOB"),
@@ -54,6 +54,6 @@ def test_what_nobody_has_heard_of_has_none() -> None:
         ("", ""),
     ],
 )
-def test_a_job_that_patience_does_not_help_says_what_does(reason: str, printed: str) -> None:
-    assert printed in advice_for(reason)
-    assert bool(printed) == bool(advice_for(reason))
+def test_a_waiting_job_has_advice_where_waiting_does_not_help(reason: str, advice: str) -> None:
+    assert advice in advice_for(reason)
+    assert bool(advice) == bool(advice_for(reason))

@@ -30,12 +30,12 @@ def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path) -> Non
     sinfo = tmp_path / "sinfo"
     sinfo.write_text(f'#!/bin/sh\ncd {answers} && set -- * && cat "$1" && rm "$1"\n')
     sinfo.chmod(0o755)
-    printed: list[str] = []
-    patience = NodeWait(announce=printed.append, pause=0.01, left=100)
+    announced: list[str] = []
+    patience = NodeWait(announce=announced.append, pause=0.01, left=100)
     found = patience.wait(Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}), read(NEW), ["gpu"])
     assert [nodes.state for nodes in found["gpu"].nodes] == ["idle"]
     assert [*answers.iterdir()] == []
-    assert printed == ["note: waiting up to 100 s until Slurm knows the state of nodes n[1-2]"]
+    assert announced == ["note: waiting up to 100 s until Slurm knows the state of nodes n[1-2]"]
     assert patience.left < 100
 
 

@@ -3,9 +3,9 @@
 
 import pytest
 
-from llmb.clusters.slurm import rows
+from llmb.clusters.slurm import commands
+from llmb.clusters.slurm.commands import Row, read_accounting, read_queue
 from llmb.clusters.slurm.partitions import read
-from llmb.clusters.slurm.rows import Row, read_accounting, read_queue
 from llmb.config.slurm import seconds
 from llmb.runs.state import ACTIVE, ENDS, KNOWN, LOST, WAITING, JobState
 
@@ -50,11 +50,11 @@ def test_every_documented_state_is_known_and_of_one_kind() -> None:
 
 @pytest.mark.parametrize("state", DOCUMENTED)
 def test_a_state_is_read_whole_and_cut_short(state: str) -> None:
-    assert rows.state_word(state) == state
+    assert commands.state_word(state) == state
     (row,) = read_accounting(f"7|{state}|0:0|Unknown|Unknown|None|x.a1")
     assert row.state.is_end == (state in ENDS)
     if len(state) > 10:  # sacct's columns of old
-        assert rows.state_word(state[:9] + "+") == state
+        assert commands.state_word(state[:9] + "+") == state
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_state_is_read_whole_and_cut_short(state: str) -> None:
     ],
 )
 def test_words_as_slurm_writes_them(text: str, word: str) -> None:
-    assert rows.state_word(text) == word
+    assert commands.state_word(text) == word
 
 
 def test_a_state_that_is_not_known_is_no_end() -> None:
@@ -143,7 +143,7 @@ def test_what_the_queue_says() -> None:
 )
 def test_why_a_job_waited_is_reported_while_it_waits(state: str, reported: str, reason: str) -> None:
     """Accounting keeps it beyond that."""
-    assert rows.reason_of(state, reported) == reason
+    assert commands.reason_of(state, reported) == reason
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,10 @@ from llmb.logs.formats import MEGATRON_NAME, ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.results import reason
+from llmb.results import facts, find, foreign, reason
 from llmb.results import result as status_of
-from llmb.results.facts import PROFILED, checkpoints_of, facts_of, invalid_because
-from llmb.results.find import ATTEMPT, log_of, logs_beside, logs_of, profiled_beside
-from llmb.results.foreign import NOTHING, Description, describe_log, overridden, peak_dtype
-from llmb.results.result import (
-    FAILED,
-    RUNNING,
-    STEP_TIME,
-    SUCCESS,
-    TFLOPS_PER_GPU,
-    UNKNOWN,
-    Identity,
-    Metrics,
-    Result,
-    configuration_of,
-)
+from llmb.results.foreign import Description
+from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
@@ -48,7 +35,7 @@ def result_of_run(
 
     Where a log exists and cannot be read, the status is Unknown and the reason says why.
     """
-    job, path = record.job, log_of(record)
+    job, path = record.job, find.log_of(record)
     samples, unreadable = _read(path, spec) if _exists(path) else (spec.samples or Samples(), "")
     described = Description(
         gpus=job.scale,
@@ -57,9 +44,9 @@ def result_of_run(
         model=job.model,
         traced=bool(job.switches.nccl_trace) or None,
     )
-    profiled = "" if job.profile else profiled_beside(path)
+    profiled = "" if job.profile else find.profiled_beside(path)
     metrics = _metrics(samples, spec, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
-    checkpoints = checkpoints_of(
+    checkpoints = facts.checkpoints_of(
         samples.checkpoints,
         path.parent,
         save=bool(job.switches.save_checkpoint),
@@ -68,21 +55,21 @@ def result_of_run(
     )
     status = _status(state, complete=has_figures(metrics), readable=not unreadable)
     unknown_format = status == FAILED and state.state == COMPLETED and reason.is_unknown_format(path, samples)
-    unknown_format = unknown_format and root_cause(logs_of(record)) is None
+    unknown_format = unknown_format and root_cause(find.logs_of(record)) is None
     status = UNKNOWN if unknown_format else status
     has_failed = state.is_end and status != SUCCESS and not unreadable and not unknown_format
-    cause = root_cause(logs_of(record), state) if has_failed else None
+    cause = root_cause(find.logs_of(record), state) if has_failed else None
     why = None
     if not (unreadable and status == UNKNOWN):
         why = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
-    configuration = configuration_of(job)
+    configuration = status_of.configuration_of(job)
     return Result(
         identity=Identity(experiment=record.launch.name, path=str(path), run=record.id, configuration=configuration),
         status=status,
         reason="; ".join(filter(None, (unreadable, why))) or None,
         state=state.state,
         cause=cause or (reason.cause_of_end(state) if has_failed else None),
-        log=facts_of(samples),
+        log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
     )
@@ -94,7 +81,7 @@ def result_of_log(
     window: Window | None = None,
     *,
     workloads: Mapping[str, Workload] | None = None,
-    given: Description = NOTHING,
+    given: Description = foreign.NOTHING,
 ) -> Result:
     """The result of a log without a record, with everything that follows from what the log is of.
 
@@ -106,7 +93,7 @@ def result_of_log(
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable)
-    found = given if workloads is None else describe_log(path, samples, workloads, given)
+    found = given if workloads is None else foreign.describe_log(path, samples, workloads, given)
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
         spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
@@ -115,21 +102,23 @@ def result_of_log(
     steps = None if last is None else last + 1
     configuration = found.configuration()
     known = found.profiled and configuration is not None
-    profiled = "" if known else PROFILED if found.profiled else profiled_beside(path)
+    profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)
     metrics = _metrics(samples, spec, found, steps, window, _peak(found), _nodes(found), profiled)
-    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
+    checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
         identity=replace(
             identity,
             configuration=configuration,
             missing=found.missing(),
-            overridden=() if workloads is None else overridden(given, describe_log(path, samples, workloads)),
+            overridden=()
+            if workloads is None
+            else foreign.overridden(given, foreign.describe_log(path, samples, workloads)),
         ),
         status=status,
         reason=reason.of_log(status, samples, metrics, spec, checkpoints, cause),
         cause=cause,
-        log=facts_of(samples),
+        log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
     )
@@ -143,7 +132,7 @@ def has_figures(metrics: Metrics) -> bool:
 def experiment_of(path: Path) -> str:
     """The experiment's name in a log's: without ``log-``, the account before it and the attempt after the job's id."""
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
-    name = re.sub(rf"(_\d+){ATTEMPT}$", r"\1", stem)
+    name = re.sub(rf"(_\d+){find.ATTEMPT}$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
 
 
@@ -167,10 +156,10 @@ def _metrics(
     figures = measure.measure(samples, used) if used else None
     measured = {}
     if figures is not None and figures.time is not None:
-        measured[STEP_TIME] = figures.time
+        measured[status_of.STEP_TIME] = figures.time
     if figures is not None and figures.tflops is not None and spec.tflops_valid:
-        measured[TFLOPS_PER_GPU] = figures.tflops
-    invalid = [*invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
+        measured[status_of.TFLOPS_PER_GPU] = figures.tflops
+    invalid = [*facts.invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
     if found.traced:
         invalid.append("ran with an NCCL trace, which costs time")
     rate = figures.tokens_rate.mean if figures is not None and figures.tokens_rate is not None else None
@@ -247,7 +236,7 @@ def _status_of_log(path: Path, samples: Samples, metrics: Metrics) -> tuple[str,
     reached = has_figures(metrics) and samples.is_complete
     if reached and samples.last is not None:
         return SUCCESS, None
-    cause = root_cause(logs_beside(path))
+    cause = root_cause(find.logs_beside(path))
     if cause is None and reached:
         return SUCCESS, None
     if cause is None and reason.is_unknown_format(path, samples):
@@ -284,4 +273,4 @@ def _nodes(found: Description) -> int | None:
 
 def _peak(found: Description) -> float | None:
     known = known_types().get(found.gpu_type or "")
-    return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None
+    return known.peak_tflops.get(foreign.peak_dtype(found.dtype or "")) if known else None

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import files
-from llmb.system.process import ProcessId
+from llmb.system import files, process
 
 STALE_AFTER = 300.0  # seconds without a heartbeat from another host
 HEARTBEAT = 30.0
@@ -42,13 +41,13 @@ def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
     return sorted((int(number), folder / f"{prefix}{number}") for number in found if _NUMBER.fullmatch(number))
 
 
-def holder(folder: Path, name: str) -> ProcessId | None:
+def holder(folder: Path, name: str) -> process.ProcessId | None:
     """The process that holds the lock; None if it is free."""
     generations = _generations(folder, name)
     return _holder_of(generations[-1][1]) if generations else None
 
 
-def _holder_of(path: Path) -> ProcessId | None:
+def _holder_of(path: Path) -> process.ProcessId | None:
     try:
         heartbeat = path.stat().st_mtime
         text = path.read_bytes()
@@ -57,7 +56,7 @@ def _holder_of(path: Path) -> ProcessId | None:
     except OSError:  # another user's, not readable: only its heartbeat is known
         return _unknown() if _now_at(path.parent) - heartbeat < STALE_AFTER else None
     try:
-        owner = ProcessId.from_data(json.loads(text))
+        owner = process.ProcessId.from_data(json.loads(text))
     except (ValueError, RecursionError):  # released, or, without hard links, not yet written
         is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - heartbeat > HEARTBEAT
         return None if is_free else _unknown()
@@ -79,8 +78,8 @@ def _now_at(folder: Path) -> float:
             part.unlink()
 
 
-def _unknown() -> ProcessId:
-    return ProcessId(host="another host", pid=0, start=0.0, boot="")
+def _unknown() -> process.ProcessId:
+    return process.ProcessId(host="another host", pid=0, start=0.0, boot="")
 
 
 def _try_acquire(folder: Path, name: str) -> Path | None:
@@ -90,7 +89,7 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
         return None
     mine = folder / f"{name}.lock.{last[0] + 1}"
     # Not durable: after a crash of the machine the lock is free anyway.
-    if not files.create_text(mine, json.dumps(dataclasses.asdict(ProcessId.current())), durable=False):
+    if not files.create_text(mine, json.dumps(dataclasses.asdict(process.ProcessId.current())), durable=False):
         return None
     if [path for _, path in _generations(folder, name)][-1:] != [mine]:  # this generation had existed before
         mine.unlink(missing_ok=True)
@@ -101,7 +100,7 @@ def _try_acquire(folder: Path, name: str) -> Path | None:
     return mine
 
 
-def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
+def _held(folder: Path, name: str, owner: process.ProcessId | None) -> LockHeldError:
     """The error with the lock's file, its holder, and the fix."""
     generations = _generations(folder, name)
     file = generations[-1][1] if generations else folder / f"{name}.lock"
@@ -119,7 +118,7 @@ def _held(folder: Path, name: str, owner: ProcessId | None) -> LockHeldError:
 
 @contextlib.contextmanager
 def hold(
-    folder: Path, name: str, *, wait: float = 0.0, on_wait: Callable[[ProcessId], None] | None = None
+    folder: Path, name: str, *, wait: float = 0.0, on_wait: Callable[[process.ProcessId], None] | None = None
 ) -> Iterator[None]:
     """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds for it. Raises LockHeldError.
 

@@ -17,10 +17,8 @@ from llmb.system import console
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.commands import FILE, FOLDER
-from llmb_installer.images import BuildSettings, ImageFacts
 from llmb_installer.images.progress import shown
-from llmb_installer.registry import check_image, size
-from llmb_installer.registry.manifests import architecture_name, machine_name
+from llmb_installer.registry import architecture_name, check_image, machine_name, size
 
 
 @click.command("image")
@@ -77,7 +75,7 @@ def command(
 
     _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
-    settings = BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
+    settings = images.BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
     if check:
         _check(reference, architecture, target, settings)
     else:
@@ -120,7 +118,7 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     return output or image_names.image_path(reference, config), arch or config.install.node_architecture
 
 
-def _build(reference: str, architecture: str, target: Path, settings: BuildSettings, update: bool) -> None:
+def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
 
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with shown() as progress:
@@ -141,7 +139,7 @@ def _build(reference: str, architecture: str, target: Path, settings: BuildSetti
     console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
 
 
-def _facts(target: Path) -> ImageFacts | None:
+def _facts(target: Path) -> images.ImageFacts | None:
     """The record of an existing image at ``target``."""
 
     try:
@@ -150,7 +148,7 @@ def _facts(target: Path) -> ImageFacts | None:
         return None
 
 
-def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:
+def _check(reference: str, architecture: str, target: Path, settings: images.BuildSettings) -> None:
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
 
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"

@@ -3,7 +3,6 @@
 
 from llmb_installer.images.build import build, changed
 from llmb_installer.images.facts import ImageFacts, check, read_facts
-from llmb_installer.images.progress import Silent
 from llmb_installer.images.squash import BuildSettings
 
-__all__ = ["BuildSettings", "ImageFacts", "Silent", "build", "changed", "check", "read_facts"]
+__all__ = ["BuildSettings", "ImageFacts", "build", "changed", "check", "read_facts"]

@@ -17,7 +17,6 @@ from llmb.errors import LlmbError
 from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
-from llmb_installer.images.facts import ImageFacts
 from llmb_installer.images.layer import cache_folder, forget
 from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
 from llmb_installer.registry import (
@@ -45,7 +44,7 @@ def build(
     progress: Progress,
     log: Path,
     update: bool = False,
-) -> ImageFacts:
+) -> records.ImageFacts:
     """Build the image of ``reference`` for ``architecture`` (x86_64 or amd64) as ``target``; its record.
 
     A sound image is reused, unless ``update`` is set and the registry has another one by now. The builder holds the
@@ -71,7 +70,7 @@ def build(
             return _build(registry, manifest, target, settings, environ, progress, log)
 
 
-def changed(facts: ImageFacts, manifest: Manifest) -> bool:
+def changed(facts: records.ImageFacts, manifest: Manifest) -> bool:
     """Whether the registry has another image by now than the one that was built."""
     return facts.digest is not None and facts.digest != manifest.digest
 
@@ -114,7 +113,7 @@ def _remove_parts(target: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _reusable(target: Path, reference: Reference, architecture: str, progress: Progress) -> ImageFacts | None:
+def _reusable(target: Path, reference: Reference, architecture: str, progress: Progress) -> records.ImageFacts | None:
     """The record of ``target`` if it is sound and the wanted image; None if it must be built.
 
     Raises LlmbError for another image, which is not overwritten.
@@ -135,7 +134,7 @@ def _reusable(target: Path, reference: Reference, architecture: str, progress: P
     return facts
 
 
-def _inspect(target: Path) -> tuple[ImageFacts | None, str | None]:
+def _inspect(target: Path) -> tuple[records.ImageFacts | None, str | None]:
     """The record of an image, and what is wrong with its file."""
     damage = superblock_fault(target)
     try:
@@ -153,7 +152,7 @@ def _inspect(target: Path) -> tuple[ImageFacts | None, str | None]:
 
 def _adopt(
     target: Path, reference: Reference, architecture: str, progress: Progress
-) -> tuple[ImageFacts | None, str | None]:
+) -> tuple[records.ImageFacts | None, str | None]:
     """Write a record for an image without one, after the checks that are possible."""
     progress.say(f"{target} has no record: checking it")
     if (program := shutil.which("unsquashfs")) and shell.run([program, "-s", str(target)]).code != 0:
@@ -167,10 +166,10 @@ def _adopt(
     return facts, None
 
 
-def _facts_of(file: Path, reference: Reference, **known: Any) -> ImageFacts:
+def _facts_of(file: Path, reference: Reference, **known: Any) -> records.ImageFacts:
     """The record of the image in ``file``, built or adopted now; ``known`` are further fields."""
     stat = file.stat()
-    return ImageFacts(
+    return records.ImageFacts(
         reference=str(reference),
         sha256=records.sha256(file),
         size=stat.st_size,
@@ -189,7 +188,7 @@ def _build(
     environ: Mapping[str, str],
     progress: Progress,
     log: Path,
-) -> ImageFacts:
+) -> records.ImageFacts:
     builder = choose_builder(settings)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     folder = cache_folder(target, settings.cache)
@@ -220,7 +219,7 @@ def _build(
 
 def _finish(
     part: Path, target: Path, manifest: Manifest, settings: BuildSettings, builder: str, devices: int
-) -> ImageFacts:
+) -> records.ImageFacts:
     """Check the image, write its record, and rename it.
 
     The record comes first: an older image beside it is detected and built again; one without a record would be adopted.

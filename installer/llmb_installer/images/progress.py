@@ -30,21 +30,14 @@ def shown() -> Iterator[Progress]:
         yield Bar(bar)
 
 
-class Silent:
-    """A Progress that shows nothing."""
+class Lines:
+    """Progress without a terminal: one line on standard error for each stage."""
 
     def total(self, bytes: int) -> None:
         """Show nothing."""
 
     def advance(self, bytes: int) -> None:
         """Show nothing."""
-
-    def say(self, text: str) -> None:
-        """Show nothing."""
-
-
-class Lines(Silent):
-    """Progress without a terminal: one line on standard error for each stage."""
 
     def say(self, text: str) -> None:
         """Print a line."""

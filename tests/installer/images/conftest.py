@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError, describe
-from llmb_installer.images import BuildSettings, Silent
+from llmb_installer.images import BuildSettings
 from llmb_installer.images.layer import Layer as ReadLayer
 from llmb_installer.images.layer import read_names
+from llmb_installer.images.progress import Lines
 from llmb_installer.images.squash import write_squashfs
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made, SampleImage, make
@@ -63,7 +64,7 @@ def squashed(tmp_path: Path, programs: None) -> Callable[..., Path]:
         config = json.loads(made.blobs[json.loads(made.manifest)["config"]["digest"]])
         target = tmp_path / name
         target.unlink(missing_ok=True)
-        write_squashfs(read(made), config, target, BuildSettings(**settings), Silent(), tmp_path / "log")
+        write_squashfs(read(made), config, target, BuildSettings(**settings), Lines(), tmp_path / "log")
         return target
 
     return build

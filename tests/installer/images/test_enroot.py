@@ -18,6 +18,7 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
+from llmb_installer.images.progress import Lines
 from llmb_installer.registry.reference import Reference
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
@@ -77,7 +78,7 @@ def build(
             BuildSettings(builder="enroot", **settings),
             environ={**mocks, **(variables or {})},
             home=tmp_path,
-            progress=images.Silent(),
+            progress=Lines(),
             log=tmp_path / "log",
         )
 
@@ -199,7 +200,7 @@ def test_a_real_enroot(registry: RealRegistry, tmp_path: Path) -> None:
             BuildSettings(builder=builder),
             environ=os.environ,
             home=tmp_path,
-            progress=images.Silent(),
+            progress=Lines(),
             log=tmp_path / "log",
         )
     for name in ("etc/motd", "bin/tool", "etc/environment"):

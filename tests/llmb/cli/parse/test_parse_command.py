@@ -97,6 +97,19 @@ def test_what_a_log_is_of_is_reported_where_its_name_does_not(tmp_path: Path, ll
     assert (other["verdict"], other["configuration"]["gbs"]) == ("NO_REFERENCE", 128)
 
 
+def test_what_options_override_is_printed_once_for_all_logs(
+    tmp_path: Path, llmb_here: Command, wording: Wording
+) -> None:
+    for job in (1111, 2222):
+        (tmp_path / f"log-pretrain_nemotron4_15b_bf16_gpus64_gbs256_{job}.out").write_text(steps(2.67))
+    done = llmb_here("parse", tmp_path, "--dtype", "fp8", "--scale", 64, "--gbs", 128, "--format", "json")
+    settings = [
+        (one["configuration"]["dtype"], one["configuration"]["gbs"]) for one in json.loads(done.stdout)["results"]
+    ]
+    assert settings == [("fp8", 128)] * 2
+    wording("parse", done.stderr)
+
+
 @pytest.mark.parametrize(
     "words",
     [["-w", "nemotron5_15b"], ["-w", "nemotron4"], ["--dtype", "fp9"], ["--gpu-type", "h101"], ["--scale", "0"]],

@@ -162,11 +162,13 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
     keys and places; only these files have the sentences. LLMB_TEST_ACCEPT=1 with ``-n 0`` writes them.
     """
     calls = itertools.count(1)
-    fixed = {str(tmp_path): "<tmp>", str(home): "<home>", str(_ROOT): "<checkout>"}
+    fixed = {str(tmp_path): "<tmp>", str(home): "<home>"}
+    checkout = re.compile(rf"(?<![\w.-]){re.escape(str(_ROOT))}(?![\w-])")  # it may be /llmb, and ~/.config/llmb is not it
 
     def check(command: str, text: str, hidden: Mapping[str, str] | None = None) -> None:
         for value, placeholder in sorted({**fixed, **(hidden or {})}.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(value, placeholder)
+        text = checkout.sub("<checkout>", text)
         number = next(calls)
         name = f"{Path(request.node.path).stem} {request.node.name}{f' #{number}' if number > 1 else ''}"
         path = _WORDING / f"{command.replace(' ', '-')}.txt"

@@ -159,8 +159,10 @@ def start_database(folder: Path, pid_file: Path) -> None:
     """Start MariaDB, and create its data folder the first time. Raises LlmbError."""
     if process_of(pid_file, "mariadbd") is not None:
         return
-    data = folder / "mysql"
-    common = [path_of("mariadbd"), "--no-defaults", f"--datadir={data}", f"--user={getpass.getuser()}"]
+    data, temporary = folder / "mysql", folder / "mysql-tmp"
+    temporary.mkdir(exist_ok=True)  # of its own: in a shared one, a server that starts removes the tables of others
+    user = getpass.getuser()
+    common = [path_of("mariadbd"), "--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}", f"--user={user}"]
     if not (data / "mysql").is_dir():
         _make_database(folder, common)
     argv = [

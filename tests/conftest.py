@@ -163,7 +163,8 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
     """
     calls = itertools.count(1)
     fixed = {str(tmp_path): "<tmp>", str(home): "<home>"}
-    checkout = re.compile(rf"(?<![\w.-]){re.escape(str(_ROOT))}(?![\w-])")  # it may be /llmb, and ~/.config/llmb is not it
+    # The checkout may be /llmb, and ~/.config/llmb is not it.
+    checkout = re.compile(rf"(?<![\w.-]){re.escape(str(_ROOT))}(?![\w-])")
 
     def check(command: str, text: str, hidden: Mapping[str, str] | None = None) -> None:
         for value, placeholder in sorted({**fixed, **(hidden or {})}.items(), key=lambda pair: -len(pair[0])):

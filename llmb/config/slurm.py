@@ -67,7 +67,7 @@ use-min-nodes verbose wait-all-nodes wckey
 _REMOVE = "remove it: llmb sets it for each job"
 _SIZE = (
     "remove it: nodes and ranks follow from the job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
-    "llmb-run single also takes NUM_NODES=N"
+    "the command single also reads NUM_NODES=N"
 )
 _LOGS = "remove it: logs are in each run's folder (llmb-run jobs logs RUN), and experiments_root sets where runs are"
 _REQUEUE = "remove it: llmb-run jobs retry starts another attempt, and --wait --retries N does so automatically"

@@ -12,7 +12,7 @@ from llmb.system import files
 from llmb_installer.execution.runner import Commands
 from llmb_installer.step import Context, Facts
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
-from llmb_installer.venv.packages import Packages, Pip, Uv
+from llmb_installer.venv.pip_uv import Packages, Pip, Uv
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep

@@ -21,7 +21,7 @@ from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
 from llmb_installer.venv import contents, lock
-from llmb_installer.venv.packages import Packages, Pip
+from llmb_installer.venv.pip_uv import Packages, Pip
 
 if TYPE_CHECKING:
     from llmb_installer.venv.venv_step import VenvStep

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.images.flatten import header
+from llmb_installer.images.image_tar import header
 from llmb_installer.images.tar import FILE, Attributes
 from llmb_testing.sample_images import Entry, Layer, SampleImage, file, folder, hardlink, symlink, whiteout
 

@@ -9,7 +9,7 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.images.build import choose_builder
-from llmb_installer.images.flatten import header
+from llmb_installer.images.image_tar import header
 from llmb_installer.images.squash import BuildSettings, squash, squash_fault
 from llmb_installer.images.tar import FILE, Attributes
 

@@ -16,7 +16,7 @@ import pytest
 
 from llmb.workload.needs import Venv
 from llmb_installer.venv import pipconf
-from llmb_installer.venv.packages import requirements_of
+from llmb_installer.venv.pip_uv import requirements_of
 
 pytestmark = pytest.mark.timeout(900)  # pip takes its time where the machine has other work
 

@@ -6,8 +6,6 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from llmb.config import CONFIG_FILE
 from llmb.errors import InputFaults
 from llmb.system import console
@@ -15,18 +13,11 @@ from llmb.text.names import as_keys, find_workload
 from llmb_installer import fits, record
 from llmb_installer.answers import ARCHITECTURES
 from llmb_installer.applying.install import carry_out
-from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
 from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
 from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers
 
 
-@click.command("add")
-@click.argument("workloads", nargs=-1, required=True)
-@INSTALLED
-@YES
-@DRY_RUN
-@FORMAT
-def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
+def run(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
     """Install WORKLOADS too."""
     folder = record.find_folder(install, os.environ, console.current_folder())
     offered = load_offered()

@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console, locks
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import record
 from llmb_installer.answers import Answers, to_yaml
 from llmb_installer.applying.install import ask
-from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
+from llmb_installer.commands import option_of
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers
 from llmb_installer.planning.status import find_status
@@ -35,13 +33,7 @@ class Removal:
     kept: tuple[str, ...]
 
 
-@click.command("remove")
-@click.argument("workloads", nargs=-1)
-@click.option("--unused", is_flag=True, help="Remove what no installed workload needs any more.")
-@INSTALLED
-@YES
-@DRY_RUN
-def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
+def run(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
     """Remove WORKLOADS; their runs are kept."""
     if bool(workloads) == unused:
         message = "--unused cannot be combined with workloads" if unused else "no workload is named"

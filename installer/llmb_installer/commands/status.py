@@ -5,22 +5,16 @@ import os
 import shlex
 from pathlib import Path
 
-import click
-
 import llmb
 from llmb.config import CONFIG_FILE
 from llmb.system import console
 from llmb.text.tables import to_json
 from llmb_installer import record
 from llmb_installer.applying import show
-from llmb_installer.commands import FORMAT, INSTALLED
 from llmb_installer.planning.status import find_status
 
 
-@click.command("status")
-@INSTALLED
-@FORMAT
-def command(install: Path | None, fmt: str) -> None:
+def run(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
     folder = record.find_folder(install, os.environ, console.current_folder())
     config = record.config_of(folder, os.environ)

@@ -5,8 +5,6 @@ import os
 import shlex
 from pathlib import Path
 
-import click
-
 from llmb.config import CONFIG_FILE
 from llmb.errors import UsageError
 from llmb.system import console, locks
@@ -14,19 +12,12 @@ from llmb.text.tables import to_json
 from llmb_installer import record
 from llmb_installer.applying import apply, show
 from llmb_installer.applying.install import ask, carry_out
-from llmb_installer.commands import FORMAT, INSTALLED, YES
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent
 from llmb_installer.planning.status import find_faults, find_status, unreadable
 
 
-@click.command("verify")
-@INSTALLED
-@click.option("--deep", is_flag=True, help="Also read the contents of every file (slower).")
-@click.option("--repair", is_flag=True, help="Repair what is missing, changed or out of date.")
-@YES
-@FORMAT
-def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
+def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
     """Find what is missing, changed or out of date."""
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")

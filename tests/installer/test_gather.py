@@ -103,7 +103,7 @@ def test_settings_override_the_variables(run_install: Install, tmp_path: Path, w
     named = {"BASE_URL": "http://h", "PROJECT_NAME": "theirs", "CUSTOM_MOUNT": "w:/w:c", "PVC_DIR": "/w"}
     done = run_install(*options, "--dry-run", **named)
     assert done.returncode == 2
-    assert "error: BASE_URL: runai.base_url: " in done.stderr
+    assert "error: BASE_URL: runai.base_url:" in done.stderr
     assert "runai.project" not in done.stderr
     done = run_install(*options, "--dry-run", **{**named, "BASE_URL": "https://h/api/v1", "CUSTOM_MOUNT": "w:c"})
     assert done.returncode == 2

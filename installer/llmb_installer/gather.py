@@ -178,7 +178,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     try:
-        folder = record.find_folder(install, os.environ, console.current_folder())
+        folder = record.find_folder(install)
     except UsageError:  # there is none: the missing keys are reported
         return None
     return folder if record.answers_path(folder).is_file() else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from llmb.errors import Fault
+from llmb.system import console
 from llmb.text import typed
 from llmb_installer.execution.runner import Runner
 
@@ -28,6 +29,20 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Show what the step is doing, in a few words."""
+
+
+class Lines:
+    """Progress as a line on standard error for each stage."""
+
+    def total(self, bytes: int) -> None:
+        """Show nothing."""
+
+    def advance(self, bytes: int) -> None:
+        """Show nothing."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        console.echo(text, err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import console, files, locks, parallel
+from llmb.system import files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.record import InstallRecord, StepRecord
+from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
@@ -59,20 +60,6 @@ class Results:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-class StderrProgress:
-    """Progress as lines on standard error, for checks before the installation starts."""
-
-    def total(self, bytes: int) -> None:
-        """Ignore it."""
-
-    def advance(self, bytes: int) -> None:
-        """Ignore it."""
-
-    def say(self, text: str) -> None:
-        """Print it."""
-        console.echo(text, err=True)
-
-
 def context_for(intent: Intent, stop: threading.Event) -> Context:
     """Where and how the steps of ``intent`` are built."""
     install = intent.site.install
@@ -82,7 +69,7 @@ def context_for(intent: Intent, stop: threading.Event) -> Context:
         environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
-        progress=StderrProgress(),
+        progress=Lines(),
         runner=runner,
         stop=stop,
     )

@@ -6,7 +6,6 @@ imports none of them.
 """
 
 import importlib
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +152,3 @@ COMMANDS = [
         ],
     ),
 ]
-
-
-def option_of(install: Path | None) -> str:
-    """The option of follow-up commands: `` --install DIR``, or nothing where none was given."""
-    return f" --install {shlex.quote(str(install))}" if install is not None else ""

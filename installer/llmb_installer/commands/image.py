@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install image: builds a single container image as a squashfs file."""
 
+import contextlib
 import os
 import platform
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import rich.console
+import rich.progress
 
 from llmb.config import find_install, load_config
 from llmb.config import images as image_names
@@ -14,8 +19,8 @@ from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
-from llmb_installer.images.progress import shown
 from llmb_installer.registry import architecture_name, check_image, machine_name, size
+from llmb_installer.step import Lines, Progress
 
 
 def run(
@@ -74,7 +79,7 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
 
 def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
-    with shown() as progress:
+    with _progress() as progress:
         facts = images.build(
             reference,
             architecture,
@@ -120,3 +125,41 @@ def _check(reference: str, architecture: str, target: Path, settings: images.Bui
         hint = f"rebuild it: {again} --update"
         raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
     console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """Progress on standard error."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeElapsedColumn(),
+    )
+    with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar)
+
+
+class _Bar:
+    """Progress as a bar, below the lines."""
+
+    def __init__(self, bar: rich.progress.Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("image", total=None)
+
+    def total(self, bytes: int) -> None:
+        """Set the length of the bar."""
+        self._bar.update(self._task, total=bytes)
+
+    def advance(self, bytes: int) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, advance=bytes)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)

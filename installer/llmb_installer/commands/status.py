@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install status: what an install directory has."""
 
-import os
-import shlex
 from pathlib import Path
 
 import llmb
@@ -16,8 +14,8 @@ from llmb_installer.planning.status import find_status
 
 def run(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
-    folder = record.find_folder(install, os.environ, console.current_folder())
-    config = record.config_of(folder, os.environ)
+    folder = record.find_folder(install)
+    config = record.config_of(folder)
     found = record.load(folder)
     status = find_status(folder, found)
     named = config.workloads.installed
@@ -35,7 +33,6 @@ def run(install: Path | None, fmt: str) -> None:
         }
         console.echo(to_json(data), nl=False)
         return
-    option = f"--install {shlex.quote(str(folder))}"
     nothing = "none" if named is not None else f"all that plugins offer ({CONFIG_FILE} names none)"
     console.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
     console.echo(f"workloads: {', '.join(named or ()) or nothing}")
@@ -43,15 +40,14 @@ def run(install: Path | None, fmt: str) -> None:
         console.echo(line)
     if not found.steps:
         console.echo("steps: none; llmb-install has installed nothing here")
-        console.echo(
-            f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True
-        )
+        again = f"llmb-install add {' '.join(named or ()) or 'WORKLOAD'}{record.option_of(folder)}"
+        console.echo(f"hint: {again} installs workloads", err=True)
     if status.outdated:
         console.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in status.outdated:
             console.echo(f"  {fault}")
         console.echo(f"hint: {record.repair_hint(folder)} brings it up to date", err=True)
-    for note in show.notes_on(status, option):
+    for note in show.notes_on(status, folder):
         console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
         console.echo(f"hint: {record.repair_hint(folder)} rebuilds what is missing", err=True)

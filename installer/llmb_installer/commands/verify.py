@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install verify: find and repair what is missing, changed or out of date."""
 
-import os
-import shlex
 from pathlib import Path
 
 from llmb.config import CONFIG_FILE
@@ -21,12 +19,11 @@ def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> 
     """Find what is missing, changed or out of date."""
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
-    folder = record.find_folder(install, os.environ, console.current_folder())
+    folder = record.find_folder(install)
     found = record.load(folder)
     status = find_status(folder, found, required=repair)
     damaged = find_faults(folder, found, status.wanted, deep=deep)
     faults = [*damaged, *status.outdated]
-    place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
         data = {
             "install": str(folder),
@@ -36,7 +33,7 @@ def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> 
             "unused": [*status.unused],
         }
         console.echo(to_json(data), nl=False)
-    for note in show.notes_on(status, place) if fmt == "table" else ():
+    for note in show.notes_on(status, folder) if fmt == "table" else ():
         console.echo(f"note: {note}", err=True)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
@@ -48,7 +45,9 @@ def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> 
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:
             raise apply.StepsFailed(faults, hint=f"{who}: wait until it has finished")
-        again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
+        again = (
+            f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair{record.option_of(folder)} --yes"
+        )
         raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         console.echo(f"found: {fault}", err=True)

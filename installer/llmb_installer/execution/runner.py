@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
+from llmb.text import yamlfile
 
 if TYPE_CHECKING:
     from llmb_installer.step import Context
@@ -175,43 +176,6 @@ class Commands:
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 FULL = 20_000_000  # free bytes below which a disk is taken for full
 
-# What pip, uv, git and Slurm print for a known cause, and its fix.
-_FIXES = (
-    (
-        ("<urlopen error",),
-        "the build from source needs a network: build on this machine ('method: here' in the answers), "
-        "or set HTTPS_PROXY",
-    ),
-    (
-        ("THESE PACKAGES DO NOT MATCH THE HASHES", "Hash mismatch"),
-        "a package differs from the lock file: if you trust the index, delete the file in .llmb/locks, "
-        "and versions are chosen again",
-    ),
-    (
-        ("CUDA_HOME", "nvcc"),
-        "the build from source needs the CUDA compiler: load its module, or set CUDA_HOME",
-    ),
-    (
-        ("Retrying (", "error sending request"),
-        "check the network, pip's index and proxy (pip config list), torch_index and torch_cpu_index",
-    ),
-    (
-        ("No matching distribution", "No solution found"),
-        "check 'versions' in the answers, and pip's indexes (pip config list)",
-    ),
-    (("ResolutionImpossible",), "'versions' in the answers conflict: change one"),
-    (("No space left",), "free space there and in TMPDIR, where pip unpacks packages"),
-    (("File too large",), "raise the limit of a file's size (ulimit -f)"),
-    (
-        ("quota",),
-        "your quota on that file system is used up: delete files, or choose another folder with --install DIR",
-    ),
-    (("ensurepip",), "install the venv module (Debian: apt-get install python3-venv), or set 'python' in the answers"),
-    (("Invalid account",), "set slurm.account and slurm.partition in the answers to ones that you may use"),
-    (("Invalid partition",), "set slurm.partition in the answers; sinfo lists the partitions"),
-    (("CERTIFICATE", "SSL"), "give pip your site's certificates: pip config set global.cert FILE"),
-    (("401",), "the index requires a user and password: put them into ~/.netrc or pip's configuration"),
-)
 # How uv and pip name the package that they cannot build; and a warning of Python's, or the call it quotes below.
 _BUILT = re.compile(
     r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
@@ -230,7 +194,10 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 def fix_for(output: str) -> str:
     """The fix for the output of a failed program."""
-    return next((fix for texts, fix in _FIXES if any(text in output for text in texts)), "correct what it reports")
+    rows = yamlfile.load(Path(__file__).with_name("fixes.yaml")).data["fixes"]
+    return next(
+        (row["fix"] for row in rows if any(text in output for text in row["printed"])), "correct what it reports"
+    )
 
 
 def end_of(output: str) -> str:

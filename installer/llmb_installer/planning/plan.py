@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of an installation: steps to do, finished steps, and the change of the configuration."""
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -216,8 +215,7 @@ def recorded_answers(install: Path, offered: Offered) -> Answers:
     try:
         document = yamlfile.load(path)
     except UsageError as error:
-        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
-        raise InputFaults([replace(as_fault(error), hint=None)], hint=hint) from error
+        raise InputFaults([replace(as_fault(error), hint=None)], hint=record.replace_hint(install)) from error
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
 
 

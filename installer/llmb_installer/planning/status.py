@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.text import typed, yamlfile
-from llmb.text.names import as_keys
+from llmb.text.names import as_keys, listed
+from llmb_installer import record
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
-from llmb_installer.record import InstallRecord, StepRecord, answers_path
+from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.steps import Step, VenvStep, kind_of, programs
 from llmb_installer.venv.lock import normalized
 
@@ -94,8 +94,7 @@ def outdated_config(intent: Intent, found: InstallRecord) -> list[Fault]:
     differing = [*_differences(now, config.plan_config(found.config, now, own).data)]
     if not differing:
         return []
-    more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-    message = f"{CONFIG_FILE} is out of date ({', '.join(differing[:_SHOWN])}{more})"
+    message = f"{CONFIG_FILE} is out of date ({listed(differing, _SHOWN)})"
     return [Fault(place="config", message=message, code="config-outdated", value=tuple(differing))]
 
 
@@ -188,10 +187,8 @@ def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> li
         return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
     except PermissionError as error:
         where = os.path.realpath(error.filename or install)
-        hint = (
-            f"ask its owner to run: chmod -R go+rX {shlex.quote(str(install))}; "
-            "if it is a Python in a home folder, 'python' in the answers names another"
-        )
+        home = "if it is a Python in a home folder, 'python' in the answers names another"
+        hint = f"{record.readable_hint(install)}; {home}"
         return [Fault(place=key, message=f"you may not read {where}", hint=hint, code="not-readable", value=where)]
     except LlmbError as error:
         return [as_fault(error, key)]
@@ -210,14 +207,13 @@ def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
 
 def _answers_faults(install: Path) -> list[Fault]:
     """A fault where the recorded answers cannot be read: without them nothing can be added, removed or repaired."""
-    path = answers_path(install)
+    path = record.answers_path(install)
     if not path.is_file():
         return []
     try:
         yamlfile.load(path)
     except UsageError as error:
-        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
-        return [replace(as_fault(error, "answers"), hint=hint)]
+        return [replace(as_fault(error, "answers"), hint=record.replace_hint(install))]
     return []
 
 
@@ -247,6 +243,6 @@ def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
         has_own = own.venv_path is not None or own.venvs  # written by hand
         if found.steps and key not in built and not has_own:
             text = f"{CONFIG_FILE}: {key} is listed as installed, but nothing is installed for it"
-            hint = f"run: llmb-install add {key} --install {shlex.quote(str(install))}; or remove it from the list"
+            hint = f"run: llmb-install add {key}{record.option_of(install)}; or remove it from the list"
             faults.append(Fault(place="config", message=text, hint=hint, code="workload-not-installed", key=key))
     return faults

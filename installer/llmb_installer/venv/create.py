@@ -1,37 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes an environment: keeps or repairs the one in use, or builds another beside it and switches to that."""
 
-from __future__ import annotations
-
-import shutil
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from llmb.system import files
-from llmb_installer.execution.runner import Commands
-from llmb_installer.step import Context, Facts
-from llmb_installer.venv import contents, lock, pipconf, repair, tools
-from llmb_installer.venv.pip_uv import Packages, Pip, Uv
-
-if TYPE_CHECKING:
-    from llmb_installer.venv.venv_step import VenvStep
 import platform
 import re
+import shutil
+from dataclasses import replace
 from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from llmb.errors import LlmbError
+from llmb.system import files
 from llmb.text import yamlfile
-from llmb_installer.step import Estimate
-from llmb_installer.venv.tools import Python
+from llmb_installer.execution.runner import Commands
+from llmb_installer.step import Context, Estimate, Facts
+from llmb_installer.venv import contents, lock, pipconf, repair, tools
+from llmb_installer.venv.pip_uv import Packages, Pip, Uv
+from llmb_installer.venv.spec import VenvSpec
 
-if TYPE_CHECKING:
-    from llmb_installer.venv.venv_step import VenvStep
 
-
-def build(step: VenvStep, context: Context) -> Facts:
+def build(step: VenvSpec, context: Context) -> Facts:
     """Have the environment of ``step`` in use: kept, repaired, or built anew; its facts for the record.
 
     The output of programs goes to the log. Raises LlmbError with its end; then the environment in use has not changed.
@@ -45,7 +32,7 @@ def build(step: VenvStep, context: Context) -> Facts:
     return facts
 
 
-def _build_new(step: VenvStep, context: Context) -> Facts:
+def _build_new(step: VenvSpec, context: Context) -> Facts:
     folder = contents.new_folder(step.folder)
     files.make_folder(folder.parent)
     files.write_text(context.log, f"{step.key}: {', '.join(step.need.requirements)} ({context.runner.where})\n")
@@ -61,7 +48,7 @@ def _build_new(step: VenvStep, context: Context) -> Facts:
     return facts
 
 
-def _keep(step: VenvStep, context: Context) -> Facts | None:
+def _keep(step: VenvSpec, context: Context) -> Facts | None:
     """The facts of the environment in use after any repair; None where it has to be built anew."""
     facts = repair.facts_of(step, context.install)
     if facts is None:
@@ -88,7 +75,7 @@ def _keep(step: VenvStep, context: Context) -> Facts | None:
     return facts
 
 
-def _tools(step: VenvStep, folder: Path, context: Context, *, scratch: Path) -> tuple[tools.Tools, Packages]:
+def _tools(step: VenvSpec, folder: Path, context: Context, *, scratch: Path) -> tuple[tools.Tools, Packages]:
     """The tools for ``step``, and the one of them that installs packages into ``folder``."""
     chosen = tools.choose(step.tool, context.environ, here=context.runner.where == "here")
     offline = step.wheelhouse is not None
@@ -99,7 +86,7 @@ def _tools(step: VenvStep, folder: Path, context: Context, *, scratch: Path) -> 
     return chosen, Pip(folder=folder, commands=commands, scratch=scratch)
 
 
-def _fill(step: VenvStep, folder: Path, context: Context) -> tuple[Facts, str]:
+def _fill(step: VenvSpec, folder: Path, context: Context) -> tuple[Facts, str]:
     """Make the environment in ``folder``; its facts, and the text of its lock file."""
     chosen, packages = _tools(step, folder, context, scratch=folder)
     context.progress.say("makes the environment")
@@ -126,7 +113,7 @@ def _fill(step: VenvStep, folder: Path, context: Context) -> tuple[Facts, str]:
     return facts, text
 
 
-def _make(step: VenvStep, folder: Path, chosen: tools.Tools, context: Context) -> str:
+def _make(step: VenvSpec, folder: Path, chosen: tools.Tools, context: Context) -> str:
     """Make an environment without packages; its Python's version ``X.Y``."""
     offline = step.wheelhouse is not None
     for_pip = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
@@ -149,7 +136,7 @@ def _make(step: VenvStep, folder: Path, chosen: tools.Tools, context: Context) -
     return python.version
 
 
-def check(step: VenvStep, context: Context) -> Estimate:
+def check(step: VenvSpec, context: Context) -> Estimate:
     """Check for the tool, the Python and the wheelhouse; estimate the size of the packages. Raises LlmbError.
 
     The Python of a node is only checked there, when the step runs.
@@ -181,7 +168,7 @@ def check(step: VenvStep, context: Context) -> Estimate:
     return Estimate() if repair.is_likely(step, context.install) else estimate(step)
 
 
-def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None:
+def _find(step: VenvSpec, commands: Commands, *, fetched: bool) -> tools.Python | None:
     """The Python; None where it will be downloaded."""
     try:
         return tools.find(step.python, commands, fetch=False)
@@ -191,7 +178,7 @@ def _find(step: VenvStep, commands: Commands, *, fetched: bool) -> Python | None
         raise
 
 
-def _check_architecture(step: VenvStep, *, here: bool) -> None:
+def _check_architecture(step: VenvSpec, *, here: bool) -> None:
     """Raise LlmbError where the machine code of the environment cannot run here."""
     own = platform.machine()
     if here and step.architecture != own:
@@ -200,7 +187,7 @@ def _check_architecture(step: VenvStep, *, here: bool) -> None:
         raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
 
 
-def estimate(step: VenvStep) -> Estimate:
+def estimate(step: VenvSpec) -> Estimate:
     """A lower bound of bytes to fetch and on disk; unknown without a package that sizes.yaml lists."""
     if step.wheelhouse is not None:
         return Estimate(fetch=0, disk=None)
@@ -217,6 +204,5 @@ def estimate(step: VenvStep) -> Estimate:
 
 @cache
 def _table() -> dict[str, dict[str, int]]:
-    text = resources.files("llmb_installer.venv").joinpath("sizes.yaml").read_text(encoding="utf-8")
-    table: dict[str, dict[str, int]] = yamlfile.parse(text, name="sizes.yaml").data
+    table: dict[str, dict[str, int]] = yamlfile.load(Path(__file__).with_name("sizes.yaml")).data
     return table

@@ -194,7 +194,6 @@ APP_ID = Question(
     kind="text",
     default=lambda view: view.detected.runai.app_id or "",
     applies=_is_runai,
-    layer=lambda _, value: {"runai": {"app_id": str(value).strip() or None}},
 )
 GPU_TYPE = Question(
     key="gpu_type",

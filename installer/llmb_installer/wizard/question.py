@@ -68,8 +68,8 @@ class Question:
 
     ``applies``: whether the question is needed here; ``clear``: whether its default is used without asking (the review
     shows it, and it can be changed there); ``check``: the fault of a value, None without one; ``note``: printed after
-    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``; ``value``: the inverse of
-    ``layer``; ``empty``: how the review shows an empty value.
+    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``, with null for an empty text;
+    ``value``: the inverse of ``layer``; ``empty``: how the review shows an empty value.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Question:
 
     def answers(self, view: View, value: Any) -> dict[str, Any]:
         """The layer of answers for ``value``."""
-        return self.layer(view, value) if self.layer is not None else nested(self.key, value)
+        return self.layer(view, value) if self.layer is not None else nested(self.key, None if value == "" else value)
 
     def is_given(self, view: View) -> bool:
         """Whether a file or an option answers the question."""

@@ -146,7 +146,6 @@ NAMED_PARTITION = Question(
     label="partition",
     text="Partition (empty: Slurm's default):",
     kind="text",
-    layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
     applies=lambda view: _is_slurm(view) and not _candidates(view),
     empty="Slurm's default",
 )
@@ -180,7 +179,6 @@ NAMED_ACCOUNT = Question(
     label="account",
     text="Account for jobs (empty: none):",
     kind="text",
-    layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
     applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
     clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
 )
@@ -216,7 +214,6 @@ MPI = Question(
     applies=_is_slurm,
     clear=lambda _: True,
     empty="llmb's default",
-    layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
 )
 GRES = Question(
     key="slurm.gpu.gres",

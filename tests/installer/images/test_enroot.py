@@ -18,8 +18,8 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
-from llmb_installer.images.progress import Lines
 from llmb_installer.registry.reference import Reference
+from llmb_installer.step import Lines
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 

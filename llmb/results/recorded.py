@@ -37,11 +37,12 @@ def result_of_run(
     """
     job, path = record.job, find.log_of(record)
     samples, unreadable = _read(path, spec) if _exists(path) else (spec.samples or Samples(), "")
+    training = job.training
     described = Description(
         gpus=job.scale,
-        gbs=job.gbs,
-        seq_length=job.seq_length,
-        model=job.model,
+        gbs=training.gbs if training else None,
+        seq_length=training.seq_length if training else None,
+        model=training.model if training else None,
         traced=bool(job.switches.nccl_trace) or None,
     )
     profiled = "" if job.profile else find.profiled_beside(path)

@@ -162,7 +162,7 @@ def _metrics(
         measured[status_of.TFLOPS_PER_GPU] = figures.tflops
     invalid = [*facts.invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
     if found.traced:
-        invalid.append("ran with an NCCL trace, which costs time")
+        invalid.append(facts.TRACED)
     rate = figures.tokens_rate.mean if figures is not None and figures.tokens_rate is not None else None
     metrics = _with_throughput(
         Metrics(

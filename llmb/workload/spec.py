@@ -125,7 +125,8 @@ class Size:
         )
         for (gpu, dtype, count, _), rows in cases.items():
             if rows > 1:
-                raise ValueError(f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them")
+                message = f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
+                raise KeyFaultError(message, "rows", code="row-duplicate", value=(gpu, dtype, count))
 
         followed = {name for row in self.rows for name in row.releases}
         for name in self.nemo.releases if self.nemo is not None else ():

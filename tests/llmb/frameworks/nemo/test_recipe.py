@@ -239,5 +239,5 @@ def test_the_hubs_tokenizer_and_other_scaling(recipe: Recipe) -> None:
 
 
 def test_the_text_has_a_line_for_each_group() -> None:
-    text = to_text({"a": 1, "b": "x", "c": {"d": None}, "e": True})
-    assert text == '{\n  "a": 1, "b": "x",\n  "c": {"d": null},\n  "e": true\n}\n'
+    lines = ["{", '  "a": 1, "b": "x",', '  "c": {"d": null},', '  "e": true', "}", ""]
+    assert to_text({"a": 1, "b": "x", "c": {"d": None}, "e": True}).split("\n") == lines

@@ -8,7 +8,7 @@ from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
 from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
-from llmb.workload.gpus import CPU, gpus_in_words
+from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
 from llmb.workload.published import raises_vboost
 from llmb.workload.rows import Row
@@ -130,7 +130,7 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
     if not dtypes:
         here = list(spec.workload.on(limits.rows))
         also = f"; on {gpu} run {', '.join(here)}" if here else ""
-        hint = f"it runs on {', '.join(size.gpu_types())}{also}"
+        hint = f"it runs on {', '.join(size.gpu_types())}{also}{_like_hint(size, limits)}"
         message = f"{spec.label} does not run on {gpu}"
         raise UsageError(message, hint=hint, code="gpu-type-unsupported", key="gpu_type", value=gpu)
     is_known = spec.dtype in dtypes
@@ -161,6 +161,15 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
+
+
+def _like_hint(size: Size, limits: ClusterLimits) -> str:
+    """How to use the rows of the type whose configurations fit best."""
+    known = known_types().get(limits.rows)
+    if known is None or known.like is None or not size.dtypes(known.like):
+        return ""
+    line = f"gpu_types: {{{limits.gpu_type}: {{like: {known.like}}}}}"
+    return f"; in cluster_config.yaml, {line} uses the rows of {known.like}"
 
 
 def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:

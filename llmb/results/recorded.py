@@ -21,7 +21,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
 from llmb.stats.measure import Window
-from llmb.workload.gpus import CPU, known_types
+from llmb.workload.gpus import CPU, known_types, peak_dtype
 from llmb.workload.model import flops_convention, model_flops
 from llmb.workload.spec import Workload
 
@@ -274,4 +274,4 @@ def _nodes(found: Description) -> int | None:
 
 def _peak(found: Description) -> float | None:
     known = known_types().get(found.gpu_type or "")
-    return known.peak_tflops.get(foreign.peak_dtype(found.dtype or "")) if known else None
+    return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None

@@ -230,6 +230,12 @@ def test_a_type_and_a_dtype_that_no_row_has(wording: Callable[..., None]) -> Non
     wording("submit-all", text_of(faults))
 
 
+def test_a_type_without_rows_names_the_type_whose_rows_fit() -> None:
+    h200 = ClusterLimits(gpu_type="h200", rows="h200", gpus_per_node=8)
+    assert "gpu_types: {h200: {like: h100}}" in (refusal(row(gpu=("h100",)), limits=h200).hint or "")
+    assert "like" not in (refusal(row(gpu=("b200",)), limits=h200).hint or "")
+
+
 def test_strong_scaling_has_rows_of_its_own() -> None:
     rows = (row(), row(strong_scaling=True, gbs=BatchRule.parse("512"), time_limit_minutes=35))
     assert (job(*rows).trained.gbs, job(*rows).time_limit) == (64, 1200)

@@ -228,8 +228,8 @@ def test_what_a_job_must_know_of_its_cluster(config: ClusterConfig, needs_image:
     ],
 )
 def test_gpus_of_a_node_by_the_nearest_that_says_so(own: GpuTypeConfig, slurm: SlurmConfig, per_node: int) -> None:
-    config = ClusterConfig(cluster_type="slurm", gpu_type="h200", gpu_types={"h200": own}, slurm=slurm)
-    assert limits_of(config, "h200", "w").gpus_per_node == per_node
+    config = ClusterConfig(cluster_type="slurm", gpu_type="l40s", gpu_types={"l40s": own}, slurm=slurm)
+    assert limits_of(config, "l40s", "w").gpus_per_node == per_node
 
 
 def test_a_type_that_is_like_another_takes_its_rows_under_its_own_name(workloads: Workloads) -> None:

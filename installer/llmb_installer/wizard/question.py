@@ -3,8 +3,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Self
 
+from llmb.text import yamlfile
 from llmb.workload import gpus, spec
 from llmb_installer.answers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
@@ -115,3 +118,15 @@ class Question:
         if isinstance(value, (list, tuple)):
             return ", ".join(str(item) for item in value) or self.empty
         return self.empty if value in (None, "") else str(value)
+
+
+def row(name: str) -> dict[str, Any]:
+    """What questions.yaml has for the question ``name``: key, label, text, kind, also, empty."""
+    own = _rows()[name]
+    return {**own, "also": tuple(own.get("also", ()))}
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = yamlfile.load(Path(__file__).with_name("questions.yaml")).data
+    return rows

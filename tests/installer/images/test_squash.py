@@ -9,9 +9,8 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.images.build import choose_builder
-from llmb_installer.images.image_tar import header
 from llmb_installer.images.squash import BuildSettings, squash, squash_fault
-from llmb_installer.images.tar import FILE, Attributes
+from llmb_installer.images.tar_headers import FILE, Attributes, header
 
 Path_ = Callable[..., None]
 

@@ -153,13 +153,10 @@ class _Bar:
         self._task = bar.add_task("image", total=None)
 
     def total(self, bytes: int) -> None:
-        """Set the length of the bar."""
         self._bar.update(self._task, total=bytes)
 
     def advance(self, bytes: int) -> None:
-        """Move the bar."""
         self._bar.update(self._task, advance=bytes)
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
         self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,26 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
 
-from __future__ import annotations
-
-import contextlib
 import re
+import shutil
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb.text import yamlfile
-
-if TYPE_CHECKING:
-    from llmb_installer.step import Context
-import shutil
-from collections.abc import Iterator
-
 from llmb_installer.registry import size
 
 _MINUTES = 120  # time limit of a job on a node
@@ -73,7 +64,6 @@ class Srun(Runner):
         return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program on a node, and collect its output."""
         return _answered(shell.run(self._argv(argv), env=env))
 
 
@@ -101,7 +91,6 @@ class Sbatch(Runner):
             raise
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program as a batch job, and collect its output."""
         files.make_folder(self.folder)
         name = uuid.uuid4().hex[:8]
         out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
@@ -122,17 +111,8 @@ class Sbatch(Runner):
             )
             files.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
-        return [
-            "sbatch",
-            "--wait",
-            "--quiet",
-            *job,
-            f"--output={out}",
-            f"--error={err}",
-            *self.options,
-            str(script),
-            *argv,
-        ]
+        logs = (f"--output={out}", f"--error={err}")
+        return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]
 
 
 def _answered(done: shell.Completed) -> shell.Completed:
@@ -141,36 +121,6 @@ def _answered(done: shell.Completed) -> shell.Completed:
         message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
         raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
     return done
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commands:
-    """Runs the programs of one step, all with the same environment."""
-
-    context: Context
-    environ: Mapping[str, str] = field(repr=False)
-
-    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
-        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
-        log = self.context.log
-        files.create_text(log, "")  # with the mode of the install directory
-        before = log.stat().st_size
-        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
-        if code == 0:
-            return
-        printed = ""
-        with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
-            stream.seek(before)
-            printed = end_of(stream.read().decode("utf-8", "replace"))
-        ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        fix = full_disk(log.parent, self.environ) or fix_for(printed)
-        raise LlmbError(
-            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
-        )
-
-    def read(self, argv: Sequence[str]) -> shell.Completed:
-        """Run one program that ends at once, whatever its exit code."""
-        return self.context.runner.read(argv, env=self.environ)
 
 
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each

@@ -17,7 +17,6 @@ from llmb_installer import record
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
-from llmb_installer.record import InstallRecord, StepRecord
 from llmb_installer.steps import Step, VenvStep, kind_of, programs
 from llmb_installer.venv.lock import normalized
 
@@ -45,7 +44,7 @@ class InstallStatus:
         return tuple(step.key for step in self.intent.steps if step.key not in older) if self.intent is not None else ()
 
 
-def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -> InstallStatus:
+def find_status(folder: Path, found: record.InstallRecord, *, required: bool = False) -> InstallStatus:
     """Compare the record ``found`` of ``folder`` with its answers.
 
     Raises LlmbError where these do not apply here and are ``required``.
@@ -74,7 +73,7 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
 _SHOWN = 3  # items that a message shows
 
 
-def outdated(intent: Intent, found: InstallRecord) -> list[Fault]:
+def outdated(intent: Intent, found: record.InstallRecord) -> list[Fault]:
     """A fault for each finished step that the answers now ask for with other content; its place is the step's key."""
     faults = []
     for step in intent.steps:
@@ -84,7 +83,7 @@ def outdated(intent: Intent, found: InstallRecord) -> list[Fault]:
     return faults
 
 
-def outdated_config(intent: Intent, found: InstallRecord) -> list[Fault]:
+def outdated_config(intent: Intent, found: record.InstallRecord) -> list[Fault]:
     """A fault where the configuration differs from the answers. Raises LlmbError where it cannot be read."""
     written = found.config.get("workloads", {}).get("installed", [])
     own = own_config(intent, tuple(key for key in intent.workloads if key in written), found)
@@ -113,7 +112,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else str(value)
 
 
-def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def unused(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
     """The keys of finished steps that no workload needs; programs are kept, since runs may still need them."""
     wanted, gone = {step.key for step in intent.steps}, {*unoffered(intent, found)}
     return tuple(
@@ -123,7 +122,7 @@ def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     )
 
 
-def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
+def _replaces(step: Step, intent: Intent, found: record.InstallRecord) -> Fault | None:
     """A fault for an image that replaces another of the same workload."""
     if not isinstance(step, ImageStep):
         return None
@@ -137,7 +136,7 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
     return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
 
 
-def _differs(step: Step, done: StepRecord) -> Fault | None:
+def _differs(step: Step, done: record.StepRecord) -> Fault | None:
     if done.digest == step.digest:
         return None
     if isinstance(step, programs.ProgramsStep) and done.facts.get("digest") != step.content:
@@ -149,7 +148,7 @@ def _differs(step: Step, done: StepRecord) -> Fault | None:
     return Fault(message="is out of date (made for other requirements or answers)", code="step-outdated")
 
 
-def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
+def _other_versions(step: VenvStep, done: record.StepRecord) -> Iterator[str]:
     """Each package of which another version is required: ``torch 2.7.0, expected 2.8.0``."""
     installed = {normalized(name): version for name, version in done.facts.get("packages", {}).items()}
     for line in step.need.requirements:
@@ -163,7 +162,7 @@ def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
             yield f"{pinned[1]} {found}, expected {pinned[2]}"
 
 
-def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
+def find_faults(install: Path, found: record.InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
     """What is missing or damaged, with the step's key as place; ``deep`` reads the contents of every file.
 
     ``wanted`` are the keys of the steps that the answers ask for.
@@ -181,7 +180,7 @@ def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (),
     return [*faults, *_answers_faults(install), *_config_faults(install, found)]
 
 
-def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> list[Fault]:
+def _step_faults(key: str, done: record.StepRecord, install: Path, *, deep: bool) -> list[Fault]:
     kind, name = kind_of(key)
     try:
         return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
@@ -194,7 +193,7 @@ def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> li
         return [as_fault(error, key)]
 
 
-def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def came_later(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
     """The workloads whose plugins came after the installation, where the answers ask for all workloads.
 
     Such a workload is in no recorded step; one that failed to install is at least in that of the programs.
@@ -228,7 +227,7 @@ def unreadable(install: Path) -> list[Fault]:
     return []
 
 
-def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
+def _config_faults(install: Path, found: record.InstallRecord) -> list[Fault]:
     """Why the configuration cannot be used, or which environments and workloads it names that are missing."""
     if faults := unreadable(install):
         return faults

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lock file of an environment: every package with its version and hashes, and the index that torch comes from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llmb_installer.answers.schema import CPU_WHEELS
 from llmb_installer.venv.spec import TorchSource, VenvSpec
@@ -41,7 +39,7 @@ class Lock:
         """The normalized names of all packages."""
         return {package_of(line) for line in (*self.hashed, *self.plain, *self.torch)}
 
-    def only(self, names: Collection[str]) -> Lock:
+    def only(self, names: Collection[str]) -> Self:
         """The lock with the packages ``names`` alone."""
 
         def chosen(lines: tuple[str, ...]) -> tuple[str, ...]:

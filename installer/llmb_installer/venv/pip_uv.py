@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
-from llmb_installer.execution.runner import Commands
+from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf
 from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of
 from llmb_installer.venv.spec import VenvSpec, torch_line

@@ -58,7 +58,6 @@ class VenvSpec(Step, ABC):
 
     @property
     def name(self) -> str:
-        """The environment's name."""
         return self.need.name
 
     @property
@@ -76,5 +75,4 @@ class VenvSpec(Step, ABC):
 
     @property
     def path(self) -> Path:
-        """The link to the environment in use."""
         return self.folder

@@ -136,11 +136,7 @@ def _is_runai(view: View) -> bool:
 
 VENV_TITLES = {"uv": "uv: the fastest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
-CLUSTER_TYPE = Question(
-    **row("CLUSTER_TYPE"),
-    options=_types,
-    default=lambda view: view.detected.cluster_type,
-)
+CLUSTER_TYPE = Question(**row("CLUSTER_TYPE"), options=_types, default=lambda view: view.detected.cluster_type)
 FOLDER = Question(
     **row("FOLDER"),
     default=_default_folder,
@@ -172,18 +168,8 @@ PVC = Question(
     layer=lambda _, value: {"runai": {"pvc": dict(zip(_MOUNT, read_mount(str(value)) or (), strict=False))}},
     value=lambda answer: ":".join(str(answer.get(key, "")) for key in _MOUNT) if isinstance(answer, dict) else "",
 )
-APP_ID = Question(
-    **row("APP_ID"),
-    default=lambda view: view.detected.runai.app_id or "",
-    applies=_is_runai,
-)
-GPU_TYPE = Question(
-    **row("GPU_TYPE"),
-    options=_gpu_types,
-    default=_default_gpu,
-    clear=_gpu_is_clear,
-    layer=_gpu_layer,
-)
+APP_ID = Question(**row("APP_ID"), default=lambda view: view.detected.runai.app_id or "", applies=_is_runai)
+GPU_TYPE = Question(**row("GPU_TYPE"), options=_gpu_types, default=_default_gpu, clear=_gpu_is_clear, layer=_gpu_layer)
 LIKE = Question(
     **row("LIKE"),
     options=lambda view: [

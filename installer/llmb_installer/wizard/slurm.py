@@ -145,10 +145,7 @@ PARTITION = Question(
     applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
     clear=lambda view: len(_candidates(view)) == 1,
 )
-NAMED_PARTITION = Question(
-    **row("NAMED_PARTITION"),
-    applies=lambda view: _is_slurm(view) and not _candidates(view),
-)
+NAMED_PARTITION = Question(**row("NAMED_PARTITION"), applies=lambda view: _is_slurm(view) and not _candidates(view))
 OTHERS = Question(
     **row("OTHERS"),
     options=_other_options,
@@ -187,12 +184,7 @@ CONTAINER = Question(
     applies=_is_slurm,
     clear=lambda view: not _may_have_pyxis(view),
 )
-MPI = Question(
-    **row("MPI"),
-    default=_default_mpi,
-    applies=_is_slurm,
-    clear=lambda _: True,
-)
+MPI = Question(**row("MPI"), default=_default_mpi, applies=_is_slurm, clear=lambda _: True)
 GRES = Question(
     **row("GRES"),
     default=lambda view: (

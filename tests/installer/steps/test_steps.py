@@ -20,9 +20,10 @@ from llmb.errors import LlmbError, describe
 from llmb.system.shell import StoppedError
 from llmb.workload.needs import HubAsset, Repo, Venv
 from llmb_installer import hub as assets
-from llmb_installer.execution.runner import Commands, Runner
+from llmb_installer.execution.runner import Runner
 from llmb_installer.hub import AssetStep
 from llmb_installer.planning.costs import RESERVE, find_costs
+from llmb_installer.step import Commands
 from llmb_installer.steps import Context, repo
 from llmb_installer.steps.repo import RepoStep
 from llmb_testing.hub import COMMIT, SmallHub

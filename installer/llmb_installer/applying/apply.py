@@ -12,7 +12,6 @@ from llmb.errors import Fault, LlmbError, as_fault
 from llmb.system import files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
-from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.step import Lines
@@ -62,14 +61,13 @@ class Results:
 def context_for(intent: Intent, stop: threading.Event) -> Context:
     """Where and how the steps of ``intent`` are built."""
     install = intent.site.install
-    runner: Runner = runner_for(intent.answers, install)
     return Context(
         install=install,
         environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
         progress=Lines(),
-        runner=runner,
+        runner=runner_for(intent.answers, install),
         stop=stop,
     )
 

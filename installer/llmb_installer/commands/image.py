@@ -8,10 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import rich.console
-import rich.progress
+from typing import TYPE_CHECKING, Any
 
 from llmb.config import find_install, load_config
 from llmb.config import images as image_names
@@ -21,6 +18,9 @@ from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.registry import architecture_name, check_image, machine_name, size
 from llmb_installer.step import Lines, Progress
+
+if TYPE_CHECKING:
+    import rich.progress
 
 
 def run(
@@ -134,6 +134,9 @@ def _progress() -> Iterator[Progress]:
         yield Lines()
         return
 
+    import rich.console
+    import rich.progress
+
     columns = (
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
@@ -148,7 +151,7 @@ def _progress() -> Iterator[Progress]:
 class _Bar:
     """Progress as a bar, below the lines."""
 
-    def __init__(self, bar: rich.progress.Progress) -> None:
+    def __init__(self, bar: "rich.progress.Progress") -> None:
         self._bar = bar
         self._task = bar.add_task("image", total=None)
 

@@ -2,17 +2,13 @@
 """Options that several commands share."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from llmb.cli.context import Context
 from llmb.config.slurm import long_name
 from llmb.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group(click.Group):
@@ -50,59 +46,40 @@ def slurm_arg_in_words(name: str, value: str | bool) -> str:
     return f"--slurm-arg {shlex.quote(text)}"
 
 
-def slurm_arg_option(command: F) -> F:
-    """``--slurm-arg KEY=VALUE``, may be repeated."""
-    return click.option(
-        "--slurm-arg",
-        multiple=True,
-        metavar="KEY=VALUE",
-        expose_value=False,
-        callback=_keep_slurm_args,
-        help="Add an sbatch option: qos=x; KEY=null removes one.",
-    )(command)
-
-
-def install_option(command: F) -> F:
-    """``--install DIR``: the install directory."""
-    return click.option(
-        "--install",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        expose_value=False,
-        callback=_keep_install,
-        help="Install directory (default: LLMB_INSTALL or a parent).",
-    )(command)
-
-
+# --slurm-arg KEY=VALUE, may be repeated
+slurm_arg_option = click.option(
+    "--slurm-arg",
+    multiple=True,
+    metavar="KEY=VALUE",
+    expose_value=False,
+    callback=_keep_slurm_args,
+    help="Add an sbatch option: qos=x; KEY=null removes one.",
+)
+install_option = click.option(
+    "--install",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    expose_value=False,
+    callback=_keep_install,
+    help="Install directory (default: LLMB_INSTALL or a parent).",
+)
 FORMATS = ("table", "json", "csv", "md")
-
-
-def format_option(command: F) -> F:
-    """``--format``: how a table is printed."""
-    return click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")(command)
-
-
-def format_or_junit_option(command: F) -> F:
-    """``--format`` with ``junit`` too, for results that pass or fail."""
-    formats = click.Choice([*FORMATS, "junit"])
-    return click.option("--format", "fmt", type=formats, default="table", help="Output format.")(command)
-
-
-def window_option(command: F) -> F:
-    """``--window``: the iterations that are measured."""
-    return click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")(command)
-
-
-def reference_option(command: F) -> F:
-    """``--reference RELEASE``: the release whose published figures to compare with."""
-    text = "Compare with this release (default: the newest)."
-    return click.option("--reference", metavar="RELEASE", help=text)(command)
-
-
-def retries_option(command: F) -> F:
-    """``--retries N``: how often a run is retried after a node failure or a preemption."""
-    text = "Retry a run up to N times after node failures."
-    return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
+format_option = click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")
+# For results that pass or fail
+format_or_junit_option = click.option(
+    "--format", "fmt", type=click.Choice([*FORMATS, "junit"]), default="table", help="Output format."
+)
+window_option = click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")
+reference_option = click.option(
+    "--reference", metavar="RELEASE", help="Compare with this release (default: the newest)."
+)
+retries_option = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Retry a run up to N times after node failures.",
+)
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:

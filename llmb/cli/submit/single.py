@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import click
 
 from llmb.cli.context import Context, say
-from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
+from llmb.cli.submit.options import Option, SubmitOptions, overrides_of, with_options
 from llmb.errors import Fault, InputFaults, UsageError, as_fault, collected
 from llmb.workload.switches import absolute_image, parse_clock, parse_mount
 
@@ -18,13 +18,11 @@ from llmb.workload.switches import absolute_image, parse_clock, parse_mount
 class SingleOptions(SubmitOptions):
     """The options of ``single``."""
 
-    workload: Annotated[str, option("-w", "--workload", required=True, metavar="W", help="Workload, in any spelling.")]
-    size: Annotated[str | None, option("-s", "--size", metavar="SIZE", help="Model size (default: the workload's).")]
-    dtype: Annotated[str | None, option("--dtype", metavar="D", help="Precision (default: the workload's).")]
-    scale: Annotated[
-        int | None, option("--scale", type=COUNT, metavar="N", help="GPU count (default: JOB_TOTAL_GPUS).")
-    ]
-    repeats: Annotated[int, option("--repeats", type=COUNT, default=1, metavar="N", help="Run it N times.")]
+    workload: Annotated[str, Option("Workload, in any spelling.", "-w", "--workload", required=True, metavar="W")]
+    size: Annotated[str | None, Option("Model size (default: the workload's).", "-s", "--size", metavar="SIZE")]
+    dtype: Annotated[str | None, Option("Precision (default: the workload's).", metavar="D")]
+    scale: Annotated[int | None, Option("GPU count (default: JOB_TOTAL_GPUS).")]
+    repeats: Annotated[int, Option("Run it N times.", default=1)]
 
 
 def _word(value: str) -> str:

@@ -69,10 +69,6 @@ class Context:
         self.unreadable: list[Unreadable] = []
         self._figures: dict[str, tuple[Figure, ...]] = {}
 
-    def warn(self, text: str) -> None:
-        """Print a warning, once in a command."""
-        console.warn_once(text)
-
     @cached_property
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
@@ -130,7 +126,7 @@ class Context:
 
         runs, self.unreadable = store.all_runs(self.config)
         for one in self.unreadable:
-            self.warn(one.reason)
+            console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 

@@ -33,16 +33,6 @@ _BAR, _WIDE_BAR = 10, 20
 _LEAST_NAME = 12  # characters: shorter names are omitted
 
 
-def follow_to_results(
-    context: Context, runs: Sequence[RunRecord], fmt: str, *, before: Sequence[RunRecord] = (), retries: int = 0
-) -> int:
-    """Wait for ``runs``, and print their results after those of ``before``; exit code 3 when one failed."""
-    from llmb.cli.results.judged import print_results
-
-    followed, _ = follow(context, runs, retries)
-    return print_results(context, [*before, *followed], fmt)
-
-
 def follow(
     context: Context, runs: Sequence[RunRecord], retries: int = 0
 ) -> tuple[list[RunRecord], dict[str, JobState]]:

@@ -4,7 +4,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
@@ -28,16 +28,11 @@ _LOOK = 0.2  # seconds
 FIX = "its submission was interrupted; llmb-run jobs reconcile submits it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """Runs that had no scheduler's id: those that have one now (``sent``), and the states of the others."""
+def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[list[RunRecord], dict[str, JobState]]:
+    """Look for recorded runs without a scheduler's id: those that have one now, and the states of the others.
 
-    sent: tuple[RunRecord, ...]
-    states: dict[str, JobState]
-
-
-def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> Recovered:
-    """Look for recorded runs without a scheduler's id; those of a living submitter are PENDING."""
+    Those of a living submitter are PENDING.
+    """
     sent: list[RunRecord] = []
     states: dict[str, JobState] = {}
     abandoned: list[RunRecord] = []
@@ -56,7 +51,7 @@ def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> Recovered:
             (abandoned if now.scheduler_id is None else sent).append(now)
     if abandoned:
         _find_abandoned(cluster, abandoned, sent, states)
-    return Recovered(sent=tuple(sent), states=states)
+    return sent, states
 
 
 def _reload(run: RunRecord) -> tuple[RunRecord, JobState | None]:
@@ -77,18 +72,17 @@ def _find_abandoned(
         if run.id in found:
             sent.append(_store_found(run, found[run.id]))
         else:
-            states[run.id] = _not_found(cluster, run)
+            missing = JobState(state=NOT_SUBMITTED, reason=FIX)
+            states[run.id] = unless_elsewhere(cluster, run, missing, JobState(state=UNKNOWN))
 
 
-def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
-    """The state of a run that ``cluster`` does not know: NOT_SUBMITTED, unless the run is on another cluster."""
+def unless_elsewhere(cluster: Cluster, run: RunRecord, state: JobState, before: JobState) -> JobState:
+    """``state`` of a run that ``cluster`` does not know; ``before`` where the run is on another cluster, or unclear."""
     try:
         where = elsewhere(cluster, run)
     except LlmbError as error:
-        return JobState(state=UNKNOWN).unanswered(error.message)
-    if where is not None:
-        return JobState(state=UNKNOWN).elsewhere(where)
-    return JobState(state=NOT_SUBMITTED, reason=FIX)
+        return before.unanswered(error.message)
+    return state if where is None else before.elsewhere(where)
 
 
 def _store_found(run: RunRecord, scheduler_id: str) -> RunRecord:

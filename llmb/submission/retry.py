@@ -21,7 +21,6 @@ def retry(
     *,
     time_limit: int | None = None,
     slurm_args: Mapping[str, str | bool] = NO_ARGS,
-    keep_going: bool = True,
     on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> tuple[list[SubmitResult], bool]:
@@ -33,7 +32,7 @@ def retry(
         iter(runs),
         lambda run: _attempt(run, cluster, time_limit, slurm_args),
         cluster,
-        keep_going=keep_going,
+        keep_going=True,
         on_result=on_result,
         on_interrupt=on_interrupt,
     )

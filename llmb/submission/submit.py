@@ -59,13 +59,16 @@ def check_is_here(cluster: Cluster, run: RunRecord) -> None:
 def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:
     """Write the record and the script of a new attempt, and submit it. The caller holds the run's lock."""
     try:
-        run = replace(run, cluster=_identity(cluster))
+        run = replace(run, cluster=_answer(lambda: identity_of(cluster)))  # else the submission reports it
         files.make_folder(run.place)
         record.save(run)
         for folder in run.directory.parents[:2]:  # the folders that contain the run's new one
             files.sync_folder(folder)
-    except (OSError, LlmbError) as error:
-        return SubmitResult(run=run, error=error if isinstance(error, LlmbError) else _cannot_make(run, error))
+    except LlmbError as error:
+        return SubmitResult(run=run, error=error)
+    except OSError as error:
+        message, hint = f"cannot create {run.place}: {error.strerror}", "free space there, or fix its permissions"
+        return SubmitResult(run=run, error=LlmbError(message, hint=hint, code="run-folder"))
     return submit_recorded(run, cluster)
 
 
@@ -80,7 +83,7 @@ def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
         )  # not durable: it can be rendered again
         scheduler_id = cluster.submit(run)
     except UnclearError as error:
-        found = _found(run, cluster)
+        found = _answer(lambda: cluster.find([run]).get(run.id))
         if found is None:
             return SubmitResult(run=run, error=error)
         scheduler_id = found
@@ -122,26 +125,12 @@ def submit_each(
         return results, interrupted()
 
 
-def _identity(cluster: Cluster) -> str | None:
+def _answer(ask: Callable[[], str | None]) -> str | None:
+    """What a cluster answers; None where it does not."""
     try:
-        return identity_of(cluster)
-    except LlmbError:  # it does not answer: the submission reports that
+        return ask()
+    except LlmbError:
         return None
-
-
-def _found(run: RunRecord, cluster: Cluster) -> str | None:
-    try:
-        return cluster.find([run]).get(run.id)
-    except LlmbError:  # the scheduler does not answer this either
-        return None
-
-
-def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
-    return LlmbError(
-        f"cannot create {run.place}: {error.strerror}",
-        hint="free space there, or fix its permissions",
-        code="run-folder",
-    )
 
 
 def _refused(run: RunRecord, error: LlmbError) -> SubmitResult:

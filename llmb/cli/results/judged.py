@@ -18,9 +18,9 @@ from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, UNKNOWN, JobState
+from llmb.runs.state import COMPLETED, JobState
 from llmb.stats.measure import Window, parse_window
-from llmb.submission.follow import look
+from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
@@ -113,7 +113,7 @@ def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     """The current state of each run by its id, or the last known one where the cluster does not answer."""
     if context.cluster is None:
-        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+        return {run.id: last_seen(run) for run in runs}
     states, trouble = look(context.cluster, runs)
     if trouble is not None:
         hint = f" ({trouble.hint})" if trouble.hint else ""
@@ -121,13 +121,8 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
-        context.warn(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
+        console.warn_once(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
-
-
-def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
-    """Print the current results of ``runs``, judged; the exit code."""
-    return print_report(judged(context, results_of(context, runs)), fmt, full_names=False)
 
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
@@ -180,7 +175,7 @@ def result_of(
     try:
         result = result_of_run(run, state, spec, peak_tflops, window)
     except SlowPatternError as error:
-        context.warn(error.message)
+        console.warn_once(error.message)
         spec, missing = ParseSpec(), error.message
         result = result_of_run(run, state, spec, peak_tflops, window)
     if result.status == SUCCESS and not missing:
@@ -214,6 +209,6 @@ def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
             return context.plugins.parse(workload, run) or ParseSpec(), ""
         except LlmbError as error:
             missing = error.message
-            context.warn(f"{missing}: its logs are read as before, or as a format that llmb knows")
+            console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
     before = store.saved_parse_spec(run)
     return (before, "") if before is not None else (ParseSpec(), missing)

@@ -15,6 +15,7 @@ from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared, check, prepare
 from llmb.submission.submit import Outcome, submit
+from llmb.system import console
 from llmb.workload.gpus import known_types, nearest_type
 
 NO_PMIX = (
@@ -82,7 +83,7 @@ def _plan(
     has_pmix = config.cluster_type != "slurm" or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
-        context.warn(NO_PMIX)
+        console.warn_once(NO_PMIX)
     faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
@@ -130,10 +131,12 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0
-    from llmb.cli import progress
+    from llmb.cli.progress import follow
+    from llmb.cli.results import judged
 
-    runs = [*under_way, *outcome.submitted]
-    code = progress.follow_to_results(context, runs, options.fmt, before=before, retries=options.retries)
+    followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
+    results = judged.results_of(context, [*before, *followed])
+    code = judged.print_report(judged.judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
 
 

@@ -46,8 +46,10 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
     def completed(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
         taken = 0
-        while taken < len(words) and isinstance(command, click.Group) and words[taken] in command.commands:
-            command, taken = command.commands[words[taken]], taken + 1
+        while taken < len(words) and isinstance(command, click.Group):
+            if (found := command.get_command(click.Context(command), words[taken])) is None:
+                break
+            command, taken = found, taken + 1
         if not taken or not any("--install" in option.opts for option in command.params):
             return match[0]
         return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])

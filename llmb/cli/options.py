@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from llmb.cli.commands import Deferred
 from llmb.cli.context import Context
 from llmb.config.slurm import long_name
 from llmb.errors import UsageError
@@ -14,10 +15,14 @@ from llmb.errors import UsageError
 class Group(click.Group):
     """A command group whose help shows the whole summary of each command, wrapped, where click would cut it."""
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now if it is one of llmb's own."""
+        found = super().get_command(ctx, cmd_name)
+        return found.loaded() if isinstance(found, Deferred) else found
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command that is not hidden: its name and its summary."""
-        names = self.list_commands(ctx)
-        commands = {name: found for name in names if (found := self.get_command(ctx, name)) and not found.hidden}
+        commands = {name: found for name, found in sorted(self.commands.items()) if not found.hidden}
         if commands:
             with formatter.section("Commands"):
                 formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands.items()])

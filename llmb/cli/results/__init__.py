@@ -8,6 +8,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
+from llmb.cli.results.judged import choice_of, gather, judged, print_report, unreadable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,8 +47,6 @@ def command(
 
     Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory.
     """
-    from llmb.cli.results.judged import choice_of, gather, judged, print_report, unreadable
-
     choice = choice_of(workloads, exclude_cancelled, window)
     results = [result for _, result in gather(context, runs, choice)]
     if not runs and not workloads:

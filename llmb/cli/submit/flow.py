@@ -6,7 +6,9 @@ from contextlib import contextmanager
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce, resume
+from llmb.cli.progress import follow
+from llmb.cli.results.judged import judged, print_report, results_of
+from llmb.cli.submit import announce, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
@@ -56,8 +58,6 @@ def run(
         return _submit(context, items, options, force=overrides.force, failed=bool(faults))
     if options.resume:
         items = list(resume.rest_of(context, items, dry_run=True).items)
-    from llmb.cli.submit import preview
-
     preview.show(context, items, options.fmt)
     return 1 if faults else 0
 
@@ -131,12 +131,9 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0
-    from llmb.cli.progress import follow
-    from llmb.cli.results import judged
-
     followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
-    results = judged.results_of(context, [*before, *followed])
-    code = judged.print_report(judged.judged(context, results), options.fmt, full_names=False)
+    results = results_of(context, [*before, *followed])
+    code = print_report(judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
 
 

@@ -8,8 +8,7 @@ import click
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
-from llmb.cli.results import choice_options
-from llmb.cli.results.judged import choice_of, gather, judged
+from llmb.cli.results import choice_of, choice_options, gather, judged
 from llmb.errors import UsageError
 from llmb.text.tables import Column
 from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_rejected

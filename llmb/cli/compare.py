@@ -10,9 +10,8 @@ import click
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results import choice_options
-from llmb.cli.results.judged import Choice, choice_of, choose, exit_code, gather_of, judged
-from llmb.errors import RUN_FAILED, UsageError
+from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, shortest
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
 from llmb.system import console, files
@@ -74,7 +73,12 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     """
     path = None if text is None else files.expand(text)
     if path is not None and path.is_file():
-        return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
+        try:
+            return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
+        except LlmbError as error:
+            if error.code == "file-damaged":  # the user's own file
+                error.hint = "write it again: llmb-run results --format json > results.json"
+            raise
     if text is not None and (text.endswith(".json") or "/" in text) and path and not path.is_dir():
         hint = "name runs, an experiment, or a file of llmb-run results --format json > results.json"
         raise UsageError(f"{text} is neither a file nor a run", hint=hint, code="side-unknown", value=text)

@@ -30,12 +30,17 @@ _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
 
 def say(text: str) -> None:
-    """Print a message on stderr; stdout is for data. Commands in it repeat ``--install`` where it was given."""
+    """Print a message on stderr; stdout is for data."""
+    console.echo(completed(text), err=True)
+
+
+def completed(text: str) -> str:
+    """``text`` with ``--install`` in its commands where it was given to the present one."""
     current = click.get_current_context(silent=True)
     context = current.find_object(Context) if current is not None else None
-    if current is not None and context is not None:
-        text = with_install(text, current.find_root().command, context.install_option)
-    console.echo(text, err=True)
+    if current is None or context is None:
+        return text
+    return with_install(text, current.find_root().command, context.install_option)
 
 
 def with_install(text: str, group: click.Command, install: Path | None) -> str:
@@ -43,7 +48,7 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
     if install is None or "llmb-run " not in text:
         return text
 
-    def completed(match: re.Match[str]) -> str:
+    def with_option(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
         taken = 0
         while taken < len(words) and isinstance(command, click.Group):
@@ -54,7 +59,7 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
             return match[0]
         return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
 
-    return _COMMAND.sub(completed, text)
+    return _COMMAND.sub(with_option, text)
 
 
 class Context:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
-from llmb.cli.results.judged import judged, peak_of, results_of, spec_of
+from llmb.cli.context import Context, completed, pass_context
+from llmb.cli.results import judged, peak_of, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.reason import REFUSED_KIND, cause_of_end
@@ -52,7 +52,7 @@ def print_explanation(context: Context, name: str, window: str | None, reference
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
     results = judged(context, results_of(context, alike, chosen), reference)
     subject = _subject(context, run, results, reference)
-    console.echo("\n".join(escape(line) for line in explain(subject).splitlines()))
+    console.echo(completed("\n".join(escape(line) for line in explain(subject).splitlines())))
 
 
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:

@@ -14,7 +14,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results.judged import judged, print_report, result_of, spec_of
+from llmb.cli.results import judged, print_report, result_of, spec_of
 from llmb.errors import LlmbError, UsageError
 from llmb.logs.formats import ParseSpec
 from llmb.planning.select import split_name
@@ -23,7 +23,6 @@ from llmb.results.foreign import Description
 from llmb.results.recorded import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
@@ -159,7 +158,7 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 
 
-def _run_of(log: Path) -> RunRecord | None:
+def _run_of(log: Path) -> record.RunRecord | None:
     """The recorded run whose last attempt wrote ``log``; None with a warning where the record is damaged."""
     directory = run_directory(log)
     try:
@@ -170,7 +169,7 @@ def _run_of(log: Path) -> RunRecord | None:
     return run if run is not None and log_of(run).resolve() == log.resolve() else None
 
 
-def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None) -> Result:
+def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window | None) -> Result:
     """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
     if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:

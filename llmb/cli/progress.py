@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.cli.context import Context, say
+from llmb.cli.context import Context, completed, say
 from llmb.errors import INTERRUPTED, LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
@@ -196,7 +196,7 @@ class _Bars(_Follower):
             super().changed(run, state)
 
     def line(self, text: str) -> None:
-        self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.bars.console.print(completed(text), markup=False, highlight=False, soft_wrap=True)
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         over = sum(state.is_over for state in states.values())

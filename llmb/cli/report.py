@@ -13,8 +13,7 @@ from llmb import __version__
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.results import choice_options
-from llmb.cli.results.judged import Choice, choice_of, exit_code, gather, judged, peak_of, spec_of, unreadable
+from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, peak_of, spec_of, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import UsageError
 from llmb.failures import group_failures

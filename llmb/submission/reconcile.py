@@ -9,7 +9,6 @@ from dataclasses import replace
 from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission.submit import (
     SubmitResult,
@@ -28,14 +27,14 @@ _LOOK = 0.2  # seconds
 FIX = "its submission was interrupted; llmb-run jobs reconcile submits it"
 
 
-def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[list[RunRecord], dict[str, JobState]]:
+def recover(cluster: Cluster, runs: Sequence[record.RunRecord]) -> tuple[list[record.RunRecord], dict[str, JobState]]:
     """Look for recorded runs without a scheduler's id: those that have one now, and the states of the others.
 
     Those of a living submitter are PENDING.
     """
-    sent: list[RunRecord] = []
+    sent: list[record.RunRecord] = []
     states: dict[str, JobState] = {}
-    abandoned: list[RunRecord] = []
+    abandoned: list[record.RunRecord] = []
     for run in runs:
         if (submitter := submitter_of(run)) is not None:
             states[run.id] = JobState(state=PENDING, reason=f"it is being submitted by {_name(submitter)}")
@@ -54,14 +53,14 @@ def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[list[RunRecord
     return sent, states
 
 
-def _reload(run: RunRecord) -> tuple[RunRecord, JobState | None]:
+def _reload(run: record.RunRecord) -> tuple[record.RunRecord, JobState | None]:
     """The record and the last state, read again. Raises LlmbError."""
     now = record.load(run.directory)
     return now, store.seen_state(now)
 
 
 def _find_abandoned(
-    cluster: Cluster, runs: Sequence[RunRecord], sent: list[RunRecord], states: dict[str, JobState]
+    cluster: Cluster, runs: Sequence[record.RunRecord], sent: list[record.RunRecord], states: dict[str, JobState]
 ) -> None:
     try:
         found = cluster.find(runs)
@@ -76,7 +75,7 @@ def _find_abandoned(
             states[run.id] = unless_elsewhere(cluster, run, missing, JobState(state=UNKNOWN))
 
 
-def unless_elsewhere(cluster: Cluster, run: RunRecord, state: JobState, before: JobState) -> JobState:
+def unless_elsewhere(cluster: Cluster, run: record.RunRecord, state: JobState, before: JobState) -> JobState:
     """``state`` of a run that ``cluster`` does not know; ``before`` where the run is on another cluster, or unclear."""
     try:
         where = elsewhere(cluster, run)
@@ -85,7 +84,7 @@ def unless_elsewhere(cluster: Cluster, run: RunRecord, state: JobState, before: 
     return state if where is None else before.elsewhere(where)
 
 
-def _store_found(run: RunRecord, scheduler_id: str) -> RunRecord:
+def _store_found(run: record.RunRecord, scheduler_id: str) -> record.RunRecord:
     """The record with its id, which is written to disk unless another process does so or it is another user's run."""
     with contextlib.suppress(LlmbError), submission_lock(run):  # else the next command finds it too
         now = record.load(run.directory)
@@ -96,7 +95,7 @@ def _store_found(run: RunRecord, scheduler_id: str) -> RunRecord:
 
 def resubmit(
     cluster: Cluster,
-    runs: Sequence[RunRecord],
+    runs: Sequence[record.RunRecord],
     *,
     on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_settle: Callable[[float], None] = lambda seconds: None,
@@ -118,7 +117,7 @@ def resubmit(
     )
 
 
-def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[float], None]) -> None:
+def _settle(cluster: Cluster, runs: Sequence[record.RunRecord], on_settle: Callable[[float], None]) -> None:
     """Wait until no earlier submission of these runs can arrive."""
     pace = cluster.pace
     # Relative to the run's folder, which several paths may lead to.
@@ -144,7 +143,7 @@ def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[fl
     time.sleep(pace.arrive)
 
 
-def _written(run: RunRecord) -> float:
+def _written(run: record.RunRecord) -> float:
     """When the record was last written, in seconds since the epoch; 0 where it is missing."""
     try:
         return (run.directory / record.RECORD).stat().st_mtime
@@ -152,7 +151,7 @@ def _written(run: RunRecord) -> float:
         return 0.0
 
 
-def _submit_again(run: RunRecord, cluster: Cluster) -> SubmitResult:
+def _submit_again(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     try:
         with submission_lock(run):
             now, seen = _reload(run)

@@ -43,8 +43,6 @@ _HINTS = {
     "dns": f"check the spelling of the name, {NETWORK}",
     "refused": f"check the host, the port, {NETWORK}",
     "certificate": "set SSL_CERT_FILE to your site's certificates",
-    "busy": "try again later",
-    "limited": "try again later",
     "other": f"check {NETWORK}",
 }
 
@@ -209,7 +207,7 @@ def send(
         return response
     discard(response)
     reason, text = ("limited", "receives too many requests") if status == 429 else ("busy", "has a problem")
-    hint = {**_HINTS, **(hints or {})}[reason]
+    hint = (hints or {}).get(reason, "try again later")
     fault = LlmbError(f"{name} {text} (HTTP {status})", hint=hint, code="host-busy", key=name, value=status)
     raise AskAgain(fault, retry_after(response.headers.get("Retry-After")))
 
@@ -272,17 +270,9 @@ def unreachable(
 
     ``value`` is the reason: dns, refused, certificate, tls, timeout, cut or other. ``hints`` maps reasons to fixes.
     """
-    name = name or url.netloc.decode()
-    reason, text = _reason(error)
-    known = {**_HINTS, **(hints or {})}
-    hint = known.get(reason, known["other"])
-    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
-    return LlmbError(message, hint=hint, code="host-unreachable", key=name, value=reason)
-
-
-def _reason(error: httpx.TransportError) -> tuple[str, str]:
     import httpx
 
+    name = name or url.netloc.decode()
     reason, text = "other", str(error) or type(error).__name__
     for cause in _causes(error):
         if isinstance(cause, gaierror):
@@ -294,10 +284,12 @@ def _reason(error: httpx.TransportError) -> tuple[str, str]:
         elif isinstance(cause, ssl.SSLError):
             reason, text = "tls", f"TLS fails: {cause.reason or cause}"
     if isinstance(error, httpx.TimeoutException):
-        return "timeout", "no answer in time"
-    if isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
-        return "cut", f"the connection was cut: {text}"
-    return reason, text
+        reason, text = "timeout", "no answer in time"
+    elif isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
+        reason, text = "cut", f"the connection was cut: {text}"
+    known = {**_HINTS, **(hints or {})}
+    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
+    return LlmbError(message, hint=known.get(reason, known["other"]), code="host-unreachable", key=name, value=reason)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

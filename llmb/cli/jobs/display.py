@@ -14,7 +14,7 @@ import yaml
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_runs
-from llmb.cli.results.judged import states_of
+from llmb.cli.results import states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from llmb import __version__
 from llmb.cli.context import Context, say
 from llmb.cli.progress import follow
-from llmb.cli.results.judged import judged, print_report, results_of
+from llmb.cli.results import judged, print_report, results_of
 from llmb.cli.submit import announce, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config.slurm import PMIX

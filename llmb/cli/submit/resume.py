@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 
 from llmb.cli.context import Context, say
-from llmb.cli.results.judged import results_of
+from llmb.cli.results import results_of
 from llmb.cli.submit.announce import resubmit
 from llmb.results.result import SUCCESS, UNKNOWN, Configuration
 from llmb.runs import store

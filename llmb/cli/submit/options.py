@@ -175,7 +175,8 @@ def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
     env = _pairs(text, "--env", faults)
     # A variable of NVIDIA's scripts has one fault: what replaces it.
     checks: list[Callable[[], None]] = [partial(check_name, name) for name in env if name not in REPLACEMENTS]
-    for check in (*checks, partial(check_values, env), partial(check_effects, env, of_list=False)):
+    checks += [partial(check_values, env), partial(check_effects, env, of_list=False)]
+    for check in checks:
         try:
             check()
         except KeyFaultError as error:

@@ -90,7 +90,7 @@ class ProcessId:
             return False
         except PermissionError:
             return None
-        return not ended and abs(start - self.start) < _tolerance()
+        return not ended and abs(start - self.start) < (1e-6 if _has_proc() else _SAME_START)
 
 
 def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
@@ -127,10 +127,6 @@ def _look_without_proc(pid: int) -> tuple[float, bool]:
         return process.create_time(), process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess as error:
         raise ProcessLookupError(pid) from error
-
-
-def _tolerance() -> float:
-    return 1e-6 if _has_proc() else _SAME_START
 
 
 @lru_cache(maxsize=1)

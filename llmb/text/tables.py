@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmb.text.names import shorter
@@ -163,16 +163,14 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap:
     return "\n".join([line.format(*titles).rstrip(), " " + "─" * total, *drawn]).rstrip("\n") + "\n"
 
 
-def _table(
-    columns: Sequence[Column], rows: Sequence[Row], gap: int = GAPS[0], widths: Sequence[int] | None = None
-) -> Table:
+def _table(columns: Sequence[Column], rows: Sequence[Row], gap: int, widths: Sequence[int | None]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     # One blank of a gap is that of the box. Widths are explicit, as rich narrows columns without regard to words.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, int(gap > 1), 0, int(gap > 2)))
-    for column, wide in zip(columns, widths or itertools.repeat(None, len(columns)), strict=True):
+    for column, wide in zip(columns, widths, strict=True):
         # Text, not str: brackets in a str are rich's markup.
         justify: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold", width=wide)
@@ -213,24 +211,18 @@ def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> li
 
 
 def _markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    from rich import box
+    from rich.cells import cell_len
 
-    shown = [replace(column, heading=_piped(column.title()), show=_pipes_shown(column)) for column in columns]
-    table = _table(shown, rows)
-    table.box, table.pad_edge = box.MARKDOWN, True
-    head, rule, *body = _print(table, ANY_WIDTH).splitlines(keepends=True)
-    marks = [
-        mark[:-1] + ":" if column.right else mark for mark, column in zip(rule.split("|")[1:-1], columns, strict=True)
-    ]
-    return "".join([head, "|" + "|".join(marks) + "|\n", *body])
-
-
-def _pipes_shown(column: Column) -> Callable[[Any], str]:
-    return lambda value: _piped(column.show(value))
-
-
-def _piped(text: str) -> str:
-    return as_markdown(text).replace("|", r"\|")
+    cells = [[column.title() for column in columns], *([column.cell(row) for column in columns] for row in rows)]
+    texts = [[as_markdown(text).replace("|", r"\|") for text in line] for line in cells]
+    widths = [max(map(cell_len, own)) for own in zip(*texts, strict=True)]
+    lines = []
+    for line in texts:
+        blanks = [" " * (wide - cell_len(text)) for text, wide in zip(line, widths, strict=True)]
+        parts = zip(columns, line, blanks, strict=True)
+        lines.append(" | ".join(blank + text if column.right else text + blank for column, text, blank in parts))
+    rule = "|".join("-" * (wide + 1) + "-:"[column.right] for column, wide in zip(columns, widths, strict=True))
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])]) + "\n"
 
 
 def _print(table: Table, width: int) -> str:

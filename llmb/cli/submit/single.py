@@ -4,6 +4,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import click
@@ -29,15 +30,9 @@ def _word(value: str) -> str:
     return value.strip().lower()
 
 
-def _count(value: str) -> int:
-    if not value.strip().isdecimal() or int(value) < 1:
-        raise ValueError("must be a whole number from 1")
-    return int(value)
-
-
-def _step(value: str) -> int:
-    if not value.strip().isdecimal():
-        raise ValueError("must be a whole number from 0")
+def _number(value: str, least: int = 1) -> int:
+    if not value.strip().isdecimal() or int(value) < least:
+        raise ValueError(f"must be a whole number from {least}")
     return int(value)
 
 
@@ -59,18 +54,18 @@ def _mounts(value: str) -> tuple[str, ...]:
 
 # The field of SingleOptions that each variable sets, and how its text is read.
 VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "JOB_TOTAL_GPUS": ("scale", _count),
+    "JOB_TOTAL_GPUS": ("scale", _number),
     "MODEL_SIZE": ("size", str.strip),
     "DTYPE": ("dtype", _word),
     "GPU_TYPE": ("gpu_type", _word),
-    "GPUS_PER_NODE": ("gpus_per_node", _count),
-    "MAX_STEPS": ("max_steps", _count),
-    "GBS": ("gbs", _count),
+    "GPUS_PER_NODE": ("gpus_per_node", _number),
+    "MAX_STEPS": ("max_steps", _number),
+    "GBS": ("gbs", _number),
     "TIME_LIMIT": ("time_limit", _clock),
     "STRONG_SCALING": ("strong_scaling", _flag),
     "ENABLE_PROFILE": ("profile", _flag),
-    "PROFILE_START_STEP": ("profile_start", _step),
-    "PROFILE_STOP_STEP": ("profile_stop", _count),
+    "PROFILE_START_STEP": ("profile_start", partial(_number, least=0)),
+    "PROFILE_STOP_STEP": ("profile_stop", _number),
     "PROFILE_RANKS": ("profile_ranks", str.strip),
     "ENABLE_GPU_METRICS": ("gpu_metrics", _flag),
     "ENABLE_NCCLTRACE": ("nccl_trace", _flag),
@@ -153,7 +148,7 @@ def read_variables(
     from llmb.workload.variables import unread
 
     values, used, ignored, faults = dict[str, Any](), dict[str, str](), list[str](), list[Fault]()
-    for name, (field, read) in {**VARIABLES, _NODES: ("scale", _count)}.items():
+    for name, (field, read) in {**VARIABLES, _NODES: ("scale", _number)}.items():
         text = environ.get(name, "")
         if not text.strip():
             continue

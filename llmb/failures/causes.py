@@ -55,18 +55,6 @@ class Table:
     exit_codes: dict[str, str]
     fixes: dict[str, str]
 
-    def row(self, line: bytes) -> Signature | None:
-        """The first row that describes the line; remembered, as the same lines recur."""
-        return _row(line) if self is table() else self._row(line)
-
-    def _row(self, line: bytes) -> Signature | None:
-        return next((row for row in self.causes if row.fits(line)), None)
-
-
-@lru_cache(maxsize=256)
-def _row(line: bytes) -> Signature | None:
-    return table()._row(line)
-
 
 @lru_cache(maxsize=1)
 def table() -> Table:
@@ -74,9 +62,15 @@ def table() -> Table:
     return typed.read(Table, yamlfile.load(Path(__file__).with_name("failures.yaml")))
 
 
+@lru_cache(maxsize=256)  # the same lines recur
+def row_of(line: bytes) -> Signature | None:
+    """The first row of the table that describes the line."""
+    return next((row for row in table().causes if row.fits(line)), None)
+
+
 def kind_of_end(state: JobState) -> str | None:
     """The class of failure from the scheduler's state, its reason or the exit code; None where they do not show it."""
-    row = table().row(state.reason.encode("utf-8", "replace"))
+    row = row_of(state.reason.encode("utf-8", "replace"))
     return table().states.get(state.state) or (row and row.kind) or table().exit_codes.get(str(state.exit_code))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
-from llmb.failures.causes import PYTHON, Cause, Signature, any_in, table
+from llmb.failures.causes import PYTHON, Cause, Signature, any_in, row_of, table
 from llmb.logs.reader import read_log
 from llmb.logs.scan import (
     AHEAD,
@@ -137,7 +137,7 @@ class _Search:
         if error is None:
             self.passed.add(hit.text)
             return None
-        row = table().row(error.line)
+        row = row_of(error.line)
         if any_in(table().noise, error.line) or (row is not None and self._is_behind(row)):
             return None
         if row is None:
@@ -188,11 +188,11 @@ def _error_at(hit: Hit) -> _Error | None:
     if hit.text == _TRACEBACK.text:
         return _last_of_traceback(hit, line)
     whole = strip_escapes(line.before + line.after)
-    known = table().row(whole) or any_in(table().python, whole)
+    known = row_of(whole) or any_in(table().python, whole)
     if not known:  # a row with `beside` is found by a word that alone proves nothing
         return None
     last = _LAST_ERROR.match(hit.block.behind(hit.at, _SAME_ERROR)) if hit.text.startswith(_NCCL) else None
-    if last is not None and table().row(strip_escapes(last[1])) is not None:
+    if last is not None and row_of(strip_escapes(last[1])) is not None:
         return _Error(hit.offset + last.start(1), strip_escapes(last[1]), b"")
     return _Error(hit.offset, whole, b"")
 
@@ -218,5 +218,5 @@ def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
         return error
     match = re.search(rb"^" + re.escape(prefix) + _FILLED, rest, re.MULTILINE)
     line = strip_escapes(match[1]) if match else b""
-    known = table().row(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
+    known = row_of(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
     return error if known or rank_of(line) is not None else error.rstrip() + b" " + line

@@ -116,11 +116,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
     part = _part(path)
     try:
         # In parallel: syncing many files takes hardly longer than syncing one.
-        run_bounded(
-            iter(texts.items()),
-            lambda item: _write_new(part / item[0], item[1], MODE),
-            workers=_WRITERS,
-        )
+        run_bounded(texts.items(), lambda item: _write_new(part / item[0], item[1], MODE), workers=_WRITERS)
         part.rename(path)
     except OSError as error:
         if not path.is_dir():  # else another process has written it

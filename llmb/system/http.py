@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix.
-
-Importing this module is cheap: httpx is imported when a client is made.
-"""
+"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix."""
 
 from __future__ import annotations
 
@@ -22,10 +19,11 @@ from urllib.parse import urlsplit
 from llmb.errors import LlmbError, UsageError
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx  # takes long, so functions import it
 
 T = TypeVar("T")
 Pause = Callable[[float, str], None]  # seconds, and why
+Hints = Mapping[str, str] | None
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 30.0
 BUSY = frozenset({408, 429, 500, 502, 503, 504})  # answers after which a later attempt may succeed
@@ -190,7 +188,7 @@ def send(
     *,
     known: bool,
     name: str = "",
-    hints: Mapping[str, str] | None = None,
+    hints: Hints = None,
     busy: Collection[int] = BUSY,
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
@@ -243,7 +241,7 @@ def read_all(response: httpx.Response, name: str = "") -> Answer:
 
 
 @contextlib.contextmanager
-def raises(url: httpx.URL, *, known: bool, name: str = "", hints: Mapping[str, str] | None = None) -> Iterator[None]:
+def raises(url: httpx.URL, *, known: bool, name: str = "", hints: Hints = None) -> Iterator[None]:
     """Raise failures of the connection to ``url`` as LlmbError, or as AskAgain where another attempt may succeed."""
     import httpx
 
@@ -263,9 +261,7 @@ def may_pass(error: httpx.TransportError, *, known: bool) -> bool:
     return known and not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
 
-def unreachable(
-    error: httpx.TransportError, url: httpx.URL, *, name: str = "", hints: Mapping[str, str] | None = None
-) -> LlmbError:
+def unreachable(error: httpx.TransportError, url: httpx.URL, *, name: str = "", hints: Hints = None) -> LlmbError:
     """The error ``host-unreachable``: the host by ``name``, the proxy where one is used, the reason and the fix.
 
     ``value`` is the reason: dns, refused, certificate, tls, timeout, cut or other. ``hints`` maps reasons to fixes.

@@ -68,7 +68,7 @@ class BridgeSize:
             if not rows:
                 hint = "{gpu: gb300, dtype: fp8_cs, scales: 64, mbs: 2, gbs: 4N}"
                 raise KeyFaultError("has no row", "rows", release, hint=f"write {hint}", code="rows-missing")
-            check_unambiguous(rows)
+            check_unambiguous(rows, "rows", release)
 
     def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
         """The row for a job on ``scale`` GPUs: of the next lower scale that has one, else of the lowest."""

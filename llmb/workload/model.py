@@ -12,7 +12,7 @@ def require_positive(value: Any, *, unless: str = "") -> None:
     for field in fields(value):
         number = getattr(value, field.name)
         if type(number) is int and number < 1 and field.name != unless:
-            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name)
+            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name, value=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,17 @@ class ModelShape:
     def __post_init__(self) -> None:
         require_positive(self)
         if self.heads % self.kv_groups:
-            raise ValueError(f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'")
+            message = f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'"
+            raise KeyFaultError(message, "kv_groups", value=self.kv_groups)
         if self.pattern is None:
             return
         if self.mamba is None:
-            raise ValueError("a model with a layer pattern needs its 'mamba' shape")
+            raise KeyFaultError(
+                "a model with a layer pattern needs its 'mamba' shape", code="key-missing", value="mamba"
+            )
         if len(self.pattern) != self.layers or set(self.pattern) - set("M-*"):
-            raise ValueError(f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}")
+            message = f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}"
+            raise KeyFaultError(message, "pattern", value=self.pattern)
 
 
 _CONVOLUTION = 4  # tokens in Mamba-2's convolution, in every published model

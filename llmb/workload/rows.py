@@ -38,7 +38,8 @@ class BatchRule:
             return cls(text, int(text), None)
         match = re.fullmatch(r"([1-9]\d*)?N(?:/([1-9]\d*))?", text)
         if match is None:
-            raise ValueError(f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)")
+            message = f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)"
+            raise KeyFaultError(message, code="batch-invalid", value=value)
         return cls(text, int(match[1] or 1), int(match[2] or 1))
 
     def unparse(self) -> str:
@@ -66,11 +67,14 @@ class Scales:
             first, last = int(match[1]), int(match[2])
             counts = [first << power for power in range(64) if first and first << power <= last]
             if not counts or counts[-1] != last:
-                raise ValueError(f"'{value}': doubling {first} does not end at {last}")
+                message = f"'{value}': doubling {first} does not end at {last}"
+                raise KeyFaultError(message, code="range-invalid", value=value)
             return cls(tuple(counts))
         counts = value if isinstance(value, list) else [value]
         if not counts or any(type(count) is not int or count < 1 for count in counts):
-            raise ValueError(f"'{value}' are not scales: write [8, 16] or 8..128")
+            raise KeyFaultError(
+                f"'{value}' are not scales: write [8, 16] or 8..128", code="scales-invalid", value=value
+            )
         return cls(tuple(sorted(set(counts))))
 
     def unparse(self) -> list[int]:
@@ -154,8 +158,8 @@ class Row:
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
 
 
-def check_unambiguous(rows: Iterable[Row]) -> None:
-    """Raise ValueError if two rows are for the same GPU type, dtype and scale."""
+def check_unambiguous(rows: Iterable[Row], *path: str) -> None:
+    """Raise KeyFaultError at ``path`` if two rows are for the same GPU type, dtype and scale."""
     cases = Counter(
         (gpu, dtype, count, row.strong_scaling)
         for row in rows
@@ -165,4 +169,5 @@ def check_unambiguous(rows: Iterable[Row]) -> None:
     )
     for (gpu, dtype, count, _), found in cases.items():
         if found > 1:
-            raise ValueError(f"{found} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them")
+            message = f"{found} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
+            raise KeyFaultError(message, *path, code="row-duplicate", value=(gpu, dtype, count))

@@ -17,14 +17,16 @@ from llmb.submission.prepare import Prepared
 from llmb.system import locks
 from llmb.system.process import ProcessId
 
-_JOB_FIELDS = {own.name for own in fields(Job)} - {"env"}
+_MAPPINGS = ("env", "parameters")
+_JOB_FIELDS = {own.name for own in fields(Job)} - {*_MAPPINGS}
 _SAME = (*(own.name for own in fields(Configuration) if own.name in _JOB_FIELDS), "repeat", "max_steps", "switches")
 _WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
 
 
 def key_of(job: Job) -> Hashable:
     """Equal for two jobs of one configuration and one repeat."""
-    return *(getattr(job, name) for name in _SAME), *sorted(job.env.items())
+    mappings = (tuple(sorted(getattr(job, name).items())) for name in _MAPPINGS)
+    return *(getattr(job, name) for name in _SAME), job.training, *mappings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,12 @@ def needs(workload: Workload, site: Site) -> Needs | None:
     """What ``workload`` needs at ``site``; None if it has no image and containers are used.
 
     With containers, its image: a file on Slurm, a reference on Run:ai. Without, the NeMo environment, and that of the
-    torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment.
+    torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment. A
+    workload that trains no model needs nothing but its image: its plugin's setup says what else.
     """
+    if not workload.is_training:
+        in_image = workload.image is not None and (site.container or site.cluster_type == "runai")
+        return Needs(needs=(Image(reference=workload.image or ""),) if in_image else ())
     if site.cluster_type == "local":
         return torch_pretrain.needs(site)
     if site.container or site.cluster_type == "runai":

@@ -40,9 +40,9 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
     "change",
     [
         {"max_steps": 20},
+        {"parameters": {"message_size": "1M"}},
         {"repeat": 2},
         {"env": {"A": "1"}},
-        {"parameters": {"message_size": "16M"}},
         {"profile": True},
         {"dtype": "fp8"},
         {"gpus_per_node": 1},

@@ -39,6 +39,19 @@ A row is for all of its GPU types, dtypes and GPU counts; `16..2048` means 16, 3
 - Release is the published release whose settings a row follows, that of its newest figure, by GPU count if there are
   several. A row without a release has the settings of NeMo 2.3.1's scripts ([nemo.md](nemo.md#which-settings)).
 """
+PEAKS = """\
+Dense peaks, which the MFU uses, by GPU type and dtype. Megatron-Bridge's names for the ways in which fp8 scales:
+
+| dtype | scaling | in Megatron-Bridge |
+|---|---|---|
+| `fp8`, with `--set fp8=current` (`fp8: current` in a job list) | by the current values of a tensor | `fp8_cs` |
+| `fp8` | delayed: by the values of earlier steps | |
+| `mxfp8` | each block of 32 values | `fp8_mx` |
+| `nvfp4` | 4 bits, each block of 16 values | `nvfp4` |
+
+No workload has rows for every type here: `llmb-run list` shows which it has. With `gpu_types: {h200: {like: h100}}` in
+cluster_config.yaml, an H200 uses the rows of the H100.
+"""
 FIGURES = """\
 ## Published figures
 
@@ -74,14 +87,15 @@ def _peaks() -> str:
     columns = [Column(key="gpu", heading="GPU"), Column(key="gpus_per_node", heading="GPUs per node", right=True)]
     columns += [Column(key="memory_gb", heading="GB", show="{:g}".format, right=True)]
     columns += [
-        Column(key=dtype, heading=f"{dtype} TFLOPS", show="{:g}".format, right=True) for dtype in ("bf16", "fp8")
+        Column(key=dtype, heading=f"{dtype} TFLOPS", show="{:g}".format, right=True)
+        for dtype in ("bf16", "fp8", "mxfp8", "nvfp4")
     ]
     rows = [
         {"gpu": name, "gpus_per_node": own.gpus_per_node, "memory_gb": own.memory_gb, **own.peak_tflops}
         for name, own in known_types().items()
         if own.peak_tflops
     ]
-    return "Dense peaks, which the MFU uses:\n\n" + _table(columns, rows).rstrip("\n")
+    return PEAKS + "\n" + _table(columns, rows).rstrip("\n")
 
 
 def _workload(workload: Workload) -> list[str]:

@@ -109,8 +109,8 @@ class ClusterConfig:
         return own.like if own is not None and own.like is not None else gpu_type
 
     def gpu(self, gpu_type: str) -> GpuType:
-        """Peaks, memory and GPUs per node of ``gpu_type`` on this cluster; its own values override ``like``."""
-        base = known_types()[self.rows_for(gpu_type)]
+        """Peaks, memory and GPUs per node of ``gpu_type``: this cluster's, else its own, else those of ``like``."""
+        base = known_types().get(gpu_type) or known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
         slurm = self.slurm or SlurmConfig()
         asked = slurm.gpus_by_args or gpu_count(slurm.gpus(own.gres))

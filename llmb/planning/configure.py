@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
-from llmb.workload.gpus import CPU, gpus_in_words
+from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
 from llmb.workload.published import raises_vboost
 from llmb.workload.rows import Row
@@ -78,7 +78,8 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
         warnings += rules.check_checkpoint(switches, size, limits.rows, spec.scale, spec.label, force=force)
     job = _settle(spec, row, limits)
     job, ignored = _with_vboost(job, spec, row, limits)
-    rules.check_splits(job, size)
+    if job.training is not None:
+        rules.check_splits(job.training, size, spec.label)
     if spec.profile:
         rules.check_ranks(switches, spec.scale, spec.label)
     return job, warnings + ignored
@@ -129,7 +130,7 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
     if not dtypes:
         here = list(spec.workload.on(limits.rows))
         also = f"; on {gpu} run {', '.join(here)}" if here else ""
-        hint = f"it runs on {', '.join(size.gpu_types())}{also}"
+        hint = f"it runs on {', '.join(size.gpu_types())}{also}{_like_hint(size, limits)}"
         message = f"{spec.label} does not run on {gpu}"
         raise UsageError(message, hint=hint, code="gpu-type-unsupported", key="gpu_type", value=gpu)
     is_known = spec.dtype in dtypes
@@ -160,6 +161,15 @@ def _row(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, lis
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
+
+
+def _like_hint(size: Size, limits: ClusterLimits) -> str:
+    """How to use the rows of the type whose configurations fit best."""
+    known = known_types().get(limits.rows)
+    if known is None or known.like is None or not size.dtypes(known.like):
+        return ""
+    line = f"gpu_types: {{{limits.gpu_type}: {{like: {known.like}}}}}"
+    return f"; in cluster_config.yaml, {line} uses the rows of {known.like}"
 
 
 def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
@@ -221,25 +231,27 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         repeat=1,
         profile=spec.profile,
         env={**limits.environment, **spec.env},
-        tp=tp,
-        pp=pp,
-        cp=cp,
-        vp=vp,
-        ep=row.ep,
-        dp=dp,
-        mbs=mbs,
-        gbs=gbs,
-        ga=ga,
-        seq_length=model.seq_length,
-        num_layers=model.layers,
         max_steps=mode.max_steps,
         nodes=nodes,
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
         experiment_name="_".join(name),
-        model=model,
-        learning_rate=size.learning_rate,
+        training=Training(
+            model=model,
+            tp=tp,
+            pp=pp,
+            cp=cp,
+            vp=vp,
+            ep=row.ep,
+            dp=dp,
+            mbs=mbs,
+            gbs=gbs,
+            ga=ga,
+            seq_length=model.seq_length,
+            num_layers=model.layers,
+            learning_rate=size.learning_rate,
+        ),
         switches=mode.switches,
     )
 

@@ -16,8 +16,7 @@ from llmb.workload.spec import Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
-_SCALED = {"fp8_cs": "fp8", "fp8_mx": "fp8", "fp8_sc": "fp8", "mxfp8": "fp8"}
-_DTYPES = ("bf16", "fp8", "fp16", "fp32", "nvfp4", *_SCALED)
+_DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx", "fp8_sc")
 _NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
@@ -150,11 +149,6 @@ def _dtypes(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
     words = {*_DTYPES, *(dtype for row in rows for dtype in row.dtype)}
     longest = sorted(words, key=lambda word: (-len(word), word))  # fp8_cs before fp8
     return re.compile(rf"(.+?)_({'|'.join(map(re.escape, longest))})((?:_.*)?)", re.DOTALL)
-
-
-def peak_dtype(dtype: str) -> str:
-    """The dtype whose peak applies to ``dtype``: fp8 for each way in which fp8 scales."""
-    return _SCALED.get(dtype, dtype)
 
 
 def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:

@@ -21,7 +21,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
 from llmb.stats.measure import Window
-from llmb.workload.gpus import CPU, known_types
+from llmb.workload.gpus import CPU, known_types, peak_dtype
 from llmb.workload.model import flops_convention, model_flops
 from llmb.workload.spec import Workload
 
@@ -37,11 +37,12 @@ def result_of_run(
     """
     job, path = record.job, find.log_of(record)
     samples, unreadable = _read(path, spec) if _exists(path) else (spec.samples or Samples(), "")
+    training = job.training
     described = Description(
         gpus=job.scale,
-        gbs=job.gbs,
-        seq_length=job.seq_length,
-        model=job.model,
+        gbs=training.gbs if training else None,
+        seq_length=training.seq_length if training else None,
+        model=training.model if training else None,
         traced=bool(job.switches.nccl_trace) or None,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
@@ -273,4 +274,4 @@ def _nodes(found: Description) -> int | None:
 
 def _peak(found: Description) -> float | None:
     known = known_types().get(found.gpu_type or "")
-    return known.peak_tflops.get(foreign.peak_dtype(found.dtype or "")) if known else None
+    return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None

@@ -11,15 +11,22 @@ from llmb.text.names import nearest
 
 CPU = "cpu"
 _LIKENESS = 0.8
+# Dtypes in the names of logs and the dtypes of gpus.yaml: fp8_cs is fp8 with current scaling, fp8_mx is mxfp8; fp8_sc
+# scales by sub-channel.
+_SPELLINGS = {"fp8_cs": "fp8", "fp8_sc": "fp8", "fp8_mx": "mxfp8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuType:
-    """A GPU type: dense ``peak_tflops`` of one GPU by dtype, ``memory_gb`` of one GPU (None: unknown)."""
+    """A GPU type: dense ``peak_tflops`` of one GPU by dtype, ``memory_gb`` of one GPU (None: unknown).
+
+    ``like``: the type whose configurations fit best where a workload has none for this one; used only on request.
+    """
 
     gpus_per_node: int
     peak_tflops: dict[str, float] = field(default_factory=dict)
     memory_gb: float | None = None
+    like: str | None = None
 
 
 @lru_cache(maxsize=1)
@@ -29,8 +36,13 @@ def known_types() -> dict[str, GpuType]:
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
 
 
+def peak_dtype(dtype: str) -> str:
+    """The dtype of gpus.yaml whose peak applies to ``dtype``, a spelling of Megatron-Bridge or of a release."""
+    return _SPELLINGS.get(dtype, dtype)
+
+
 def nearest_type(name: str, known: Iterable[str]) -> str | None:
-    """The GPU type that is nearest to ``name``: h100 for h10, but none for h200, which is a type of its own."""
+    """The GPU type that is nearest to ``name``: h100 for h10, but none for h400, which is a type of its own."""
     return nearest(name, known, likeness=_LIKENESS)
 
 

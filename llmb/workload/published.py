@@ -11,7 +11,7 @@ from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.measure import Window, mfu, model_tflops_per_gpu, parse_window
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest, suggest
-from llmb.workload.gpus import known_types
+from llmb.workload.gpus import known_types, peak_dtype
 from llmb.workload.model import require_positive
 from llmb.workload.rows import BatchRule
 from llmb.workload.spec import Workload
@@ -176,7 +176,7 @@ def release_order(release: str) -> tuple[tuple[int, str], ...]:
 def peak_of(figure: Figure) -> float | None:
     """The dense peak of one GPU for the figure's dtype in gpus.yaml, in TFLOPS; None if unknown."""
     known = known_types().get(figure.gpu_type)
-    return known.peak_tflops.get(figure.dtype) if known else None
+    return known.peak_tflops.get(peak_dtype(figure.dtype)) if known else None
 
 
 def mfu_as_published(figure: Figure, seconds: float) -> float | None:

@@ -121,7 +121,10 @@ def own_name(name: str) -> str:
 
 
 def likeliest(name: str) -> str:
-    """The known GPU type of the same family as the unknown GPU ``name``: its configurations fit best."""
+    """The known GPU type whose configurations fit the GPU ``name`` best: the first of its family if it is unknown."""
+    known = known_types().get(gpu_type_of(name) or "")
+    if known is not None and known.like is not None:
+        return known.like
     letters = re.match(r"[a-z]*", own_name(name))
     family = letters[0] if letters is not None else ""
     types = [known for known in known_types() if known != CPU]

@@ -19,7 +19,7 @@ from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, likeliest
 
 GPU_UNDETECTED, ARCHITECTURE_UNDETECTED = "gpu-type-undetected", "node-architecture-undetected"
-_ARM = ("gb200",)  # GPU types whose nodes have NVIDIA's Arm processor
+_ARM = ("gb200", "gb300")  # GPU types whose nodes have NVIDIA's Arm processor
 
 
 def settle(answers: Answers) -> tuple[Answers, list[str]]:
@@ -90,7 +90,12 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
             faults.append(_undetected(ARCHITECTURE_UNDETECTED, "node_architecture", reason, answer, found))
     if faults:
         raise InputFaults(faults)
-    return with_gres(answers, found)
+    answers, notes = with_gres(answers, found)
+    known = known_types().get(answers.gpu_type)
+    if known is not None and known.like is not None and answers.gpu_type not in answers.gpu_types:
+        own = f"gpu_types: {{{answers.gpu_type}: {{like: {known.like}}}}}"
+        notes = [*notes, f"gpu_type {answers.gpu_type}: for workloads without rows of their own, set '{own}'"]
+    return answers, notes
 
 
 def _undetected(code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:

@@ -112,7 +112,7 @@ def _default_architecture(view: View) -> str:
         found = view.slurm.architecture_of(_partition(view))
         if found in ARCHITECTURES:
             return str(found)
-    return "aarch64" if view.known_gpu_type == "gb200" else "x86_64"
+    return "aarch64" if view.known_gpu_type.startswith("gb") else "x86_64"
 
 
 def _workloads(view: View) -> list[Option]:
@@ -211,9 +211,11 @@ LIKE = Question(
     label="its configurations",
     kind="one",
     text="llmb has no configurations for these GPUs. Use those of:",
-    options=lambda _: [Option(name, name) for name in known_types() if name != CPU],
+    options=lambda view: [
+        Option(name, name) for name in known_types() if name != CPU and view.has_configurations(name)
+    ],
     default=lambda view: likeliest(str(view.at("gpu_type"))),
-    applies=lambda view: view.known_gpu_type not in known_types(),
+    applies=lambda view: not view.has_configurations(view.known_gpu_type),
     layer=lambda view, value: {"gpu_types": {str(view.at("gpu_type")): {"like": value}}},
 )
 ARCHITECTURE = Question(

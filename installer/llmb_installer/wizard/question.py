@@ -45,7 +45,14 @@ class View:
     def known_gpu_type(self) -> str:
         """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))
-        return str(self.at(f"gpu_types.{name}.like") or name) if name not in gpus.known_types() else name
+        return str(self.at(f"gpu_types.{name}.like") or name)
+
+    def has_configurations(self, gpu_type: str) -> bool:
+        """Whether a workload has rows for the known type ``gpu_type`` itself."""
+        known = gpus.known_types().get(gpu_type)
+        if known is None or known.like is None:
+            return known is not None
+        return any(gpu_type in size.gpu_types() for own in self.workloads.values() for size in own.sizes.values())
 
     @property
     def uses_images(self) -> bool:

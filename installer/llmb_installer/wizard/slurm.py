@@ -66,20 +66,29 @@ def _others(view: View) -> list[scheduler.GpuKind]:
 def _other_options(view: View) -> list[Option]:
     options = []
     for kind in _others(view):
-        unknown = (
-            "" if kind.gpu_type in known_types() else f", using configurations of {machine.likeliest(kind.gres_type)}"
-        )
-        title = f"{kind.gpu_type}: {_nodes(kind.nodes)} with {kind.per_node} in {kind.partition}{unknown}"
+        like = _like(view, kind)
+        others = f", using configurations of {like}" if like is not None else ""
+        title = f"{kind.gpu_type}: {_nodes(kind.nodes)} with {kind.per_node} in {kind.partition}{others}"
         options.append(Option(kind.gpu_type, title))
     return options
+
+
+def _like(view: View, kind: scheduler.GpuKind) -> str | None:
+    """The type whose configurations fit best; None where the GPUs have their own."""
+    return None if view.has_configurations(str(kind.gpu_type)) else machine.likeliest(kind.gres_type)
 
 
 def _own(view: View, kind: scheduler.GpuKind) -> dict[str, Any]:
     """The entry of gpu_types; in a partition with several kinds of GPUs, GRES has to name one."""
     alone = len(view.slurm.gpu_kinds(kind.partition)) == 1
-    like = {} if kind.gpu_type in known_types() else {"like": machine.likeliest(kind.gres_type)}
+    like = _like(view, kind)
     gres = kind.per_node if alone else f"{kind.gres_type}:{kind.per_node}"
-    return {**like, "partition": kind.partition, "gres": gres, "gpus_per_node": kind.per_node}
+    return {
+        **({} if like is None else {"like": like}),
+        "partition": kind.partition,
+        "gres": gres,
+        "gpus_per_node": kind.per_node,
+    }
 
 
 def _cpu_options(view: View) -> list[Option]:

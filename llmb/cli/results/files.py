@@ -25,7 +25,7 @@ from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
-from llmb.workload.gpus import known_types
+from llmb.workload.gpus import known_types, peak_dtype
 
 _STDIN = Path("-")
 _OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype", "gpus": "--scale", "gbs": "--gbs"}
@@ -136,4 +136,4 @@ def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None
     if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     known = known_types().get(run.job.gpu_type)
-    return result_of(context, run, seen, known.peak_tflops.get(run.job.dtype) if known else None, window)
+    return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

@@ -26,6 +26,7 @@ from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.judge import BAD, judge
+from llmb.workload.gpus import peak_dtype
 from llmb.workload.published import check_release
 
 
@@ -169,7 +170,7 @@ def exit_code(results: Iterable[Result]) -> int:
 
 def peak_of(context: Context, job: Job) -> float | None:
     """The peak TFLOPS of one GPU at the job's dtype, None where it is unknown."""
-    return context.config.gpu(job.gpu_type).peak_tflops.get(job.dtype)
+    return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
 
 
 def result_of(

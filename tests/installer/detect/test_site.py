@@ -164,17 +164,32 @@ def test_a_gpu_type_of_slurm_that_llmb_does_not_know(
     monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], wording: Callable[..., None]
 ) -> None:
     new = SlurmFound(
-        partitions=read("new*|up|infinite|1-infinite|4|idle|gpu:h200:8|n[1-4]|none\n"),
+        partitions=read("new*|up|infinite|1-infinite|4|idle|gpu:l40s:8|n[1-4]|none\n"),
         nodes=(NodeFound(name="n1", architecture="x86_64", partitions=("new",)),),
     )
     monkeypatch.setattr(scheduler, "find_slurm", lambda **_: new)
     with pytest.raises(InputFaults) as caught:
         settle(asked("cluster_type: slurm\n", workloads))
     (fault,) = caught.value.faults
-    assert (fault.code, fault.key, fault.value) == ("gpu-type-unknown", "gpu_type", "h200")
+    assert (fault.code, fault.key, fault.value) == ("gpu-type-unknown", "gpu_type", "l40s")
     wording("llmb-install", describe(caught.value))
-    answers, _ = settle(asked("cluster_type: slurm\ngpu_types: {h200: {like: h100}}\n", workloads))
+    answers, _ = settle(asked("cluster_type: slurm\ngpu_types: {l40s: {like: h100}}\n", workloads))
+    assert answers.gpu_type == "l40s"
+
+
+def test_a_gpu_type_that_few_workloads_have_rows_for(
+    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
+    new = SlurmFound(
+        partitions=read("new*|up|infinite|1-infinite|4|idle|gpu:h200:8|n[1-4]|none\n"),
+        nodes=(NodeFound(name="n1", architecture="x86_64", partitions=("new",)),),
+    )
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: new)
+    answers, notes = settle(asked("cluster_type: slurm\n", workloads))
     assert answers.gpu_type == "h200"
+    assert any("gpu_types: {h200: {like: h100}}" in note for note in notes)
+    _, notes = settle(asked("cluster_type: slurm\ngpu_types: {h200: {like: h100}}\n", workloads))
+    assert not any("like" in note for note in notes)
 
 
 def test_the_site_of_a_gpu_type_of_its_own(workloads: dict[str, Workload]) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the cluster's configuration: its keys, the layers above it, and how it is found."""
 
-import itertools
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +15,7 @@ from llmb.config.schema import GpuTypeConfig, InstallConfig, WorkloadConfig, Wor
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.text import typed, yamlfile
-from llmb.workload.gpus import known_types
+from llmb.workload.gpus import known_types, peak_dtype
 
 EXAMPLE = """
 schema_version: 2
@@ -110,7 +109,7 @@ WRONG: dict[str, tuple[int, str, str]] = {
     "slurm:\n  container: docker": (4, "value-not-allowed", "slurm.container"),
     "runai: {base_url: u, project: p}": (3, "key-missing", "runai"),
     "gpu_types:\n  h200: {like: h10}": (4, "gpu-type-unknown", "gpu_types.h200.like"),
-    "gpu_types:\n  h200: {gres: 8}": (4, "key-missing", "gpu_types.h200"),
+    "gpu_types:\n  l40s: {gres: 8}": (4, "key-missing", "gpu_types.l40s"),
     "gpu_types:\n  h100: {gpus: 8}": (4, "key-unknown", "gpu_types.h100.gpus"),
     "environment:\n  A: true": (4, "value-type", "environment.A"),
     "environment:\n  A: null": (4, "value-type", "environment.A"),
@@ -169,7 +168,7 @@ def test_a_secret_may_be_passed_on_by_its_name() -> None:
     assert config.pass_environment == ("WANDB_API_KEY", "SITE_PROXY")
 
 
-UNKNOWN_TYPES = ("cluster_type: slurm\n\ngpu_type: h1000\n", "cluster_type: slurm\n\ngpu_type: h200\n")
+UNKNOWN_TYPES = ("cluster_type: slurm\n\ngpu_type: h1000\n", "cluster_type: slurm\n\ngpu_type: l40s\n")
 
 
 @pytest.mark.parametrize("text", UNKNOWN_TYPES)
@@ -181,8 +180,8 @@ def test_an_unknown_gpu_type(text: str) -> None:
 def test_the_hint_for_a_new_gpu_type_adds_it() -> None:
     (found,) = faults_of(UNKNOWN_TYPES[1])
     added = (found.hint or "")[(found.hint or "").index("gpu_types:") :]
-    assert yaml.safe_load(added) == {"gpu_types": {"h200": {"like": "h100"}}}
-    assert parse(f"cluster_type: slurm\ngpu_type: h200\n{added}\n").rows_for("h200") == "h100"
+    assert yaml.safe_load(added) == {"gpu_types": {"l40s": {"like": "h100"}}}
+    assert parse(f"cluster_type: slurm\ngpu_type: l40s\n{added}\n").rows_for("l40s") == "h100"
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -210,13 +209,15 @@ def test_a_gpu_type_like_another_has_its_figures_except_its_own() -> None:
         cluster_type: slurm
         gpu_type: h200
         gpu_types:
-          h200: {like: h100, memory_gb: 141}
+          h200: {like: h100}
+          h20: {like: h100, memory_gb: 96}
           gb300: {like: gb200, gpus_per_node: 2, peak_tflops: {bf16: 2500}}
         """
     )
     assert (config.rows_for("h200"), config.rows_for("h100"), config.rows_for("gb300")) == ("h100", "h100", "gb200")
-    assert config.gpu("h200").peak_tflops == known_types()["h100"].peak_tflops
-    assert (config.gpu("h200").memory_gb, config.gpu("h200").gpus_per_node) == (141, 8)
+    assert (config.gpu("h200").memory_gb, config.gpu("h200").peak_tflops["bf16"]) == (141, 989)
+    assert config.gpu("h20").peak_tflops == known_types()["h100"].peak_tflops
+    assert (config.gpu("h20").memory_gb, config.gpu("h20").gpus_per_node) == (96, 8)
     assert (config.gpu("gb300").peak_tflops, config.gpu("gb300").gpus_per_node) == ({"bf16": 2500}, 2)
 
 
@@ -491,11 +492,20 @@ def test_the_known_types() -> None:
     assert {"h100", "b200", "gb200", "a100", "cpu"} <= set(known_types())
     peaks = {name: kind.peak_tflops for name, kind in known_types().items()}
     assert peaks["h100"] == {"bf16": 989, "fp8": 1979}
-    assert peaks["b200"] == {"bf16": 2250, "fp8": 4500}
-    assert peaks["gb200"] == {"bf16": 2450, "fp8": 4900}
+    assert peaks["b200"] == {"bf16": 2250, "fp8": 4500, "mxfp8": 4500, "nvfp4": 9000}
+    assert peaks["b300"] == peaks["b200"] | {"nvfp4": 13500}
+    assert peaks["gb200"] == {"bf16": 2450, "fp8": 4900, "mxfp8": 4900, "nvfp4": 9800}
+    assert peaks["gb300"] == peaks["gb200"] | {"nvfp4": 14700}
     assert peaks["a100"] == {"bf16": 312}
-    assert [known_types()[name].gpus_per_node for name in ("h100", "b200", "gb200", "a100")] == [8, 8, 4, 8]
-    assert all(one != other for one, other in itertools.pairwise(peaks.values()))
+    assert peaks["h200"] == peaks["h100"], "the same die, with more memory"
+    kinds = [known_types()[name] for name in ("a100", "h100", "h200", "b200", "b300", "gb200", "gb300")]
+    assert [kind.gpus_per_node for kind in kinds] == [8, 8, 8, 8, 8, 4, 4]
+    assert [kind.memory_gb for kind in kinds] == [80, 80, 141, 180, 270, 186, 279]
+
+
+def test_the_peak_of_each_way_in_which_fp8_scales() -> None:
+    spelled = {"fp8_cs": "fp8", "fp8_sc": "fp8", "fp8_mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4", "bf16": "bf16"}
+    assert {name: peak_dtype(name) for name in spelled} == spelled
 
 
 def test_of_two_spellings_of_a_workload_its_key_wins() -> None:

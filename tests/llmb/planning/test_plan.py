@@ -118,10 +118,11 @@ def test_force_lifts_scales_alone(workloads: Workloads) -> None:
 
 def test_the_command_lines_params_override_the_lists(workloads: Workloads) -> None:
     swept = request(params={"tp": (2, 4), "mbs": (1,)})
-    assert [(job.tp, job.mbs) for job in plan(workloads, swept).jobs] == [(2, 1), (4, 1)]
-    assert [(job.tp, job.mbs) for job in plan(workloads, swept, overrides=JobOverrides(params={"tp": 1})).jobs] == [
-        (1, 1)
-    ]
+    assert [(job.trained.tp, job.trained.mbs) for job in plan(workloads, swept).jobs] == [(2, 1), (4, 1)]
+    assert [
+        (job.trained.tp, job.trained.mbs)
+        for job in plan(workloads, swept, overrides=JobOverrides(params={"tp": 1})).jobs
+    ] == [(1, 1)]
 
 
 def test_the_layers_of_the_environment(workloads: Workloads) -> None:
@@ -227,14 +228,14 @@ def test_what_a_job_must_know_of_its_cluster(config: ClusterConfig, needs_image:
     ],
 )
 def test_gpus_of_a_node_by_the_nearest_that_says_so(own: GpuTypeConfig, slurm: SlurmConfig, per_node: int) -> None:
-    config = ClusterConfig(cluster_type="slurm", gpu_type="h200", gpu_types={"h200": own}, slurm=slurm)
-    assert limits_of(config, "h200", "w").gpus_per_node == per_node
+    config = ClusterConfig(cluster_type="slurm", gpu_type="l40s", gpu_types={"l40s": own}, slurm=slurm)
+    assert limits_of(config, "l40s", "w").gpus_per_node == per_node
 
 
 def test_a_type_that_is_like_another_takes_its_rows_under_its_own_name(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", gpu_types={"h200": GpuTypeConfig(like="h100")})
     (job,) = plan(workloads, request(), config=config, gpu_type="h200").jobs
-    assert (job.gpu_type, job.tp, job.gbs) == ("h200", 2, 64)
+    assert (job.gpu_type, job.trained.tp, job.trained.gbs) == ("h200", 2, 64)
     assert plan(workloads, request(), config=config).jobs[0].gpu_type == "h100"
 
 

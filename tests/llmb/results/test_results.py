@@ -21,7 +21,7 @@ from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_dir
 from llmb.results.recorded import result_of_log, result_of_run
 from llmb.results.result import Result, Verdict
 from llmb.runs import record as records
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
@@ -72,25 +72,27 @@ JOB = Job(
     repeat=1,
     profile=False,
     env={},
-    tp=2,
-    pp=1,
-    cp=1,
-    vp=None,
-    ep=1,
-    dp=32,
-    mbs=2,
-    gbs=256,
-    ga=4,
-    seq_length=4096,
-    num_layers=32,
     max_steps=50,
     nodes=8,
     gpus_per_node=8,
     time_limit=1200,
     image=None,
     experiment_name=NAME,
-    model=MODEL,
-    learning_rate=3e-4,
+    training=Training(
+        tp=2,
+        pp=1,
+        cp=1,
+        vp=None,
+        ep=1,
+        dp=32,
+        mbs=2,
+        gbs=256,
+        ga=4,
+        seq_length=4096,
+        num_layers=32,
+        model=MODEL,
+        learning_rate=3e-4,
+    ),
 )
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\x1b[0m\x07"
 END_OF: dict[str, JobState] = {

@@ -10,7 +10,7 @@ import pytest
 from llmb.planning.estimate import alike, describe, estimate
 from llmb.results.facts import LOSS_NAN, PROFILED, LogFacts
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.stats.measure import Window
 from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
@@ -291,25 +291,27 @@ JOB = Job(
     repeat=1,
     profile=False,
     env={},
-    tp=2,
-    pp=1,
-    cp=1,
-    vp=None,
-    ep=1,
-    dp=8,
-    mbs=2,
-    gbs=64,
-    ga=4,
-    seq_length=4096,
-    num_layers=32,
     max_steps=50,
     nodes=2,
     gpus_per_node=8,
     time_limit=1200,
     image=None,
     experiment_name="e",
-    model=MODEL,
-    learning_rate=3e-4,
+    training=Training(
+        tp=2,
+        pp=1,
+        cp=1,
+        vp=None,
+        ep=1,
+        dp=8,
+        mbs=2,
+        gbs=64,
+        ga=4,
+        seq_length=4096,
+        num_layers=32,
+        model=MODEL,
+        learning_rate=3e-4,
+    ),
 )
 
 

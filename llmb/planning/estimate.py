@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
-from llmb.verdict.judge import find_reference
+from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]
@@ -43,8 +43,9 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
         how, seconds = "past", past.get(alike(job))
         if seconds is None:
             figure, _ = find_reference(configuration_of(job), figures(job.workload))
-            how = "published" if figure is not None else "limit"
-            seconds = job.max_steps * figure.step_time_s if figure is not None else float(job.time_limit)
+            step = None if figure is None else figure.seconds_per_step
+            how = "limit" if step is None else "published"
+            seconds = float(job.time_limit) if step is None else job.max_steps * step
         counts[how] += 1
         hours += job.scale * min(seconds, job.time_limit) / 3600
     return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)

@@ -18,7 +18,8 @@ from llmb.stats.measure import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import Subject, explain
-from llmb.verdict.judge import find_reference, pool_key
+from llmb.verdict.judge import pool_key
+from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
@@ -66,7 +67,7 @@ def figure_of(context: Context, result: Result, reference: str | None) -> Figure
     own = result.identity.configuration
     if result.verdict.reference is None or own is None:
         return None
-    return find_reference(own, context.figures([own.workload]), reference)[0]
+    return find_reference(own, context.figures([own.workload]), reference, result.metrics)[0]
 
 
 def row_of(context: Context, job: Job) -> Row | None:
@@ -74,8 +75,11 @@ def row_of(context: Context, job: Job) -> Row | None:
     workload = context.workloads.get(job.workload)
     size = workload.sizes.get(job.model_size) if workload is not None else None
     rows = [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
-    batch = job.training.gbs if job.training is not None else None
-    return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == batch), None)
+    rows = [row for row in rows if job.scale in row.scales.counts]
+    if job.training is None:
+        return None
+    batch = job.training.gbs
+    return next((row for row in rows if row.gbs.batch(job.scale) == batch), None)
 
 
 def _log_note(result: Result) -> str:

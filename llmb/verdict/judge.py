@@ -7,12 +7,12 @@ several runs is the total time divided by all steps, as that of one run is; rate
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from llmb.results.facts import PROFILED
-from llmb.results.result import FAILED, SUCCESS, Configuration, Reference, Result, Verdict
+from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
 from llmb.stats.measure import MOST_REPEATS, Z95, Spread, relative_width, repeats_to_settle, spread
 from llmb.stats.metrics import (
     LOWER,
@@ -205,9 +205,7 @@ def pool_key(result: Result) -> Hashable:
     own, metrics = result.identity, result.metrics
     if own.configuration is None:
         return (own.experiment, metrics.window, metrics.steps)
-    values = [getattr(own.configuration, setting.name) for setting in fields(Configuration)]
-    settings = [tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values]
-    return (*settings, metrics.window, metrics.steps)
+    return (own.configuration.key, metrics.window, metrics.steps)
 
 
 def why_invalid(result: Result) -> str | None:

@@ -223,7 +223,7 @@ def test_faults_are_one_input_error_printed_with_hints() -> None:
         whole("tilte: x\nlimit: x\n")
     first, second = cast(InputFaults, caught.value).faults
     assert (caught.value.exit_code, caught.value.code, caught.value.key) == (2, "key-unknown", "tilte")
-    assert describe(caught.value) == f"error: {first}\nhint: {first.hint}\nerror: {second}"
+    assert describe(caught.value).splitlines() == [f"error: {first}", f"hint: {first.hint}", f"error: {second}"]
 
 
 def test_part_of_a_document_is_read_with_its_places() -> None:

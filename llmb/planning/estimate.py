@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
-from llmb.verdict.judge import find_reference
+from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]
@@ -42,19 +42,13 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
     for job in jobs:
         how, seconds = "past", past.get(alike(job))
         if seconds is None:
-            published = _published(job, figures)
-            how, seconds = ("limit", float(job.time_limit)) if published is None else ("published", published)
+            figure, _ = find_reference(configuration_of(job), figures(job.workload))
+            step = None if figure is None else figure.seconds_per_step
+            how = "limit" if step is None else "published"
+            seconds = float(job.time_limit) if step is None else job.max_steps * step
         counts[how] += 1
         hours += job.scale * min(seconds, job.time_limit) / 3600
     return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)
-
-
-def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> float | None:
-    """The seconds of its steps by the published step time; None without one, and for a job that trains nothing."""
-    if job.training is None:
-        return None
-    figure, _ = find_reference(configuration_of(job), figures(job.workload))
-    return None if figure is None else job.max_steps * figure.step_time_s
 
 
 def describe(found: Estimate, unit: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from llmb.errors import InputFaults, UsageError, describe
 from llmb.stats.measure import LAST, Window
-from llmb.workload.published import check_release, read_published, release_order, releases
+from llmb.workload.published import check_release, release_order, releases
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload, read_workload
 
 WORKLOAD = """
@@ -107,7 +108,8 @@ def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
     twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
     found = [(fault.code, fault.value) for fault in refused(workload, twice).faults]
     assert found == [
-        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2)) for scale, batch in ((8, 4), (16, 8))
+        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2, "step_time", ()))
+        for scale, batch in ((8, 4), (16, 8))
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of Megatron-Bridge: for each image release, what NVIDIA's launch scripts configure, read from bridge.yaml."""
+"""The rows of Megatron-Bridge, by image release: what NVIDIA's launch scripts configure, read from bridge.yaml."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +35,10 @@ class BridgeRow(Row):
     """A row of Megatron-Bridge.
 
     ``fsdp``: Megatron's fully sharded data parallelism; ``nccl_ub``: communication buffers are registered with NCCL;
-    ``offload_layers``: layers whose activations wait in the host's memory; ``recompute_layers``: layers that are computed
-    again in the backward pass; ``optimizer_instances``: groups of GPUs that each hold all of the optimizer's states;
-    ``graphs``: what captures CUDA graphs, None for the library's default (nothing); ``graph_scope``: what is captured.
+    ``offload_layers``: layers whose activations wait in the host's memory; ``recompute_layers``: layers that are
+    computed again in the backward pass; ``optimizer_instances``: groups of GPUs that each have all of the optimizer's
+    states; ``graphs``: what captures CUDA graphs, None for the library's default (nothing); ``graph_scope``: what is
+    captured.
     """
 
     fsdp: bool = False

@@ -208,6 +208,5 @@ def read_workload(path: str | Path) -> Workload:
     if workload.file is not None:
         place, message = document.place(("file",)), "file: 'file' is not a key here"
         raise InputFaults([Fault(place=place, message=message, code="key-unknown", key="file", value="file")])
-    files = {"published": workload.published, "bridge": workload.bridge}
-    found = {name: None if file is None else path.parent / file for name, file in files.items()}
-    return replace(workload, file=path, **found)
+    published, bridge = (None if file is None else path.parent / file for file in (workload.published, workload.bridge))
+    return replace(workload, file=path, published=published, bridge=bridge)

@@ -6,6 +6,7 @@ Megatron-Bridge is. Nothing here computes: every name is an empty class that can
 """
 
 import abc
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -41,7 +42,7 @@ class Subscriptable(abc.ABCMeta):
 
 
 class Mock(metaclass=Subscriptable):
-    """Stands for a class, a function or a decorator."""
+    """A mock of a class, a function or a decorator."""
 
     def __new__(cls, *arguments: Any, **_: Any) -> Any:
         """A decorator returns what it decorates."""
@@ -111,14 +112,12 @@ def install() -> None:
     def version(name: str) -> str:
         return VERSIONS.get(name.replace("-", "_")) or real(name)
 
-    importlib.metadata.version = version
+    setattr(importlib.metadata, "version", version)  # noqa: B010
     sys.meta_path.append(Finder())
     if not hasattr(typing, "override"):  # Megatron-Bridge 0.6 is for Python 3.12
         setattr(typing, "override", lambda function: function)  # noqa: B010
-    import nvidia_resiliency_ext
-
     # Its releases for Python 3.11 have no such name, and Megatron 0.19 compares it.
-    nvidia_resiliency_ext.__dict__.setdefault("__version__", "0.6.0")
+    vars(importlib.import_module("nvidia_resiliency_ext")).setdefault("__version__", "0.6.0")
     setattr(transformers.AutoConfig, "from_pretrained", staticmethod(_config))  # noqa: B010
 
 

@@ -10,6 +10,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import os
 import sys
 import typing
 from collections.abc import Sequence
@@ -118,10 +119,12 @@ def install() -> None:
         setattr(typing, "override", lambda function: function)  # noqa: B010
     # Its releases for Python 3.11 have no such name, and Megatron 0.19 compares it.
     vars(importlib.import_module("nvidia_resiliency_ext")).setdefault("__version__", "0.6.0")
-    setattr(transformers.AutoConfig, "from_pretrained", staticmethod(_config))  # noqa: B010
+    if not os.environ.get("LLMB_TEST_REAL_HUB"):
+        setattr(transformers.AutoConfig, "from_pretrained", staticmethod(config_of))  # noqa: B010
 
 
-def _config(name: str, *_: Any, **__: Any) -> Any:
+def config_of(name: str, *_: Any, **__: Any) -> Any:
+    """The configuration of one of the repositories, as transformers reads it."""
     import transformers
 
     layers, hidden, ffn, heads = HUB[str(name)]

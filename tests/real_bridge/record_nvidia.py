@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's own launch scripts make of each row, for the parity tests.
+"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's launch scripts make of each row, for the parity tests.
 
 CHECKOUT is Megatron-Bridge's repository (git, or its folder scripts/performance alone) at the release of the installed
 library: the scripts are not part of its wheel. The scripts run here as on a cluster, up to the training; only NeMo-Run,

@@ -51,7 +51,7 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
         "overrides": dict(job.dotted),
         "environment": environment.launcher(gpu)
         | environment.variables(
-            release.bridge, size, row, training, gpu=gpu, dtype=job.dtype, count=_count(row, job.scale)
+            release.bridge, size, row, training, gpu=gpu, dtype=job.dtype, count=row.count(job.scale)
         ),
         "hub": {},
         "nodes": job.nodes,
@@ -66,13 +66,8 @@ def _base_old(size: BridgeSize) -> str:
 def _base_new(size: BridgeSize, row: BridgeRow, scale: int, gpu: str, dtype: str) -> str:
     """The flat function of the row; it is for one GPU count, that of the next lower scale of the row."""
     module = f"{_MODULES.get(size.model, size.model)}.{gpu}.{_FILES.get(size.model, size.model)}"
-    name = f"{size.model}_pretrain_{_count(row, scale)}gpu_{gpu}_{dtype.replace('_', '')}_config"
+    name = f"{size.model}_pretrain_{row.count(scale)}gpu_{gpu}_{dtype.replace('_', '')}_config"
     return f"megatron.bridge.perf_recipes.{module}:{name}"
-
-
-def _count(row: BridgeRow, scale: int) -> int:
-    """The row's own GPU count for a job on ``scale`` GPUs."""
-    return ([count for count in row.scales.counts if count <= scale] or [row.scales.counts[0]])[-1]
 
 
 def _run(job: Job) -> Values:

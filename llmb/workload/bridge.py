@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of Megatron-Bridge: for each image release, what NVIDIA's launch scripts configure, read from bridge.yaml."""
+"""The rows of Megatron-Bridge, by image release: what NVIDIA's launch scripts configure, read from bridge.yaml."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +35,10 @@ class BridgeRow(Row):
     """A row of Megatron-Bridge.
 
     ``fsdp``: Megatron's fully sharded data parallelism; ``nccl_ub``: communication buffers are registered with NCCL;
-    ``offload_layers``: layers whose activations wait in the host's memory; ``recompute_layers``: layers that are computed
-    again in the backward pass; ``optimizer_instances``: groups of GPUs that each hold all of the optimizer's states;
-    ``graphs``: what captures CUDA graphs, None for the library's default (nothing); ``graph_scope``: what is captured.
+    ``offload_layers``: layers whose activations wait in the host's memory; ``recompute_layers``: layers that are
+    computed again in the backward pass; ``optimizer_instances``: groups of GPUs that each have all of the optimizer's
+    states; ``graphs``: what captures CUDA graphs, None for the library's default (nothing); ``graph_scope``: what is
+    captured; ``function_gpus``: the GPU count of NVIDIA's function, None where it is the row's own.
     """
 
     fsdp: bool = False
@@ -47,6 +48,13 @@ class BridgeRow(Row):
     optimizer_instances: int | None = None
     graphs: Literal["none", "local", "transformer_engine"] | None = None
     graph_scope: tuple[str, ...] = ()
+    function_gpus: int | None = None
+
+    def count(self, scale: int) -> int:
+        """The GPU count of NVIDIA's function for a job on ``scale`` GPUs, that of the next lower scale of the row."""
+        return (
+            self.function_gpus or ([count for count in self.scales.counts if count <= scale] or self.scales.counts)[-1]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

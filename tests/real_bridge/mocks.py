@@ -6,9 +6,11 @@ Megatron-Bridge is. Nothing here computes: every name is an empty class that can
 """
 
 import abc
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import os
 import sys
 import typing
 from collections.abc import Sequence
@@ -41,7 +43,7 @@ class Subscriptable(abc.ABCMeta):
 
 
 class Mock(metaclass=Subscriptable):
-    """Stands for a class, a function or a decorator."""
+    """A mock of a class, a function or a decorator."""
 
     def __new__(cls, *arguments: Any, **_: Any) -> Any:
         """A decorator returns what it decorates."""
@@ -111,18 +113,18 @@ def install() -> None:
     def version(name: str) -> str:
         return VERSIONS.get(name.replace("-", "_")) or real(name)
 
-    importlib.metadata.version = version
+    setattr(importlib.metadata, "version", version)  # noqa: B010
     sys.meta_path.append(Finder())
     if not hasattr(typing, "override"):  # Megatron-Bridge 0.6 is for Python 3.12
         setattr(typing, "override", lambda function: function)  # noqa: B010
-    import nvidia_resiliency_ext
-
     # Its releases for Python 3.11 have no such name, and Megatron 0.19 compares it.
-    nvidia_resiliency_ext.__dict__.setdefault("__version__", "0.6.0")
-    setattr(transformers.AutoConfig, "from_pretrained", staticmethod(_config))  # noqa: B010
+    vars(importlib.import_module("nvidia_resiliency_ext")).setdefault("__version__", "0.6.0")
+    if not os.environ.get("LLMB_TEST_REAL_HUB"):
+        setattr(transformers.AutoConfig, "from_pretrained", staticmethod(config_of))  # noqa: B010
 
 
-def _config(name: str, *_: Any, **__: Any) -> Any:
+def config_of(name: str, *_: Any, **__: Any) -> Any:
+    """The configuration of one of the repositories, as transformers reads it."""
     import transformers
 
     layers, hidden, ffn, heads = HUB[str(name)]

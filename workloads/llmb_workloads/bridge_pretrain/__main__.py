@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmb_workloads.bridge_pretrain.build import BRIDGE, build
+from llmb_workloads.bridge_pretrain.hub_cache import fill_cache
 from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, read_recipe
+from llmb_workloads.bridge_pretrain.settings import BRIDGE, build
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.library import plain
 from llmb_workloads.node import node_line
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
         # Before anything imports torch, which reads some of them only then. What is set already, stays.
         for name, value in recipe.environment.items():
             os.environ.setdefault(name, value)
+        if recipe.hub:
+            os.environ["HF_HUB_CACHE"] = str(fill_cache(recipe.hub))
         if "--print" in arguments:
             with contextlib.redirect_stdout(sys.stderr):  # what the library prints while it is imported is no data
                 text = to_text(recipe, build(recipe))

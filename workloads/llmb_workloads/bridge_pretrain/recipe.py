@@ -18,7 +18,9 @@ class Recipe:
     ``release``: the image's, for readers of the file; ``libraries``: the packages that must be installed, by version;
     ``base``: NVIDIA's function that returns the configuration, as ``module:name``; ``set``: values by dotted path, in
     this order; ``overrides``: those of the user, applied last; ``environment``: variables for ranks in which they are
-    not set. A value is plain JSON, ``{"name": "module:name"}`` for an object of a library, or
+    not set; ``hub``: folders with a config.json, by the model hub's repository that it is from.
+
+    A value is plain JSON, ``{"name": "module:name"}`` for an object of a library, or
     ``{"call": "module:name", "with": {...}}`` for what a call returns.
     """
 
@@ -31,6 +33,7 @@ class Recipe:
     set: dict[str, Any]
     overrides: dict[str, Any]
     environment: dict[str, str]
+    hub: dict[str, str]
     nodes: int
     gpus_per_node: int
 

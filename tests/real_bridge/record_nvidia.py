@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python record.py CHECKOUT RECORD.json: what NVIDIA's own launch scripts make of each row, for the parity tests.
+"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's launch scripts make of each row, for the parity tests.
 
 CHECKOUT is Megatron-Bridge's repository (git, or its folder scripts/performance alone) at the release of the installed
 library: the scripts are not part of its wheel. The scripts run here as on a cluster, up to the training; only NeMo-Run,
@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ GPUS = ("h100", "b200", "b300", "gb200", "gb300")
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")
 MODELS = {"llama3_8b": "llama", "llama3_70b": "llama", "llama31_405b": "llama", "nemotronh_56b": "nemotronh"}
 NODE = {"gb200": 4, "gb300": 4}
+Record = dict[str, dict[str, str | None]]  # `base`, `changed` and `environment` of a row
 
 
 class Executor(SimpleNamespace):
@@ -104,7 +105,7 @@ def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     config = overrides.set_post_overrides(
         config, family, model, args.gpu, args.num_gpus, args.compute_dtype, task, None, variant
     )
-    return config, getattr(importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config")()
+    return config, getattr(importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config")
 
 
 def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
@@ -113,9 +114,9 @@ def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     if args.compute_dtype == "bf16" and config.optimizer.optimizer == "adam":
         config.optimizer.use_precision_aware_optimizer = True
     utils = importlib.import_module("utils.utils")
-    model, gpu = args.model_recipe_name, args.gpu
-    asked = {"num_gpus": args.num_gpus, "gpu": gpu, "precision": args.compute_dtype}
-    return config, utils.get_perf_recipe_by_name(model_recipe_name=model, task=args.task, **asked)
+    dtype = args.compute_dtype.replace("_", "")
+    name = f"{args.model_recipe_name}_pretrain_{args.num_gpus}gpu_{args.gpu}_{dtype}_config"
+    return config, utils.find_perf_recipe(name)
 
 
 def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[str]]:
@@ -143,21 +144,38 @@ def main(checkout: str, target: str) -> None:
     mock_nemo_run()
     version = importlib.metadata.version("megatron-bridge")
     is_old = version.startswith("0.3.")
-    found = {}
+    found: dict[str, Record] = {}
     for model, gpu, dtype, gpus, variant in rows_by_variant() if is_old else rows_by_function():
         args = command(model, gpu, dtype, gpus, variant)
         args.save_config_filepath = "ConfigContainer.yaml"  # else a folder at the root is made
         variables, extra = environment(args, has_plugin=is_old)
-        config, base = (old_way if is_old else new_way)(args, extra)
-        theirs, own = names.leaves(config), names.leaves(base)
+        config, function = (old_way if is_old else new_way)(args, extra)
+        theirs, own = names.leaves(config), names.leaves(function())
         changed = {path: theirs.get(path) for path in sorted({*theirs, *own}) if theirs.get(path) != own.get(path)}
         label = " ".join([model, gpu, dtype, str(gpus), *([variant] if variant else [])])
         variables |= {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
-        found[label] = {"changed": changed, "environment": variables, "leaves": len(theirs)}
-    lines = [f"{json.dumps(label)}: {json.dumps(row, sort_keys=True)}" for label, row in found.items()]
-    text = ",\n".join([f'"megatron-bridge": "{version}"', *lines])
-    Path(target).write_text(f"{{{text}}}\n", encoding="utf-8")
-    print(f"{len(found)} rows, {sum(len(row['changed']) for row in found.values())} changed leaves", file=sys.stderr)
+        base = f"{function.__module__}:{function.__qualname__}"
+        found[label] = {"base": {"base": base}, "changed": changed, "environment": {**variables}}
+    Path(target).write_text(to_text(version, found), encoding="utf-8")
+    print(f"{len(found)} rows of {version}", file=sys.stderr)
+
+
+def to_text(version: str, found: Mapping[str, Record]) -> str:
+    """The record with a line for each row; what all rows of a model have in common is in the row ``MODEL *``."""
+    common: dict[str, Record] = {}
+    for label, row in found.items():
+        shared = common.setdefault(f"{label.partition(' ')[0]} *", {part: dict(values) for part, values in row.items()})
+        for part, values in row.items():
+            shared[part] = {name: value for name, value in shared[part].items() if values.get(name, "?") == value}
+    own = {
+        label: {
+            part: {name: value for name, value in values.items() if name not in common[f"{label.split()[0]} *"][part]}
+            for part, values in row.items()
+        }
+        for label, row in found.items()
+    }
+    lines = [f"{json.dumps(label)}: {json.dumps(row, sort_keys=True)}" for label, row in {**common, **own}.items()]
+    return "{" + ",\n".join([f'"megatron-bridge": "{version}"', *lines]) + "}\n"
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
     ]
     more = [
         Column(key="time_limit", heading="Limit", right=True, optional=True),
-        Column(key="profile", heading="Profile", show=_mark, optional=True),
+        Column(key="profile", heading="Profile", show=lambda given: "yes" if given else "", optional=True),
     ]
     more += [Column(key="changed", heading="Changed")]
     return [
@@ -169,10 +169,6 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         for column in (*left, *parameters, *right, *more)
         if column.key not in _OPTIONAL or any(map(column.cell, rows))
     ]
-
-
-def _mark(value: Any) -> str:
-    return "yes" if value else ""
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:

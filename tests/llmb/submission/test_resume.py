@@ -40,9 +40,9 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
     "change",
     [
         {"max_steps": 20},
-        {"parameters": {"message_size": "1M"}},
         {"repeat": 2},
         {"env": {"A": "1"}},
+        {"parameters": {"message_size": "16M"}},
         {"profile": True},
         {"dtype": "fp8"},
         {"gpus_per_node": 1},
@@ -53,10 +53,10 @@ def test_another_configuration_is_another_job(change: dict[str, object], items: 
     assert key_of(replace(job, **change)) != key_of(job)  # type: ignore[arg-type]
 
 
-def test_other_numbers_of_training_are_another_job(items: Items) -> None:
+@pytest.mark.parametrize("change", [{"gbs": 64}, {"tp": 2}, {"mbs": 4}, {"num_layers": 99}])
+def test_other_training_is_another_job(change: dict[str, int], items: Items) -> None:
     job = items(1)[0].job
-    assert key_of(replace(job, training=replace(job.trained, gbs=64))) != key_of(job)
-    assert key_of(replace(job, training=None)) != key_of(job)
+    assert key_of(replace(job, training=replace(job.trained, **change))) != key_of(job)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}])

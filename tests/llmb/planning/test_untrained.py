@@ -205,6 +205,11 @@ def test_switches_of_the_job_apply(workloads: dict[str, Workload]) -> None:
     assert (job.nodes, job.gpus_per_node, job.time_limit, job.env["NCCL_DEBUG"]) == (2, 4, 420, "INFO")
 
 
+def test_a_name_that_no_file_could_have_is_refused(workloads: dict[str, Workload]) -> None:
+    (fault,) = plan_of(workloads, parameters={"algorithm": "x" * 200}).faults
+    assert fault.code == "name-too-long"
+
+
 def test_estimates_without_step_times(workloads: dict[str, Workload]) -> None:
     jobs = plan_of(workloads, replace(REQUEST, repeats=3)).jobs
     first = estimate(jobs, {}, lambda key: ())

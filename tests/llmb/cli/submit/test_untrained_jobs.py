@@ -147,18 +147,38 @@ def test_a_list_has_all_its_faults_with_their_lines(
     wording("submit-all", done.stderr)
 
 
-def test_discovery_finds_its_sizes(install: Path, llmb_here: Command) -> None:
+def test_discovery_finds_its_sizes(install: Path, llmb_here: Command, wording: Wording) -> None:
     done = llmb_here("submit-all", "--max-scale", 16, "--install", install, "-d", "--format", "json")
     found = {(job["model_size"], job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]}
     of_all = {("all_reduce", dtype, scale) for dtype in ("bf16", "fp32") for scale in (1, 2, 4, 8, 16)}
     assert found == of_all | {("send_receive", "bf16", 16)}
-    done = llmb_here("submit-all", "--max-scale", 16, "--strong-scaling", "--install", install, "-d")
-    assert done.returncode == 2
+    for flag in ("--strong-scaling", "--profile"):  # nothing else is installed
+        done = llmb_here("submit-all", "--max-scale", 16, flag, "--install", install, "-d")
+        assert done.returncode == 2
+        wording("submit-all", done.stderr)
 
 
-def test_plugins_check_finds_no_fault(llmb_here: Command) -> None:
+def test_plugins_check_finds_no_fault_unless_nothing_launches_it(
+    tmp_path: Path, llmb_here: Command, wording: Wording
+) -> None:
     done = llmb_here("plugins", "check")
     assert (done.returncode, done.stderr.count("error: ")) == (0, 0)
+    module = tmp_path / "plugins" / "netbench" / "__init__.py"
+    module.write_text(module.read_text().partition("@hookimpl\ndef llmb_launch")[0])
+    sys.modules.pop("netbench", None)
+    done = llmb_here("plugins", "check")
+    assert done.returncode == 1
+    wording("plugins-check", done.stderr)
+
+
+def test_memory_of_a_row_is_checked(cluster: Cluster, tmp_path: Path, llmb_here: Command) -> None:
+    table = tmp_path / "plugins" / "netbench" / "workload.yaml"
+    table.write_text(table.read_text().replace("memory_gb: 10", "memory_gb: 300"))
+    install = cluster(slurm={"container": "none"}, workloads={"installed": ["netbench"]})
+    words = ("single", "-w", "netbench_send_receive", "--scale", 16, "--install", install)
+    assert "netbench_send_receive_bf16_gpus16_message_size16M_algorithmauto needs GPUs with 300 GB of memory" in (
+        llmb_here(*words).stderr
+    )
 
 
 def test_runs_differ_in_the_jobs_list(cluster: Cluster, llmb_here: Command) -> None:
@@ -173,6 +193,8 @@ def test_runs_differ_in_the_jobs_list(cluster: Cluster, llmb_here: Command) -> N
         "message_size=16M",
     ]
     rows = json.loads(llmb_here("jobs", "list", "--install", here, "--format", "json").stdout)
+    shown = llmb_here("jobs", "show", rows[0]["id"], "--install", here, "--format", "json")
+    assert json.loads(shown.stdout)["job"]["parameters"] == {"message_size": "1M", "algorithm": "auto"}
     assert [row["parameters"]["message_size"] for row in rows] == ["1M", "16M"]
     log = next(here.rglob("log-*message_size1M*.out"))
     assert log.read_text().splitlines()[-1] == "llmb step 19/19 busbw=481 algbw=270.5 latency=35.5"

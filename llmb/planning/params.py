@@ -46,7 +46,7 @@ def faults_of_training(
     """A fault for each parameter and switch that only training has, if ``workload`` trains no model."""
     if workload.is_training:
         return
-    hint = f"omit it; {workload.key} has {', '.join(known_names(workload))}"
+    hint = f"omit it; {workload.key} takes {', '.join(known_names(workload))}"
     for name in params:
         if name not in OF_ALL:
             yield _refused(name, f"'{name}' is for training, and {workload.key} trains no model", hint)

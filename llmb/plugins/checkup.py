@@ -110,8 +110,8 @@ def _without_program(workload: api.Workload, jobs: Sequence[api.Job], plugins: P
     if hasattr(plugins.manager.get_plugin(plugins.offers[workload.key].source), "llmb_launch"):
         return
     if not workload.is_training:
-        fix = "add an llmb_launch to the plugin, or a 'model' to each size"
-        yield key.fault("no program of llmb runs what trains no model", fix, code="program-missing")
+        fix = "add an llmb_launch to the plugin"
+        yield key.fault("llmb has no program for a size without a 'model'", fix, code="program-missing")
         return
     for job in {(job.gpu_type, job.dtype): job for job in jobs}.values():
         if job.dtype not in DTYPES:

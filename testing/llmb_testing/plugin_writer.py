@@ -2,7 +2,7 @@
 """Writes plugins for tests: distributions with one workload each, which are found when ``folder`` is on PYTHONPATH.
 
 write_plugin(folder, "pretrain_a", Needs(needs=(Venv(name="a", requirements=("small==1",)),)))
-write_benchmark(folder, "microbench")
+write_benchmark(folder, "netbench")
 """
 
 import json

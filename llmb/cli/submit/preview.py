@@ -38,9 +38,13 @@ FIELDS = (
 
 
 def job_data(job: Job) -> dict[str, Any]:
-    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
+    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS.
+
+    ``parameters`` only where its workload has any.
+    """
     data = {name: getattr(job if hasattr(job, name) else job.training, name, None) for name in FIELDS}
-    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
+    own = {_OWN: dict(job.parameters)} if job.parameters else {}
+    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit), **own}
 
 
 def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
@@ -65,7 +69,7 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
             left = [word for word in words if word and word not in shared]
             changed = " ".join(filter(None, [*left, _env_in_words(env, whole=fmt == "md")]))
             columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
-            rows.append({**job_data(job), _OWN: dict(job.parameters) or None, **columns, "changed": changed})
+            rows.append({**job_data(job), **columns, "changed": changed})
         print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
         if shared:
             say(f"changed in every job: {' '.join(shared)}")
@@ -80,9 +84,9 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and its parameters and switches where it has any."""
-    more = {_OWN: dict(item.job.parameters), "switches": given_switches(item.job.switches)}
-    return {**job_data(item.job), "script": script, **{name: values for name, values in more.items() if values}}
+    """A job's data with its script, and its switches where it has any."""
+    switches = given_switches(item.job.switches)
+    return {**job_data(item.job), "script": script, **({"switches": switches} if switches else {})}
 
 
 def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
@@ -145,7 +149,7 @@ def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
 def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[Column]:
     """The columns; a table omits those of _OPTIONAL that are empty, and has one for each parameter ``swept``."""
     if fmt == "csv":
-        own = (_OWN,) if any(row[_OWN] for row in rows) else ()
+        own = (_OWN,) if any(_OWN in row for row in rows) else ()
         return [Column(key=name, heading=name) for name in (*FIELDS, *own)]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]

@@ -17,8 +17,8 @@ from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
 
-MICROBENCH: dict[str, Any] = {
-    "key": "microbench",
+NETBENCH: dict[str, Any] = {
+    "key": "netbench",
     "title": "t",
     "default_size": "all_reduce",
     "default_dtype": "bf16",
@@ -38,12 +38,12 @@ MICROBENCH: dict[str, Any] = {
     },
 }
 CLUSTER = ClusterConfig(cluster_type="slurm", gpu_type="h100")
-REQUEST = JobRequest(workload="microbench", size="all_reduce", scales=(8,))
+REQUEST = JobRequest(workload="netbench", size="all_reduce", scales=(8,))
 
 
 @pytest.fixture
 def workloads(workloads: dict[str, Workload]) -> dict[str, Workload]:
-    own = typed.read(Workload, Document(name="w.yaml", data=MICROBENCH))
+    own = typed.read(Workload, Document(name="w.yaml", data=NETBENCH))
     return {**workloads, own.key: own}
 
 
@@ -63,7 +63,7 @@ def test_a_job_without_training(workloads: dict[str, Workload]) -> None:
     assert (plan.faults, plan.warnings) == ((), ())
     assert job.training is None
     assert job.parameters == {"message_size": "16M", "algorithm": "auto"}
-    assert job.experiment_name == "microbench_all_reduce_bf16_gpus8_message_size16M_algorithmauto"
+    assert job.experiment_name == "netbench_all_reduce_bf16_gpus8_message_size16M_algorithmauto"
     assert (job.max_steps, job.time_limit, job.nodes, job.gpus_per_node) == (20, 600, 1, 8)
     assert job.vboost is None
 
@@ -87,7 +87,7 @@ def test_a_rows_time_limit_and_given_steps(workloads: dict[str, Workload]) -> No
 
 def test_parameters_are_swept_with_those_of_llmb(workloads: dict[str, Workload]) -> None:
     text = """
-microbench_all_reduce:
+netbench_all_reduce:
   scales: [8]
   defaults: {params: {message_size: 1M, algorithm: tree}}
   tasks:
@@ -110,12 +110,12 @@ microbench_all_reduce:
 
 
 def test_a_number_in_yaml_is_taken_as_it_is_written(workloads: dict[str, Workload]) -> None:
-    plan = listed(workloads, "microbench_all_reduce: {scales: 8, overrides: {params: {algorithm: [1.50, 2]}}}")
+    plan = listed(workloads, "netbench_all_reduce: {scales: 8, overrides: {params: {algorithm: [1.50, 2]}}}")
     assert [job.parameters["algorithm"] for job in plan.jobs] == ["1.50", "2"]
 
 
 def test_a_training_workload_may_have_parameters(workloads: dict[str, Workload]) -> None:
-    own = replace(workloads["pretrain_nemotron4"], parameters=workloads["microbench"].parameters)
+    own = replace(workloads["pretrain_nemotron4"], parameters=workloads["netbench"].parameters)
     request = JobRequest(workload="nemotron4_15b", scales=(16,), parameters={"message_size": ("1M",)})
     (job,) = make_plan([request], {own.key: own}, CLUSTER, overrides=JobOverrides(params={"max_steps": 7})).jobs
     assert job.trained.gbs == 64
@@ -124,7 +124,7 @@ def test_a_training_workload_may_have_parameters(workloads: dict[str, Workload])
 
 def test_wrong_parameters_have_line_and_nearest_word(workloads: dict[str, Workload]) -> None:
     text = """
-microbench_all_reduce:
+netbench_all_reduce:
   scales: [8]
   overrides:
     params:
@@ -158,7 +158,7 @@ def test_an_unknown_name_lists_those_of_llmb_and_of_the_workload(workloads: dict
 def test_parameters_of_training_are_refused(name: str, workloads: dict[str, Workload]) -> None:
     (fault,) = plan_of(workloads, params={name: 2}).faults
     assert (fault.code, fault.key) == ("not-training", name)
-    plan = listed(workloads, f"microbench_all_reduce:\n  scales: 8\n  overrides:\n    params:\n      {name}: 2\n")
+    plan = listed(workloads, f"netbench_all_reduce:\n  scales: 8\n  overrides:\n    params:\n      {name}: 2\n")
     assert [(fault.place, fault.code, fault.key) for fault in plan.faults] == [("jobs.yaml:5", "not-training", name)]
 
 
@@ -203,6 +203,11 @@ def test_switches_of_the_job_apply(workloads: dict[str, Workload]) -> None:
     switches = Switches(nccl_trace=True, time_limit="00:07:00", gpus_per_node=4)
     (job,) = plan_of(workloads, switches=switches).jobs
     assert (job.nodes, job.gpus_per_node, job.time_limit, job.env["NCCL_DEBUG"]) == (2, 4, 420, "INFO")
+
+
+def test_a_name_that_no_file_could_have_is_refused(workloads: dict[str, Workload]) -> None:
+    (fault,) = plan_of(workloads, parameters={"algorithm": "x" * 200}).faults
+    assert fault.code == "name-too-long"
 
 
 def test_estimates_without_step_times(workloads: dict[str, Workload]) -> None:

@@ -40,7 +40,6 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
     "change",
     [
         {"max_steps": 20},
-        {"parameters": {"message_size": "1M"}},
         {"repeat": 2},
         {"env": {"A": "1"}},
         {"profile": True},

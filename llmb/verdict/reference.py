@@ -15,6 +15,7 @@ SAME = {
     "workload": "{}",
     "model_size": "size {}",
     "gpu_type": "{}",
+    "framework": "framework {}",
     "dtype": "{}",
     "scale": "{} GPUs",
     "parameters": "{}",

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.measure import Window, parse_window
@@ -66,6 +66,7 @@ class Table:
     size: str
     dtype: str
     gpu: str
+    framework: Literal["nemo", "bridge"] = "nemo"
     metric: str | None = None
     values: ByScale = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
@@ -124,6 +125,7 @@ class Table:
                     dtype=self.dtype,
                     gpu_type=self.gpu,
                     scale=scale,
+                    framework=self.framework,
                     metric=metric,
                     value=value,
                     parameters=values_of(workload.parameters, self.parameters),
@@ -221,7 +223,7 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
     cases = Counter(
         (
             *(f.release, f.model_size, f.dtype, f.scale, f.gpu_type, f.gbs, f.seq_length, f.num_layers),
-            *(f.metric.name, tuple(f.parameters.items())),
+            *(f.metric.name, tuple(f.parameters.items()), f.framework),
         )
         for f in figures
     )
@@ -240,6 +242,6 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
 
 def _in_words(case: tuple[Any, ...]) -> str:
     """The size, dtype, scale and GPU type of a figure, its batch or its parameters, and its metric."""
-    _, size, dtype, scale, gpu_type, gbs, _, _, metric, parameters = case
+    _, size, dtype, scale, gpu_type, gbs, _, _, metric, parameters, _ = case
     parts = [f"{size} {dtype} on {scale} {gpu_type}", *([] if gbs is None else [f"batch {gbs}"])]
     return ", ".join([*parts, *(f"{name}={value}" for name, value in parameters), metric])

@@ -29,5 +29,5 @@ def pretrain(config: object, forward_step_func: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Late())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Late())
     sys.exit(importlib.import_module("llmb_workloads.bridge_pretrain.__main__").main(sys.argv[1:]))

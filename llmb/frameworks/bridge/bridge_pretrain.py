@@ -6,8 +6,7 @@ from typing import Any
 
 from llmb.errors import UsageError
 from llmb.frameworks import wrappers
-from llmb.frameworks.bridge import bridge_needs as needs
-from llmb.frameworks.bridge import environment
+from llmb.frameworks.bridge import bridge_needs as needs, environment
 from llmb.frameworks.bridge.bridge_recipe import recipe
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper

@@ -4,6 +4,7 @@
 import importlib
 import os
 import sys
+from typing import Any
 
 mocks = importlib.import_module("mocks")
 
@@ -21,10 +22,10 @@ class Late:
                 vars(training)["pretrain"] = pretrain
 
 
-def pretrain(config: object, forward_step_func: object) -> None:
+def pretrain(config: Any, forward_step_func: Any) -> None:
     """In place of the library's, after its check of the configuration."""
-    config.validate()  # type: ignore[attr-defined]
-    step = f"{forward_step_func.__module__}.{forward_step_func.__qualname__}"  # type: ignore[attr-defined]
+    config.validate()
+    step = f"{forward_step_func.__module__}.{forward_step_func.__qualname__}"
     print(f"pretrain: {type(config).__name__} {step} {os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS')}", flush=True)
 
 

@@ -136,7 +136,7 @@ def test_print_is_json_alone(library: Path) -> None:
     assert (code, model["overlap"]["limit"], model["overlap"]["rate"], model["num_layers"]) == (0, 2, 1, 32)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another release": ({"libraries": {"megatron-bridge": "0.3.1"}}, "0.3.1"),
     "no library": ({"libraries": {"megatron-core": "0.19.2"}}, "megatron-core"),
     "no function": ({"base": "megatron.bridge.config:tiny_pretain_config"}, "tiny_pretrain_config"),

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of Megatron-Bridge against two tables of NVIDIA that do not come from its launch scripts.
+
+They are the published figures of release 26.02.01 (docs/performance-summary-archive.md of Megatron-Bridge) and the
+README of exemplar-performance 26.08. tests/real_bridge compares all other settings.
+"""
+
+import pytest
+
+from llmb.builtin import builtin_plugins
+from llmb.plugins.loader import load_plugins
+from llmb.workload.bridge import read_bridge, releases
+
+# Release, size, GPU type, GPUs, dtype: tp, pp, cp, vp, micro batch, global batch.
+PUBLISHED = {
+    ("26.02.01", "70b", "gb300", 64, "fp8_cs"): (1, 1, 1, None, 2, 256),
+    ("26.02.01", "70b", "gb200", 64, "nvfp4"): (2, 4, 1, 5, 1, 256),
+    ("26.02.01", "70b", "gb200", 64, "fp8_mx"): (2, 4, 1, 5, 1, 256),
+    ("26.02.01", "70b", "gb200", 64, "fp8_cs"): (1, 1, 1, None, 2, 256),
+    ("26.02.01", "70b", "h100", 64, "fp8_cs"): (4, 8, 1, 5, 1, 256),
+    ("26.02.01", "405b", "gb300", 256, "nvfp4"): (4, 8, 1, 4, 1, 1536),
+    ("26.02.01", "405b", "gb300", 256, "fp8_mx"): (2, 8, 2, 4, 1, 1536),
+    ("26.02.01", "405b", "gb200", 256, "fp8_mx"): (4, 16, 1, 8, 1, 1536),
+    ("26.02.01", "405b", "gb200", 256, "fp8_cs"): (4, 16, 1, 4, 1, 1536),
+    ("26.08", "405b", "gb300", 256, "fp8_cs"): (4, 8, 1, 4, 1, 6 * 256),
+    ("26.08", "405b", "b300", 256, "nvfp4"): (4, 8, 1, 4, 1, 6 * 256),
+    ("26.08", "405b", "gb200", 256, "fp8_cs"): (4, 16, 1, 4, 1, 6 * 256),
+    ("26.08", "405b", "gb200", 256, "nvfp4"): (4, 16, 1, 8, 1, 6 * 256),
+    ("26.08", "405b", "b200", 256, "nvfp4"): (4, 16, 1, 8, 1, 6 * 256),
+    ("26.08", "405b", "h100", 1024, "fp8_cs"): (8, 8, 2, 8, 1, 1536),
+    ("26.08", "70b", "gb300", 64, "fp8_cs"): (1, 1, 1, None, 2, 4 * 64),
+    ("26.08", "70b", "b300", 64, "nvfp4"): (1, 4, 1, 5, 1, 4 * 64),
+    ("26.08", "70b", "b200", 64, "fp8_cs"): (1, 1, 1, None, 1, 4 * 64),
+    ("26.08", "70b", "h100", 64, "bf16"): (4, 4, 2, 5, 1, 4 * 64),
+    ("26.08", "8b", "b300", 8, "nvfp4"): (1, 1, 1, None, 4, 16 * 8),
+    ("26.08", "8b", "gb200", 8, "fp8_cs"): (1, 1, 1, None, 2, 16 * 8),
+    ("26.08", "8b", "h100", 8, "bf16"): (1, 1, 2, None, 1, 16 * 8),
+    ("26.08", "56b", "b300", 64, "fp8_cs"): (2, 1, 1, None, 1, 3 * 64),
+    ("26.08", "56b", "h100", 64, "fp8_cs"): (8, 1, 1, None, 1, 3 * 64),
+}
+SIZES = {
+    name: size
+    for workload in load_plugins(builtin_plugins()).workloads().values()
+    if workload.bridge is not None
+    for name, size in read_bridge(workload.bridge).sizes.items()
+}
+
+
+@pytest.mark.parametrize("key", PUBLISHED)
+def test_layouts_that_nvidia_publishes(key: tuple[str, str, str, int, str]) -> None:
+    release, name, gpu, gpus, dtype = key
+    row = SIZES[name].row(release, gpu, dtype, gpus)
+    assert row is not None
+    assert (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(gpus)) == PUBLISHED[key]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_row_can_run(name: str) -> None:
+    """Replicas and accumulation are whole, and with virtual stages the accumulation is a multiple of the stages."""
+    for release, rows in SIZES[name].rows.items():
+        assert release in releases()
+        for row in rows:
+            for count in row.scales.counts:
+                replicas, rest = divmod(count, row.tp * row.pp * row.cp)
+                steps, left = divmod(row.batch(count) or 0, (row.mbs or 0) * replicas)
+                assert (rest, left) == (0, 0), (release, row)
+                assert row.vp is None or steps % row.pp == 0

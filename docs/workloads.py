@@ -9,6 +9,7 @@ from pathlib import Path
 from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
+from llmb.workload.bridge import FRAMEWORKS
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, flops_convention, model_flops
 from llmb.workload.published import Figure
@@ -78,7 +79,9 @@ def page(workloads: Sequence[Workload]) -> str:
     found = {workload.key: read_published(workload) for workload in workloads}
     parts.append(FIGURES)
     for workload in workloads:
-        parts += [f"### {workload.key}", _figures(found[workload.key])]
+        parts.append(f"### {workload.key}")
+        groups = [[one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS]
+        parts += [_figures(group) for group in groups if group]
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -124,4 +124,5 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
+    count = sum(one.step_time_s is not None for key in keys for one in found[key])
     say(f"{count} published figures checked: {what} with the step times (tolerance: {listing.TOLERANCE})")

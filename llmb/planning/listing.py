@@ -10,6 +10,7 @@ from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_
 from llmb.stats.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
+from llmb.workload.bridge import NEMO
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
@@ -265,6 +266,7 @@ FIGURES = (
     Column(key="scale", heading="GPUs", right=True),
     Column(key="gbs", heading="GBS", right=True),
     Column(key="parameters", heading="Parameters", show=lambda own: " ".join(f"{k}={v}" for k, v in own.items())),
+    Column(key="framework", heading="Framework"),
     Column(key="window", heading="Window"),
     Column(key="steps", heading="Steps", right=True),
     Column(key="metric", heading="Metric"),
@@ -279,9 +281,10 @@ FIGURES = (
 
 
 def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns of a table of figures: without empty ones, and a step time is shown as such."""
+    """The columns of a table of figures: without empty ones, a step time is shown as such, the framework if not NeMo."""
     omitted = {own.key for own in FIGURES if not any(row[own.key] for row in rows)}
     omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
+    omitted |= {"framework"} if all(row["framework"] == NEMO for row in rows) else set()
     return [own for own in FIGURES if own.key not in omitted]
 
 

@@ -52,6 +52,7 @@ def result_of_run(
         seq_length=training.seq_length if training else None,
         model=training.model if training else None,
         traced=bool(job.switches.nccl_trace) or None,
+        framework=job.framework,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
     metrics = _metrics(samples, spec, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
@@ -158,7 +159,11 @@ def _metrics(
     """What the steps measured over ``window`` (the default one where None); ``profiled``: why it is known to be."""
     if steps:  # in the numbers of the log, as far as its lines cover it
         first = samples.first
-        wanted = measure.default_window(steps, first) if window is None else window.of(steps, first)
+        wanted = (
+            measure.default_window(steps, first, framework=found.framework)
+            if window is None
+            else window.of(steps, first)
+        )
         used: Window | None = measure.covered(samples, wanted)
     else:
         used = None if window is None or window.first < 0 else window

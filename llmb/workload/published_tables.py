@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
@@ -54,7 +55,8 @@ _OF_TRAINING = (*_REQUIRED, "step_time_s", *_PRINTED, "model_flops", "flops_conv
 class Table:
     """One table of a release: its figures by GPU count, as printed.
 
-    The figures are ``step_time_s``, or the ``values`` of any ``metric`` of the workload. ``parameters``: of the
+    The figures are ``step_time_s``, or the ``values`` of any ``metric`` of the workload; ``also``: those of further
+    metrics for the same configuration. ``framework``: of the runs. ``parameters``: of the
     workload's own, those that are not its defaults. For models: ``gbs`` as in a workload's row, ``seq_length``,
     ``layers``; and what was printed with step times.
     """
@@ -69,6 +71,7 @@ class Table:
     framework: Literal["nemo", "bridge"] = "nemo"
     metric: str | None = None
     values: ByScale = field(default_factory=dict)
+    also: dict[str, ByScale] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     gbs: BatchRule | None = None
     seq_length: int | None = None
@@ -110,7 +113,8 @@ class Table:
     def figures(self, workload: Workload) -> list[Figure]:
         """Its figures, by ascending scale."""
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
-        metric = next(own for own in workload.all_metrics(self.size) if own.name == (self.metric or STEP_TIME))
+        specs = {own.name: own for own in workload.all_metrics(self.size)}
+        metric = specs[self.metric or STEP_TIME]
         found = []
         for text, value in sorted(self.by_scale.items(), key=lambda item: int(item[0])):
             scale, percent = int(text), self.mfu_percent.get(text)
@@ -141,12 +145,21 @@ class Table:
                     peak_tflops=None if percent is None else self.peak_tflops,
                 )
             )
-        return found
+        further = [
+            replace(figure, metric=specs[name], value=values[str(figure.scale)])
+            for figure in found
+            for name, values in self.also.items()
+            if str(figure.scale) in values
+        ]
+        return [*found, *further]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
+    """``more``: another file of tables beside it."""
+
     tables: tuple[Table, ...]
+    more: Path | None = None
 
 
 def read_published(workload: Workload) -> tuple[Figure, ...]:
@@ -154,16 +167,19 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
 
     Raises InputFaults with file, line and the nearest valid key.
     """
-    if workload.published is None:
-        return ()
-    document = yamlfile.load(workload.published)
-    tables = typed.read(_File, document).tables
-    if faults := [fault for number, table in enumerate(tables) for fault in _faults(number, table, workload, document)]:
-        raise InputFaults(faults)
-    figures = tuple(figure for table in tables for figure in table.figures(workload))
-    if faults := _twice(figures, document):
-        raise InputFaults(faults)
-    return figures
+    figures: list[Figure] = []
+    path = workload.published
+    while path is not None:
+        document = yamlfile.load(path)
+        file = typed.read(_File, document)
+        found = [fault for number, one in enumerate(file.tables) for fault in _faults(number, one, workload, document)]
+        if found:
+            raise InputFaults(found)
+        figures += [figure for table in file.tables for figure in table.figures(workload)]
+        if faults := _twice(figures, document):
+            raise InputFaults(faults)
+        path = None if file.more is None else path.parent / file.more
+    return tuple(figures)
 
 
 def _faults(number: int, table: Table, workload: Workload, document: yamlfile.Document) -> Iterator[Fault]:
@@ -184,9 +200,14 @@ def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
         return
     metrics = [own.name for own in workload.all_metrics(table.size)]
-    if table.metric is not None and table.metric not in metrics:
-        message, hint = f"{workload.key} has no metric '{table.metric}'", suggest(table.metric, metrics)
-        yield KeyFaultError(message, "metric", hint=hint, code="metric-unknown", value=table.metric)
+    for path, name in (*((("metric",), table.metric),), *((("also", name), name) for name in table.also)):
+        if name is not None and name not in metrics:
+            message, hint = f"{workload.key} has no metric '{name}'", suggest(name, metrics)
+            yield KeyFaultError(message, *path, hint=hint, code="metric-unknown", value=name)
+    for name, values in table.also.items():
+        for scale in values:
+            if scale not in table.by_scale:
+                yield KeyFaultError("is not a scale of the table", "also", name, int(scale), code="scale-unknown")
     for name, value in table.parameters.items():
         own = workload.parameters.get(name)
         if own is None:

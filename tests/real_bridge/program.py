@@ -30,5 +30,5 @@ def pretrain(config: Any, forward_step_func: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Late())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Late())
     sys.exit(importlib.import_module("llmb_workloads.bridge_pretrain.__main__").main(sys.argv[1:]))

@@ -281,7 +281,7 @@ FIGURES = (
 
 
 def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns of a table of figures: without empty ones, a step time is shown as such, the framework if not NeMo."""
+    """The columns of a table of figures: without empty ones, with a step time as such, the framework if not NeMo."""
     omitted = {own.key for own in FIGURES if not any(row[own.key] for row in rows)}
     omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
     omitted |= {"framework"} if all(row["framework"] == NEMO for row in rows) else set()

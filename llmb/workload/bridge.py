@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from llmb.errors import KeyFaultError
 from llmb.text import typed, yamlfile
+from llmb.text.names import suggest
 from llmb.workload.rows import Row, check_unambiguous
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import parse_image
@@ -33,6 +34,13 @@ class Release:
 def releases() -> dict[str, Release]:
     """The releases that have rows, the newest first."""
     return typed.read(dict[str, Release], yamlfile.load(RELEASES))
+
+
+def check_release(name: str) -> None:
+    """Raise KeyFaultError for an image release without rows."""
+    if name not in releases():
+        message = f"no release '{name}' with Megatron-Bridge"
+        raise KeyFaultError(message, hint=suggest(name, list(releases())), code="release-unknown", value=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +122,12 @@ def read_bridge(path: Path) -> BridgeTable:
 def table_of(workload: Workload) -> BridgeTable:
     """The rows of ``workload`` for Megatron-Bridge, none without a file of them. Raises InputFaults."""
     return read_bridge(workload.bridge) if workload.bridge is not None else BridgeTable(sizes={})
+
+
+def bridge_sizes(workload: Workload, gpu: str) -> list[str]:
+    """The sizes of ``workload`` that Megatron-Bridge has on ``gpu``, in any release."""
+    table = table_of(workload)
+    return [name for name in table.sizes if any(gpu in row.gpu for _, row in table.of(name))]
 
 
 def with_bridge(workload: Workload, release: str) -> Workload:

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
-from llmb.workload.bridge import FRAMEWORKS
+from llmb.workload.bridge import FRAMEWORKS, NEMO
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, flops_convention, model_flops
 from llmb.workload.published import Figure
@@ -124,7 +124,7 @@ def _workload(workload: Workload) -> list[str]:
     parts += [_table(SHAPES, shapes)] if shapes else []
     releases = (listing.RELEASES,) if workload.is_training else ()
     parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
-    parts += [_table([*listing.rows_of(workload), *releases], listing.configurations(workload))]
+    parts += [_table([*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]

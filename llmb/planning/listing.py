@@ -10,7 +10,7 @@ from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_
 from llmb.stats.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
-from llmb.workload.bridge import NEMO
+from llmb.workload.bridge import BRIDGE, NEMO, table_of
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
@@ -130,6 +130,7 @@ PARAMETERS = Column(
 )
 INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
+_FRAMEWORK = (Column(key="framework", heading="Framework"), Column(key="release", heading="Image release"))
 _CASES = (
     Column(key="size", heading="Size"),
     Column(key="gpu", heading="GPU", show=", ".join),
@@ -148,10 +149,11 @@ ROWS = (*_CASES, *_TRAINED, _MEMORY)
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
 
 
-def rows_of(workload: Workload) -> tuple[Column, ...]:
+def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, ...]:
     """The columns for ``configurations``: those of training only where models are trained."""
     metrics = (METRICS,) if workload.metrics else ()
-    return (*_CASES, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
+    framework = _FRAMEWORK if workload.bridge is not None and framework != NEMO else ()
+    return (*_CASES, *framework, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
 
 
 def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
@@ -205,16 +207,29 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
     ]
 
 
-def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, with further keys for programs, for each row of a workload's table; fields of training are None
-    without a model.
+def configurations(
+    workload: Workload, framework: str | None = None, release: str | None = None
+) -> list[dict[str, Any]]:
+    """A row of ROWS, with further keys for programs, for each row of a workload's tables; fields of training are None
+    without a model. ``framework`` and ``release`` (of Megatron-Bridge) select rows.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
+    rows = [(NEMO, None, name, row) for name, size in workload.sizes.items() for row in size.rows]
+    if workload.bridge is not None:
+        table = table_of(workload)
+        rows += [(BRIDGE, own, name, row) for name in table.sizes for own, row in table.of(name)]
     return [
-        {"size": name, **_configuration(row), **_training(row, size.model), **_declared(workload, size)}
-        for name, size in workload.sizes.items()
-        for row in size.rows
+        {
+            "size": name,
+            "framework": kind,
+            "release": own,
+            **_configuration(row),
+            **_training(row, workload.sizes[name].model),
+            **_declared(workload, workload.sizes[name]),
+        }
+        for kind, own, name, row in rows
+        if framework in (None, kind) and release in (None, own)
     ]
 
 

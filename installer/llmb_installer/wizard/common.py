@@ -124,8 +124,8 @@ def _workloads(view: View) -> list[Option]:
         texts = []
         for gpu in gpus:
             known = str(view.at(f"gpu_types.{gpu}.like") or gpu)
-            here = dict.fromkeys([*workload.on(known), *bridge_sizes(workload, known)])
-            sizes = [size for size in here if size != TINY or not view.uses_images]
+            here = {*workload.on(known), *bridge_sizes(workload, known)}
+            sizes = [size for size in workload.sizes if size in here and (size != TINY or not view.uses_images)]
             texts += [f"{', '.join(sizes)} on {gpu}"] if sizes else []
         refused = "" if texts else f"nothing for {', '.join(gpus)}"
         options.append(Option(key, f"{key:<{width}}  {'; '.join(texts)}".rstrip(), refused))

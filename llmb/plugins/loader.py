@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -72,6 +72,7 @@ class Plugins:
     manager: pluggy.PluginManager
     default: str
     problems: list[Problem] = field(default_factory=list)
+    callers: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def sources(self) -> list[str]:
@@ -129,8 +130,13 @@ class Plugins:
                 check_declared(answer.keys, [metric.name for metric in workload.metrics])
             except KeyFaultError as error:
                 raise _rejected(source, "llmb_parse", error) from error
-            answer = replace(answer, source="" if answer.is_default else source)
+            wanted = "" if answer.is_default else source
+            answer = answer if answer.source == wanted else replace(answer, source=wanted)
         return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
+
+    def reads_logs(self, workload: api.Workload) -> bool:
+        """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""
+        return hasattr(self.manager.get_plugin(self.offers[workload.key].source), "llmb_parse")
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
@@ -138,8 +144,7 @@ class Plugins:
         Raises PluginError if the hook fails or returns none of the ``kinds``; an LlmbError of the hook is passed on.
         """
         source = self.offers[arguments["workload"].key].source
-        asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
-        caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
+        caller = self._caller(hook, source)
         try:
             with _limited(source, hook):
                 answer = caller(**arguments)
@@ -153,6 +158,13 @@ class Plugins:
             message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
             raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error
         return answer
+
+    def _caller(self, hook: str, source: str) -> Callable[..., Any]:
+        if (hook, source) not in self.callers:
+            asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
+            others = [plugin for plugin in self.manager.get_plugins() if plugin not in asked]
+            self.callers[hook, source] = self.manager.subset_hook_caller(hook, others)
+        return self.callers[hook, source]
 
     def _offer(self, source: str) -> Offer | None:
         hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)

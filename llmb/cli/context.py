@@ -31,12 +31,17 @@ _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
 
 def say(text: str) -> None:
-    """Print a message on stderr; stdout is for data. Commands in it repeat ``--install`` where it was given."""
+    """Print a message on stderr; stdout is for data."""
+    console.echo(completed(text), err=True)
+
+
+def completed(text: str) -> str:
+    """``text`` with ``--install`` in its commands where it was given to the present one."""
     current = click.get_current_context(silent=True)
     context = current.find_object(Context) if current is not None else None
-    if current is not None and context is not None:
-        text = with_install(text, current.find_root().command, context.install_option)
-    console.echo(text, err=True)
+    if current is None or context is None:
+        return text
+    return with_install(text, current.find_root().command, context.install_option)
 
 
 def with_install(text: str, group: click.Command, install: Path | None) -> str:
@@ -44,16 +49,18 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
     if install is None or "llmb-run " not in text:
         return text
 
-    def completed(match: re.Match[str]) -> str:
+    def with_option(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
         taken = 0
-        while taken < len(words) and isinstance(command, click.Group) and words[taken] in command.commands:
-            command, taken = command.commands[words[taken]], taken + 1
+        while taken < len(words) and isinstance(command, click.Group):
+            if (found := command.get_command(click.Context(command), words[taken])) is None:
+                break
+            command, taken = found, taken + 1
         if not taken or not any("--install" in option.opts for option in command.params):
             return match[0]
         return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
 
-    return _COMMAND.sub(completed, text)
+    return _COMMAND.sub(with_option, text)
 
 
 class Context:
@@ -71,10 +78,6 @@ class Context:
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
 
-    def warn(self, text: str) -> None:
-        """Print a warning, once in a command."""
-        console.warn_once(text)
-
     @cached_property
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
@@ -82,6 +85,11 @@ class Context:
         for problem in self.plugins.problems:
             say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
         return workloads
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of all parameters that workloads declare."""
+        return tuple(dict.fromkeys(name for own in self.workloads.values() for name in own.parameters))
 
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
         """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
@@ -144,7 +152,7 @@ class Context:
 
         runs, self.unreadable = store.all_runs(self.config)
         for one in self.unreadable:
-            self.warn(one.reason)
+            console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from llmb.cli.context import say
 from llmb.system import console
-from llmb.text.tables import Column, Row, fit, output_width, render, to_json
+from llmb.text.narrow import fit
+from llmb.text.tables import Column, Row, output_width, render, to_json
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
@@ -20,14 +21,14 @@ def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None
 
 
 def print_all(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """As ``print_rows``; JSON and CSV have all fields, CSV with lists as people read them."""
+    """As ``print_rows``; JSON and CSV have all fields, CSV with lists and mappings as people read them."""
     shown = {column.key: column.show for column in columns}
     if fmt == "csv":
         rows = [
             {
-                key: shown[key](value) if isinstance(value, list) else value
+                key: shown[key](value) if isinstance(value, (list, dict)) and key in shown else value
                 for key, value in row.items()
-                if not isinstance(value, dict)
+                if not isinstance(value, dict) or key in shown
             }
             for row in rows
         ]

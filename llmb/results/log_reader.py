@@ -22,7 +22,7 @@ class LogReader:
 
 def reader_of(workload: Workload, size: str | None, spec: ParseSpec | None) -> LogReader:
     """The reader of a run of ``workload``, whose plugin says ``spec`` (None: nothing); ``size``: None if unknown."""
-    chosen = workload.all_metrics
+    chosen = workload.all_metrics(size if size in workload.sizes else workload.default_size)
     own = tuple(one for one in chosen if one in workload.metrics)
     spec, names = spec or ParseSpec(), tuple(one.name for one in own)
     spec = spec if spec.metrics == names else replace(spec, metrics=names)

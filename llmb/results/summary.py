@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from llmb import __version__
 from llmb.errors import LlmbError
-from llmb.failures.find import Cause
+from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.results.find import logs_of
 from llmb.results.log_reader import LogReader

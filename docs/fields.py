@@ -51,7 +51,6 @@ ROWS = "Each of `comparisons` has:"
 SCALING = "`llmb-run compare --scaling --format json` prints a list. Each row has:"
 
 WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
-NULL = types.NoneType
 
 Field = tuple[str, str]  # a name and its type in words; empty: the type is in fields.yaml
 
@@ -59,7 +58,7 @@ Field = tuple[str, str]  # a name and its type in words; empty: the type is in f
 def word(hint: Any) -> str:
     """A type hint in words: ``number or null``, ``list of text``."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        kinds = [kind for kind in typing.get_args(hint) if kind is not NULL]
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         return f"{word(kinds[0])} or null" if len(kinds) < len(typing.get_args(hint)) else word(kinds[0])
     if hint is Window:
         return "[first, last]"

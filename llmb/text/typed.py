@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from llmb.errors import Fault, InputFaults, LlmbError
-from llmb.errors import KeyFaultError as KeyFaultError
+from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
 from llmb.system import files
 from llmb.text import scalars
 from llmb.text.names import listed, nearest, suggest

@@ -13,8 +13,7 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
 from llmb.clusters.slurm.partitions import NodeWait
 from llmb.errors import LlmbError, PreflightError, describe
-from llmb.runs import state as job_state
-from llmb.runs import store
+from llmb.runs import state as job_state, store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 

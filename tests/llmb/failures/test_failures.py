@@ -8,8 +8,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.failures import Cause, find_cause, group_failures, kind_of_end, root_cause
 from llmb.failures.causes import Signature, table

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.planning.configure import ClusterLimits, JobSpec, configure

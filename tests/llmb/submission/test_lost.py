@@ -12,8 +12,7 @@ import pytest
 from llmb.cli.submit.resume import remaining
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
-from llmb.runs import record, store
-from llmb.runs import state as job_state
+from llmb.runs import record, state as job_state, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
 from llmb.submission.cancel import cancel

@@ -8,8 +8,7 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb.results.find import last_attempts
-from llmb.runs import record, store
-from llmb.runs import state as job_state
+from llmb.runs import record, state as job_state, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RETRIABLE, RUNNING, JobState
 from llmb.submission.follow import Watcher, poll, wait

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.text.typed import KeyFaultError, read, read_in_part, to_data

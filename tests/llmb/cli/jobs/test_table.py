@@ -4,8 +4,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.cli.jobs.display import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING

@@ -12,8 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 from llmb.results.result import TITLE, Configuration, Result, distinguishing, parameters_in_words, settings_of
 from llmb.stats.measure import Spread, tokens_per_second
-from llmb.stats.metrics import STEP_TIME, TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading
-from llmb.stats.metrics import shown as shown_value
+from llmb.stats.metrics import (
+    STEP_TIME,
+    TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
+    MetricSpec,
+    heading,
+    shown as shown_value,
+)
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import metric_of, pool, pool_key, pooled, ratio_of

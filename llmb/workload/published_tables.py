@@ -109,7 +109,8 @@ class Table:
     def figures(self, workload: Workload) -> list[Figure]:
         """Its figures, by ascending scale."""
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
-        metric = next(own for own in workload.all_metrics if own.name == (self.metric or STEP_TIME))
+        metrics = workload.all_metrics(self.size)
+        metric = next(own for own in metrics if own.name == (self.metric or STEP_TIME))
         found = []
         for text, value in sorted(self.by_scale.items(), key=lambda item: int(item[0])):
             scale, percent = int(text), self.mfu_percent.get(text)
@@ -177,12 +178,14 @@ def _faults(number: int, table: Table, workload: Workload, document: yamlfile.Do
 
 def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     """A size, a metric or a parameter that the workload does not have."""
-    if table.size not in workload.sizes:
+    known = table.size in workload.sizes
+    if not known:
         message, hint = f"{workload.key} has no size '{table.size}'", suggest(table.size, list(workload.sizes))
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
-    metrics = [own.name for own in workload.all_metrics]
-    if table.metric is not None and table.metric not in metrics:
-        message, hint = f"{workload.key} has no metric '{table.metric}'", suggest(table.metric, metrics)
+    metrics = [own.name for own in workload.all_metrics(table.size)] if known else []
+    if known and table.metric is not None and table.metric not in metrics:
+        whose = f"{workload.key} {table.size}"
+        message, hint = f"{whose} has no metric '{table.metric}'", suggest(table.metric, metrics)
         yield KeyFaultError(message, "metric", hint=hint, code="metric-unknown", value=table.metric)
     for name, value in table.parameters.items():
         own = workload.parameters.get(name)
@@ -206,7 +209,8 @@ def _missing(table: Table) -> Iterator[KeyFaultError]:
 def _in_excess(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     """What only a table of a model has, and what every other one needs."""
     if not table.values:
-        hint = f"metric: {workload.headline.name}, values: {{8: 480.2}}"
+        headline = workload.headline(table.size).name if table.size in workload.sizes else "busbw"
+        hint = f"metric: {headline}, values: {{8: 480.2}}"
         yield KeyFaultError("'metric' is missing", hint=hint, code="key-missing", value="metric")
     plain = {own.name: own.default for own in fields(Table)}
     for name in _OF_TRAINING:

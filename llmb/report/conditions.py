@@ -55,7 +55,7 @@ def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[t
     """The values of the columns; lines that differ only in the scale are merged."""
     scales: dict[tuple[str, ...], set[int]] = {}
     for line in lines:
-        rest = tuple(line[name] for name in columns if name != _SCALE)
+        rest = tuple(line.get(name, "") for name in columns if name != _SCALE)
         scales.setdefault(rest, set()).add(int(line[_SCALE]))
     rows = sorted((rest[0], sorted(found), rest) for rest, found in scales.items())
     return tuple((name, ", ".join(map(str, found)), *rest[1:]) for name, found, rest in rows)

@@ -56,6 +56,12 @@ class Configuration:
     parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal configurations."""
+        values = (getattr(self, own.name) for own in fields(self))
+        return tuple(tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values)
+
 
 def configuration_of(job: Job) -> Configuration:
     """The configuration of a recorded run."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from llmb.failures.find import Cause
+from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.errors import KeyFaultError as KeyFaultError
+from llmb.system import files
 from llmb.text import scalars
 from llmb.text.names import listed, nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
@@ -40,6 +41,12 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     if reader.faults:
         raise InputFaults(reader.faults)
     return cast(T, result)
+
+
+def read_json(cls: type[T], path: Path) -> T | None:
+    """The dataclass ``cls`` from a JSON file; None if it does not exist. Raises LlmbError."""
+    data = files.read_json(path)
+    return None if data is None else read(cls, Document(name=str(path), data=data))
 
 
 def read_own(cls: type[T], path: Path, data: Any) -> T:

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from llmb.cli.context import Context, say
+from llmb.cli.results import results_of
 from llmb.cli.submit.announce import resubmit
-from llmb.results.result import configuration_of
+from llmb.results.result import SUCCESS, UNKNOWN, configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -87,9 +88,6 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
     """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
-    from llmb.cli.results.judged import results_of
-    from llmb.results.result import SUCCESS, UNKNOWN
-
     ended = [run for run in runs if states[run.id].is_end]
     done = ((SUCCESS, None), (UNKNOWN, COMPLETED))
     results = zip(ended, results_of(context, ended), strict=True)

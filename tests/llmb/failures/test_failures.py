@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmb.failures import Cause, Signature, find_cause, group_failures, kind_of_end, root_cause, table
+from llmb.failures import Cause, find_cause, group_failures, kind_of_end, root_cause
+from llmb.failures.causes import Signature, table
 from llmb.runs.state import JobState
 
 TRACE = (

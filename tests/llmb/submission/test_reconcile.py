@@ -75,7 +75,7 @@ def test_one_that_was_not_taken_is_shown_and_submitted_once(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert poll(fake, [run])[run.id] == recover(fake, [run]).states[run.id]
+    assert poll(fake, [run])[run.id] == recover(fake, [run])[1][run.id]
     assert poll(fake, [run])[run.id].state == NOT_SUBMITTED
     assert store.seen_state(run) is None
     for _ in range(3):  # whoever comes later, with the record as it was
@@ -90,7 +90,7 @@ def test_a_run_taken_meanwhile_is_not_submitted_again(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    assert recover(fake, [run])[1][run.id].state == NOT_SUBMITTED
     scheduler.submit(run.stamp.id, run.work)  # an sbatch of the killed submitter was still on its way
     resubmit(fake, [run])
     assert len(scheduler.jobs()) == 1
@@ -247,7 +247,7 @@ def test_runs_of_others_are_found_without_writing(
         raise LlmbError(f"{path} cannot be written: Permission denied")
 
     monkeypatch.setattr(files, "create_text", refuse)
-    assert [one.scheduler_id for one in recover(fake, [run]).sent] == ["1"]
+    assert [one.scheduler_id for one in recover(fake, [run])[0]] == ["1"]
     assert record.load(run.directory).scheduler_id is None
 
 
@@ -285,5 +285,5 @@ def test_the_lock_of_this_process_is_distinguished_from_a_dead_ones(
 ) -> None:
     run = crashed(taken=False)
     with submission_lock(run):
-        assert ProcessId.current().host in recover(fake, [run]).states[run.id].reason
-    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
+        assert ProcessId.current().host in recover(fake, [run])[1][run.id].reason
+    assert recover(fake, [run])[1][run.id].state == NOT_SUBMITTED

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from llmb.text.names import apart
-from llmb.text.tables import Column, fit
+from llmb.text.narrow import fit
+from llmb.text.tables import Column
 
 COLUMNS = [
     Column(key="run"),

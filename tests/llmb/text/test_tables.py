@@ -131,7 +131,7 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
 def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[str, Any]], width: int) -> None:
     for gap in (3, 2, 1):
         quick = tables.plain_table(COLUMNS, rows, width, gap)
-        assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap), width))
+        assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap, [None] * len(COLUMNS)), width))
 
 
 @pytest.mark.parametrize("text", ["a", "can\u2019t open “x”: 3 ≤ 2 → …"])

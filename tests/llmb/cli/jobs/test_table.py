@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmb.cli.jobs.display import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
-from llmb.text.tables import fit
+from llmb.text.narrow import fit
 
 WIDTH = 80
 NAMES = (

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import api, hookspecs
-from llmb.errors import Fault, LlmbError, UsageError
+from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
+from llmb.text.checked import check_types
 from llmb.text.names import squash_workload, suggest
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ HOOK_SECONDS = 20.0  # a hook must be cheap, but a login node's file system may 
 
 class PluginError(LlmbError):
     """A hook of a plugin failed."""
+
+
+def _value_error(source: str, hook: str, error: KeyFaultError) -> PluginError:
+    """The error of a wrong value of a plugin's hook: ``key`` is the hook with the field, ``value`` the plugin.
+
+    Its code is that of the fault.
+    """
+    key = ".".join(map(str, (hook, *error.path)))
+    message = f"plugin {source} made a wrong value in {hook}: {error}"
+    return PluginError(message, hint=error.hint or _REPORT, code=error.code, key=key, value=source)
 
 
 @contextmanager
@@ -135,7 +146,23 @@ class Plugins:
                 ) from error
             own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
             answer = replace(answer, source=source if own else "")
-        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
+        if isinstance(answer, api.Samples):
+            self._check_samples(workload, answer)
+            return api.ParseSpec(samples=answer)
+        return answer
+
+    def _check_samples(self, workload: api.Workload, samples: api.Samples) -> None:
+        """Raise PluginError for values of a wrong type, or of a metric that the workload does not declare."""
+        metrics = [metric.name for metric in workload.metrics]
+        try:
+            check_types(samples)
+            for step in samples.steps:
+                check_types(step)
+                if unknown := next((name for name in step.values if name not in metrics), None):
+                    message, hint = f"Step.values has '{unknown}', no metric of the workload", suggest(unknown, metrics)
+                    raise KeyFaultError(message, "values", unknown, hint=hint, code="metric-unknown", value=unknown)
+        except KeyFaultError as error:
+            raise _value_error(self.offers[workload.key].source, "llmb_parse", error) from error
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
@@ -152,6 +179,8 @@ class Plugins:
                 raise TypeError(f"returned {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
         except LlmbError:
             raise
+        except KeyFaultError as error:
+            raise _value_error(source, hook, error) from error
         except Exception as error:
             message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
             raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tasks that say what they create, through the real llmb-install."""
+"""Tests of tasks with a list of what they create, through the real llmb-install."""
 
 import json
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_a_task_creates_nothing_outside_or_shared(name: str, code: str) -> None:
 
 
 def test_a_task_of_an_earlier_release_is_still_finished(tmp_path: Path) -> None:
-    """Its digest, computed before tasks said what they create."""
+    """Its digest, computed before tasks had ``creates``."""
     step = task.TaskStep(need=Task(name="corpus", argv=("make", "corpus")), install=Path("/i"))
     assert step.digest == "f02f28f2c599d5a87efbb5939c05ae8417c954a9593af9893f41086505339643"
     other = task.TaskStep(need=Task(name="corpus", argv=("make", "corpus"), creates=("data",)), install=Path("/i"))

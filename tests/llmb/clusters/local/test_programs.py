@@ -108,7 +108,7 @@ def test_files_that_run(machine: Machine, run: Run) -> None:
 
 
 def test_a_program_that_starts_others_itself(machine: Machine, run: Run) -> None:
-    """One process, which knows how many the job has room for."""
+    """One process, which knows how many the job has GPUs for."""
     done = run(Program(shell='echo "$LLMB_RANK $RANK of $WORLD_SIZE, $LOCAL_WORLD_SIZE here"'), ranks=3, start="once")
     machine.ends(done)
     assert lines(done) == ["0 0 of 3, 3 here"]
@@ -267,8 +267,8 @@ def test_mpirun_of_the_environment_starts_the_ranks(machine: Machine) -> None:
     path.write_text(MPIRUN)
     path.chmod(0o755)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LLMB_RANK", "LLMB_LOCAL_RANK")
-    said = "import os; open('rank' + os.environ['RANK'], 'w').write(' '.join(map(os.environ.get, " + repr(names) + ")))"
-    done = machine.submit(said, ranks=3, start="mpi", after=Program(shell="echo after $LLMB_RANK"))
+    dump = "import os; open('rank' + os.environ['RANK'], 'w').write(' '.join(map(os.environ.get, " + repr(names) + ")))"
+    done = machine.submit(dump, ranks=3, start="mpi", after=Program(shell="echo after $LLMB_RANK"))
     machine.ends(done)
     assert [(done.work / f"rank{rank}").read_text() for rank in range(3)] == [
         f"{rank} 3 {rank} 3 {rank} {rank}" for rank in range(3)

@@ -14,8 +14,7 @@ from llmb.text import yamlfile
 from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
-from llmb_installer.detect import detected as detection
-from llmb_installer.detect import scheduler, site
+from llmb_installer.detect import detected as detection, scheduler, site
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
 

@@ -71,7 +71,7 @@ def _attempt(
             end = store.seen_state(now)
             if now.attempt != run.attempt or end is None or not end.is_end:
                 message = f"{run.id} is already being retried"
-                raise LlmbError(message, hint="llmb-run jobs list shows it", code="run-being-retried")
+                raise LlmbError(message, hint="llmb-run jobs list shows it", code="run-being-retried", value=run.id)
             _check_over(cluster, now, end)
             again = now.next_attempt(end, ProcessId.current(), time.time())
             return start_attempt(changed(again, time_limit, slurm_args), cluster)

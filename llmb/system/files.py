@@ -143,11 +143,11 @@ def read_json(path: Path) -> Any | None:
         return None
     except PermissionError as error:
         message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read permission"
-        raise LlmbError(message, hint=hint, code="file-unreadable") from error
+        raise LlmbError(message, hint=hint, code="file-unreadable", value=str(path)) from error
     except (OSError, ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         message, hint = f"{path} cannot be read: {why}", "it is damaged; move it away"
-        raise LlmbError(message, hint=hint, code="file-damaged") from error
+        raise LlmbError(message, hint=hint, code="file-damaged", value=str(path)) from error
 
 
 def read_text(path: Path, *, name: str | None = None) -> str:
@@ -301,4 +301,4 @@ def check_space(folder: Path) -> None:
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
     kind, code = (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
     message, hint = f"{path} cannot be written: {error.strerror}", "check free space and permissions there"
-    return kind(message, hint=hint, code=code)
+    return kind(message, hint=hint, code=code, value=str(path))

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.config import find_install, load_config
-from llmb.config import images as image_names
+from llmb.config import find_install, images as image_names, load_config
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb_installer import images

@@ -14,10 +14,8 @@ from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
-from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
-from llmb.runs.state import UNKNOWN as UNKNOWN_STATE
-from llmb.submission import cancel as cancelling
-from llmb.submission import retry as retrying
+from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, UNKNOWN as UNKNOWN_STATE
+from llmb.submission import cancel as cancelling, retry as retrying
 from llmb.submission.follow import poll
 from llmb.workload.switches import parse_clock
 

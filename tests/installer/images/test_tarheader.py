@@ -6,8 +6,7 @@ import tarfile
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb_installer.images.tar_headers import (
     BLOCK,

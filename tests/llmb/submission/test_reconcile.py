@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a killed submitter leaves: found again, submitted once, or left to whoever is at it."""
 
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from llmb.clusters.base import Pace
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN
 from llmb.submission.cancel import cancel
 from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import recover, resubmit
@@ -185,13 +186,17 @@ def test_a_sender_that_is_seen_only_later_is_waited_for_too(
 
 
 def test_what_another_process_submits_is_left_to_it(
-    crashed: Callable[..., RunRecord], holder: Callable[[RunRecord], None], fake: FakeCluster, scheduler: Scheduler
+    crashed: Callable[..., RunRecord],
+    holder: Callable[[RunRecord], None],
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    wording: Callable[..., None],
 ) -> None:
     run = crashed(taken=False)
     holder(run)
     state = poll(fake, [run])[run.id]
     assert state.state == PENDING
-    assert state.reason.startswith("it is being submitted by process ")
+    wording("jobs list", re.sub(r"process \d+ on \S+", "process <pid> on <host>", state.reason))
     results, _ = resubmit(fake, [run])
     assert [(one.run.scheduler_id, one.error) for one in results] == [(None, None)]
     left = cancel(fake, [run]).not_cancelled
@@ -224,7 +229,8 @@ def test_a_cluster_that_cannot_tell_leaves_it_unknown(
 ) -> None:
     run = crashed(taken=False)
     scheduler.behave(Behaviour(down=True))
-    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN).unanswered("the scheduler does not answer")
+    found = poll(fake, [run])[run.id]
+    assert (found.state, found.is_doubtful, found.is_elsewhere) == (UNKNOWN, True, False)
     (one,) = resubmit(fake, [run])[0]
     assert isinstance(one.error, LlmbError)
     scheduler.behave(Behaviour())

@@ -196,7 +196,7 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     elif fmt == "junit":
         console.echo(export.to_junit(map(export.junit_case, results)), nl=False)
     elif fmt == "csv":
-        print_rows(columns.csv_columns(), columns.csv_rows(results), fmt)
+        print_rows(columns.csv_columns(results), columns.csv_rows(results), fmt)
     else:
         print_runs(*columns.table_of(results), fmt, full_names=full_names)
         for line in (*columns.legend(results), *(digest(results) if fmt == "table" else ())):

@@ -11,6 +11,7 @@ from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
 from llmb.runs.job import Training
 from llmb.stats.measure import measure, spread
+from llmb.stats.metrics import STEP_TIME
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
 from llmb.verdict.judge import published, throughput_ratio
@@ -233,7 +234,7 @@ def _over_published_window(entry: Entry) -> Iterator[str]:
         for run in entry.runs
         if run.samples is not None
     ]
-    times = [measured.time.mean for measured in found if measured is not None and measured.time is not None]
+    times = [measured[STEP_TIME].mean for measured in found if STEP_TIME in measured]
     if len(times) == len(entry.runs):
         ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
         window = explain.window_in_words(figure.window)

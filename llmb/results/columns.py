@@ -14,7 +14,6 @@ from llmb.results.result import (
     FAILED,
     FIELDS,
     SUCCESS,
-    TFLOPS_PER_GPU,
     Configuration,
     Metrics,
     Reference,
@@ -22,6 +21,7 @@ from llmb.results.result import (
     json_value,
 )
 from llmb.stats.measure import Statistics, Window, default_window
+from llmb.stats.metrics import TFLOPS_PER_GPU, TRAINING_BY_NAME
 from llmb.text import typed
 from llmb.text.tables import Column
 
@@ -53,6 +53,7 @@ def report(results: Sequence[Result]) -> dict[str, Any]:
 _BARE = (Configuration,)  # its fields keep their names, unless a result has them too
 _ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns
 _OMITTED = (CheckpointTime,)  # each event: the last ones are in `checkpoints`
+_METRICS = "metrics"  # a mean and a deviation of each metric that has no field of its own
 _NESTED = {
     "reference": Reference,
     "cause": Cause,
@@ -76,7 +77,7 @@ class _Leaf(NamedTuple):
 def _leaves() -> tuple[_Leaf, ...]:
     """The columns in the order of the fields; nested values come last, with the name of their owner before theirs."""
     leaves: dict[str, _Leaf] = {}
-    found = [leaf for name in FIELDS for leaf in _walk(name, name, _NESTED.get(name), ())]
+    found = [leaf for name in FIELDS if name != _METRICS for leaf in _walk(name, name, _NESTED.get(name), ())]
     for leaf in sorted(found, key=lambda leaf: bool(leaf.below)):
         leaves.setdefault(leaf.key, leaf)
     return tuple(leaves.values())
@@ -159,17 +160,27 @@ _OPTIONS = {  # of parse, for each name in Identity.missing
 _EXPLAINED_BY_REASON = ("INVALID", "INCONCLUSIVE", _NOT_COMPARED)  # verdicts that the ratio does not explain
 
 
-def csv_columns() -> list[Column]:
-    """The columns of CSV: all fields, those of the contract first."""
-    return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *(leaf.key for leaf in _leaves())))]
+def csv_columns(results: Iterable[Result]) -> list[Column]:
+    """The columns of CSV: all fields, those of the contract first, then the metrics that workloads declare."""
+    declared = [key for result in results for key in _declared(result)]
+    return [Column(key=key) for key in dict.fromkeys((*CSV_FIRST, *(leaf.key for leaf in _leaves()), *declared))]
 
 
 def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     """The rows of CSV: lists as words with blanks between them, mappings as K=V, a window as ``--window`` takes it."""
     return [
-        {leaf.key: _text(_value(result, leaf)) for leaf in _leaves()} | {"filename": Path(result.identity.path).name}
+        {leaf.key: _text(_value(result, leaf)) for leaf in _leaves()}
+        | {"filename": Path(result.identity.path).name}
+        | _declared(result)
         for result in results
     ]
+
+
+def _declared(result: Result) -> dict[str, float]:
+    """Mean and deviation of each metric that a workload declares, by column; those of training have fields."""
+    own = {name: one for name, one in result.metrics.measured.items() if name not in TRAINING_BY_NAME}
+    pairs = (((f"{name}_mean", one.mean), (f"{name}_std", one.std)) for name, one in own.items())
+    return {key: value for pair in pairs for key, value in pair}
 
 
 def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, Any]]]:
@@ -246,4 +257,4 @@ def _tflops(metrics: Metrics) -> str | None:
     if metrics.model_tflops_per_gpu is not None:
         return tflops(metrics.model_tflops_per_gpu)
     logged = metrics.measured.get(TFLOPS_PER_GPU)
-    return None if logged is None else f"{logged.mean:.2f} ± {logged.deviation:.2f}"
+    return None if logged is None else f"{logged.mean:.2f} ± {logged.std:.2f}"

@@ -26,10 +26,14 @@ class MetricSpec:
             message = f"'{self.name}' must begin with a letter, then letters, digits and _"
             raise KeyFaultError(message, "name", hint="as in bus_bandwidth", code="name-invalid", value=self.name)
 
+    def measured(self, mean: float, std: float, n: int) -> "Measured":
+        """What ``n`` iterations measured of it."""
+        return Measured(mean=mean, std=std, n=n, unit=self.unit, better=self.better)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What ``n`` iterations of a run measured: mean and population standard deviation, in ``unit``."""
+    """What ``n`` iterations of a run measured (0: unknown): mean and population standard deviation, in ``unit``."""
 
     mean: float
     std: float
@@ -53,13 +57,14 @@ TRAINING = (
     MetricSpec(name=TFLOPS_PER_GPU, unit="TFLOPS/GPU"),  # as the framework logs them
 )
 
+TRAINING_BY_NAME = {spec.name: spec for spec in TRAINING}
+
 
 def check_metrics(metrics: Sequence[MetricSpec]) -> None:
     """Raise KeyFaultError for two metrics of one name, or one with a name that llmb derives for training."""
     names = [spec.name for spec in metrics]
-    reserved = {spec.name for spec in TRAINING}
     for number, name in enumerate(names):
-        if name in reserved:
+        if name in TRAINING_BY_NAME:
             message = f"'{name}' is a metric that llmb derives for training"
             raise KeyFaultError(message, number, "name", hint="choose another name", code="name-reserved", value=name)
         if name in names[:number]:

@@ -34,16 +34,6 @@ class PluginError(LlmbError):
     """A hook of a plugin failed."""
 
 
-def _value_error(source: str, hook: str, error: KeyFaultError) -> PluginError:
-    """The error of a wrong value of a plugin's hook: ``key`` is the hook with the field, ``value`` the plugin.
-
-    Its code is that of the fault.
-    """
-    key = ".".join(map(str, (hook, *error.path)))
-    message = f"plugin {source} made a wrong value in {hook}: {error}"
-    return PluginError(message, hint=error.hint or _REPORT, code=error.code, key=key, value=source)
-
-
 @contextmanager
 def _limited(source: str, hook: str) -> Iterator[None]:
     """Interrupt a hook after HOOK_SECONDS. Raises PluginError, which names the plugin."""
@@ -164,7 +154,7 @@ class Plugins:
                     message, hint = f"Step.values has '{unknown}', no metric of the workload", suggest(unknown, metrics)
                     raise KeyFaultError(message, "values", unknown, hint=hint, code="metric-unknown", value=unknown)
         except KeyFaultError as error:
-            raise _value_error(self.offers[workload.key].source, "llmb_parse", error) from error
+            raise _rejected(self.offers[workload.key].source, "llmb_parse", error) from error
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
@@ -182,7 +172,7 @@ class Plugins:
         except LlmbError:
             raise
         except KeyFaultError as error:
-            raise _value_error(source, hook, error) from error
+            raise _rejected(source, hook, error) from error
         except Exception as error:
             message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
             raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error
@@ -228,6 +218,14 @@ class Plugins:
         problem = Problem(source=source, reason=reason, code=code, faults=faults)
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _rejected(source: str, hook: str, error: KeyFaultError) -> PluginError:
+    """The error for a value that a hook of a plugin made and that cannot be right."""
+    fault = error.as_fault("")
+    where = f"{hook}: {fault.key}" if fault.key else hook
+    message = f"plugin {source}: {where}: {fault.message}"
+    return PluginError(message, hint=fault.hint or _REPORT, code=error.code, key=fault.key or hook, value=source)
 
 
 def _memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:

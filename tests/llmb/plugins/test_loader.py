@@ -387,9 +387,7 @@ def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
     workload = plugins.workloads()["pretrain_wrong"]
     with pytest.raises(LlmbError) as caught:
         plugins.launch(workload, job_of(workload), SITE)
-    key = f"llmb_launch.{field}" if field else "llmb_launch"
-    assert (caught.value.code, caught.value.key, caught.value.value) == (code, key, source)
-    assert source in caught.value.message
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field or "llmb_launch", source)
 
 
 @pytest.mark.parametrize(
@@ -410,7 +408,7 @@ def test_a_wrong_need_names_plugin_hook_and_field(
     plugins = load()
     with pytest.raises(LlmbError) as caught:
         plugins.setup(plugins.workloads()["pretrain_wrong"], SITE)
-    assert (caught.value.code, caught.value.key, caught.value.value) == (code, f"llmb_setup.{field}", source)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +429,7 @@ def test_wrong_samples_name_plugin_hook_and_field(
     launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
     with pytest.raises(LlmbError) as caught:
         plugins.parse(workload, run_of(job_of(workload), launch))
-    assert (caught.value.code, caught.value.key, caught.value.value) == (code, f"llmb_parse.{field}", source)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
 
 
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:

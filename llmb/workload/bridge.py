@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from llmb.errors import KeyFaultError
 from llmb.text import typed, yamlfile
-from llmb.workload.rows import Row, check_unambiguous
+from llmb.workload.rows import BatchRule, Row, check_unambiguous
 from llmb.workload.switches import parse_image
 
 RELEASES = Path(__file__).with_name("releases.yaml")
@@ -41,6 +41,8 @@ class BridgeRow(Row):
     captured; ``function_gpus``: the GPU count of NVIDIA's function, None where it is the row's own.
     """
 
+    mbs: int
+    gbs: BatchRule
     fsdp: bool = False
     nccl_ub: bool = False
     offload_layers: int | None = None

@@ -70,6 +70,7 @@ def job_of(workload: Workload, name: str, row: BridgeRow, *, gpu: str, scale: in
     model = workload.sizes[name].model
     gbs = row.gbs.batch(scale)
     assert gbs is not None
+    assert model is not None
     dp = scale // (row.tp * row.pp * row.cp)
     training = Training(
         model=model,

@@ -38,7 +38,7 @@ def cells(size: str, release: str, row: BridgeRow) -> tuple[str, ...]:
         counts,
         layout,
         str(row.mbs),
-        row.gbs.text if row.gbs is not None else "",
+        row.gbs.text,
         extras(row),
     )
 

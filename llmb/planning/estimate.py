@@ -42,13 +42,20 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
     for job in jobs:
         how, seconds = "past", past.get(alike(job))
         if seconds is None:
-            figure, _ = find_reference(configuration_of(job), figures(job.workload))
-            step = None if figure is None else figure.seconds_per_step
-            how = "limit" if step is None else "published"
-            seconds = float(job.time_limit) if step is None else job.max_steps * step
+            published = _published(job, figures)
+            how, seconds = ("limit", float(job.time_limit)) if published is None else ("published", published)
         counts[how] += 1
         hours += job.scale * min(seconds, job.time_limit) / 3600
     return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)
+
+
+def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> float | None:
+    """The seconds of its steps by the published step time; None without one, and for a job that trains nothing."""
+    if job.training is None:
+        return None
+    figure, _ = find_reference(configuration_of(job), figures(job.workload))
+    step = None if figure is None else figure.seconds_per_step
+    return None if step is None else job.max_steps * step
 
 
 def describe(found: Estimate, unit: str) -> str:

@@ -152,8 +152,8 @@ RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".joi
 def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, ...]:
     """The columns for ``configurations``: those of training only where models are trained."""
     metrics = (METRICS,) if workload.metrics else ()
-    framework = _FRAMEWORK if workload.bridge is not None and framework != NEMO else ()
-    return (*_CASES, *framework, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
+    shown = _FRAMEWORK if workload.bridge is not None and framework != NEMO else ()
+    return (*_CASES, *shown, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
 
 
 def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
@@ -215,7 +215,9 @@ def configurations(
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
-    rows = [(NEMO, None, name, row) for name, size in workload.sizes.items() for row in size.rows]
+    rows: list[tuple[str, str | None, str, Row]] = [
+        (NEMO, None, name, row) for name, size in workload.sizes.items() for row in size.rows
+    ]
     if workload.bridge is not None:
         table = table_of(workload)
         rows += [(BRIDGE, own, name, row) for name in table.sizes for own, row in table.of(name)]
@@ -297,7 +299,7 @@ FIGURES = (
 
 def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     """The columns of a table of figures: without empty ones, with a step time as such, the framework if not NeMo."""
-    omitted = {own.key for own in FIGURES if not any(row[own.key] for row in rows)}
+    omitted = {own.key for own in FIGURES if rows and not any(row[own.key] for row in rows)}
     omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
     omitted |= {"framework"} if all(row["framework"] == NEMO for row in rows) else set()
     return [own for own in FIGURES if own.key not in omitted]

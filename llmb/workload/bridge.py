@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from llmb.errors import KeyFaultError
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
-from llmb.workload.rows import Row, check_unambiguous
+from llmb.workload.rows import BatchRule, Row, check_unambiguous
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import parse_image
 
@@ -54,6 +54,8 @@ class BridgeRow(Row):
     captured; ``function_gpus``: the GPU count of NVIDIA's function, None where it is the row's own.
     """
 
+    mbs: int
+    gbs: BatchRule
     fsdp: bool = False
     nccl_ub: bool = False
     offload_layers: int | None = None

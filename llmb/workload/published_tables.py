@@ -195,14 +195,14 @@ def _faults(number: int, table: Table, workload: Workload, document: yamlfile.Do
 
 def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     """A size, a metric or a parameter that the workload does not have."""
-    if table.size not in workload.sizes:
+    known = table.size in workload.sizes
+    if not known:
         message, hint = f"{workload.key} has no size '{table.size}'", suggest(table.size, list(workload.sizes))
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
-        return
-    metrics = [own.name for own in workload.all_metrics(table.size)]
+    metrics = [own.name for own in workload.all_metrics(table.size)] if known else []
     for path, name in (*((("metric",), table.metric),), *((("also", name), name) for name in table.also)):
-        if name is not None and name not in metrics:
-            message, hint = f"{workload.key} has no metric '{name}'", suggest(name, metrics)
+        if known and name is not None and name not in metrics:
+            message, hint = f"{workload.key} {table.size} has no metric '{name}'", suggest(name, metrics)
             yield KeyFaultError(message, *path, hint=hint, code="metric-unknown", value=name)
     for name, values in table.also.items():
         for scale in values:
@@ -230,7 +230,8 @@ def _missing(table: Table) -> Iterator[KeyFaultError]:
 def _in_excess(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     """What only a table of a model has, and what every other one needs."""
     if not table.values:
-        hint = f"metric: {workload.headline(table.size).name}, values: {{8: 480.2}}"
+        headline = workload.headline(table.size).name if table.size in workload.sizes else "busbw"
+        hint = f"metric: {headline}, values: {{8: 480.2}}"
         yield KeyFaultError("'metric' is missing", hint=hint, code="key-missing", value="metric")
     plain = {own.name: own.default for own in fields(Table)}
     for name in _OF_TRAINING:

@@ -38,18 +38,20 @@ PUBLISHED = {
     ("26.08", "56b", "b300", 64, "fp8_cs"): (2, 1, 1, None, 1, 3 * 64),
     ("26.08", "56b", "h100", 64, "fp8_cs"): (8, 1, 1, None, 1, 3 * 64),
 }
-SIZES = {
-    name: size
-    for workload in load_plugins(builtin_plugins()).workloads().values()
+TABLES = {
+    key: read_bridge(workload.bridge)
+    for key, workload in load_plugins(builtin_plugins()).workloads().items()
     if workload.bridge is not None
-    for name, size in read_bridge(workload.bridge).sizes.items()
 }
+SIZES = {size.model + " cut" * size.cut: size for table in TABLES.values() for size in table.sizes.values()}
+NAMES = {"8b": "llama3_8b", "70b": "llama3_70b", "405b": "llama31_405b", "56b": "nemotronh_56b"}
+GPUS = {"h100", "b200", "b300", "gb200", "gb300"}
 
 
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_layouts_that_nvidia_publishes(key: tuple[str, str, str, int, str]) -> None:
     release, name, gpu, gpus, dtype = key
-    row = SIZES[name].row(release, gpu, dtype, gpus)
+    row = SIZES[NAMES[name]].row(release, gpu, dtype, gpus)
     assert row is not None
     assert (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(gpus)) == PUBLISHED[key]
 
@@ -65,3 +67,13 @@ def test_every_row_can_run(name: str) -> None:
                 steps, left = divmod(row.batch(count) or 0, (row.mbs or 0) * replicas)
                 assert (rest, left) == (0, 0), (release, row)
                 assert row.vp is None or steps % row.pp == 0
+
+
+@pytest.mark.parametrize("key", TABLES)
+def test_the_small_size_is_for_every_gpu_type(key: str) -> None:
+    """In every release, on 1 to 16 GPUs."""
+    smoke = TABLES[key].sizes["smoke"]
+    assert smoke.cut
+    for release in releases():
+        assert {gpu for row in smoke.rows[release] for gpu in row.gpu} == GPUS
+        assert {count for row in smoke.rows[release] for count in row.scales.counts} == {1, 2, 4, 8, 16}

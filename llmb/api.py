@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from llmb.runs.launch import Launch, Program, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
-    from llmb.workload.model import MambaShape, ModelShape
+    from llmb.workload.flops import Flops
+    from llmb.workload.gpus import GpuType
+    from llmb.workload.model import MambaShape, MlaShape, ModelShape, MoeShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
     from llmb.workload.rows import BatchRule, Row, Scales
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
@@ -29,7 +31,9 @@ _MODULES = {
     "runs.launch": ("Launch", "Site", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
     "logs.formats": ("ParseSpec",),
-    "workload.model": ("MambaShape", "ModelShape"),
+    "workload.flops": ("Flops",),
+    "workload.gpus": ("GpuType",),
+    "workload.model": ("MambaShape", "MlaShape", "ModelShape", "MoeShape"),
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
@@ -39,7 +43,8 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
-__all__ += ["BatchRule", "MambaShape", "ModelShape", "NemoRecipe", "Row", "Scales"]
+__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "Scales"]
+__all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Site", "StagedFile", "Stamp", "Wrapper"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]

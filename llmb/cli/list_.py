@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
+    from llmb.cli.results.judged import flops_of
     from llmb.planning import listing
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
@@ -116,7 +118,9 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
         print_all(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
-    wrong = [one for key in keys for one in listing.disagreements(found[key], context.workloads[key])]
+    wrong = []
+    for key in keys:
+        wrong += listing.disagreements(found[key], context.workloads[key], partial(flops_of, context, key))
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"

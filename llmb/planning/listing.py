@@ -2,14 +2,15 @@
 """Workloads and published figures as rows for `list` and docs/workloads.md, and which printed figures do not follow."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
 from llmb.text import typed
 from llmb.text.tables import Column
-from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
+from llmb.workload.flops import CONVENTIONS, OLD, Flops, model_flops, model_flops_old
+from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
 from llmb.workload.spec import Workload
@@ -33,21 +34,24 @@ class Disagreement:
     note: str = ""
 
 
-def disagreements(figures: Iterable[Figure], workload: Workload) -> list[Disagreement]:
+def disagreements(
+    figures: Iterable[Figure], workload: Workload, flops: Callable[[ModelShape], Flops | None] = lambda _: None
+) -> list[Disagreement]:
     """The printed values of ``figures`` that do not follow, in their order.
 
     Tokens per second and days follow from the step time; model FLOPs from the model's shape by the formula that their
-    convention names; MFU from those printed FLOPs, the step time and the dense peak of gpus.yaml.
+    convention names; MFU from those printed FLOPs, the step time and the dense peak of gpus.yaml. ``flops``: of one
+    sample by the plugin's own formula, None for llmb's.
     """
     return [
         found
         for figure in figures
-        for found in _checked(figure, workload.sizes[figure.model_size].model)
+        for found in _checked(figure, workload.sizes[figure.model_size].model, flops)
         if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
     ]
 
 
-def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
+def _checked(figure: Figure, model: ModelShape, flops: Callable[[ModelShape], Flops | None]) -> Iterator[Disagreement]:
     rate = tokens_per_second(figure.seq_length, figure.gbs, figure.step_time_s)
     if figure.tokens_per_second is not None:
         yield Disagreement(
@@ -63,7 +67,8 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
         )
     if figure.mfu is None or figure.model_flops is None:
         return
-    yield _flops(figure, model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers))
+    model = model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers)
+    yield _flops(figure, model, flops(model))
     if (peak := peak_of(figure)) is not None:
         note = ""
         if figure.peak_tflops is not None and abs(100 * figure.mfu - _percent(figure, figure.peak_tflops)) < 0.01:
@@ -83,14 +88,16 @@ def _percent(figure: Figure, peak: float) -> float:
     return 100 * mfu(model_tflops_per_gpu(figure.gbs, figure.model_flops, figure.step_time_s, figure.scale), peak)
 
 
-def _flops(figure: Figure, model: ModelShape) -> Disagreement:
+def _flops(figure: Figure, model: ModelShape, own_formula: Flops | None) -> Disagreement:
     """The printed FLOPs of one sample and those recomputed from the model's shape."""
     assert figure.model_flops is not None
     own = model_flops_old(model) if figure.flops_convention == OLD else model_flops(model)
     note = ""
     if figure.flops_convention == GQA_16 and model.pattern is None:
         note = f"follows with 16 query groups, the model has {model.kv_groups}"
-    elif figure.flops_convention not in (GQA, HYBRID, OLD):
+    elif own_formula is not None and figure.flops_convention == own_formula.convention:
+        own = own_formula.total
+    elif figure.flops_convention not in CONVENTIONS:
         note = f"the formula '{figure.flops_convention}' is unknown"
     return Disagreement(
         figure=figure,

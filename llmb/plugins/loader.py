@@ -116,6 +116,11 @@ class Plugins:
         )
         return completed(answer, job, site) if answer is not None else None
 
+    def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
+        """The operations of one sample of ``shape`` by the plugin's own formula; None for llmb's."""
+        answer: api.Flops | None = self._ask("llmb_flops", (api.Flops,), {"workload": workload, "shape": shape})
+        return answer
+
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
         from llmb.logs.formats import NEMO2, compile_spec

@@ -10,6 +10,7 @@ from typing import Any
 from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
+from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape
 from llmb.workload.rows import Row
 from llmb.workload.spec import Workload
@@ -30,7 +31,8 @@ class Description:
     """The settings of a run, as far as they are known; fields are those of ``Configuration``.
 
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
-    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count.
+    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count; ``flops``: of one sample of it by
+    its plugin's own formula, None for llmb's.
     """
 
     workload: str | None = None
@@ -53,6 +55,7 @@ class Description:
     saves: bool | None = None
     loads: bool | None = None
     fp8: str | None = None
+    flops: Flops | None = None
 
     def missing(self) -> tuple[str, ...]:
         """What a comparison needs and is unknown: the names in ``Identity.missing``."""

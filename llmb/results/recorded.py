@@ -3,7 +3,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,17 +21,26 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
 from llmb.stats.measure import Window
+from llmb.workload.flops import Flops, flops_of
 from llmb.workload.gpus import CPU, known_types, peak_dtype
-from llmb.workload.model import flops_convention, model_flops
+from llmb.workload.model import ModelShape
 from llmb.workload.spec import Workload
 
 HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid model wrongly"
 
 
 def result_of_run(
-    record: RunRecord, state: JobState, spec: ParseSpec, peak_tflops: float | None, window: Window | None = None
+    record: RunRecord,
+    state: JobState,
+    spec: ParseSpec,
+    peak_tflops: float | None,
+    window: Window | None = None,
+    *,
+    flops: Flops | None = None,
 ) -> Result:
     """The result of a recorded run; ``peak_tflops``: of one GPU at the job's dtype, None where it is unknown.
+
+    ``flops``: of one sample by the plugin's own formula, None for llmb's.
 
     Where a log exists and cannot be read, the status is Unknown and the reason says why.
     """
@@ -42,6 +51,7 @@ def result_of_run(
         gbs=job.gbs,
         seq_length=job.seq_length,
         model=job.model,
+        flops=flops,
         traced=bool(job.switches.nccl_trace) or None,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
@@ -82,11 +92,13 @@ def result_of_log(
     *,
     workloads: Mapping[str, Workload] | None = None,
     given: Description = foreign.NOTHING,
+    flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
 ) -> Result:
     """The result of a log without a record, with everything that follows from what the log is of.
 
     ``workloads``: what it may be of, by key; None: its name and lines are not matched with any. ``given``: what the
-    user says of it, which overrides the log; a log never names its GPU type. A log that cannot be read is Unknown, with
+    user says of it, which overrides the log; a log never names its GPU type. ``flops``: of a sample of a workload's
+    model, None for llmb's formulas. A log that cannot be read is Unknown, with
     the reason: it may be one of thousands.
     """
     samples, unreadable = _read(path, spec)
@@ -94,6 +106,8 @@ def result_of_log(
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable)
     found = given if workloads is None else foreign.describe_log(path, samples, workloads, given)
+    if found.workload is not None and found.model is not None:
+        found = replace(found, flops=flops(found.workload, found.model))
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
         spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
@@ -185,8 +199,8 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
     """With what follows from the step time, the model and the batch."""
     if found.model is None:
         return metrics
-    flops, step_time = model_flops(found.model), metrics.step_time
-    metrics = replace(metrics, model_flops=flops, flops_convention=flops_convention(found.model))
+    flops, step_time = found.flops or flops_of(found.model), metrics.step_time
+    metrics = replace(metrics, model_flops=flops.total, flops_convention=flops.convention)
     if step_time is None or found.gbs is None:
         return metrics
     if found.seq_length is not None:
@@ -198,7 +212,7 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
             days_per_1t_tokens=measure.days_to_train(1e12, rate),
         )
     if found.gpus is not None:
-        tflops = measure.model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
+        tflops = measure.model_tflops_per_gpu(found.gbs, flops.total, step_time, found.gpus)
         mfu = measure.mfu(tflops, peak_tflops) if peak_tflops else None
         metrics = replace(metrics, model_tflops_per_gpu=tflops, mfu=mfu)
     return metrics

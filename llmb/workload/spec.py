@@ -110,7 +110,7 @@ class Size:
     time_limit_minutes: int | None = None
 
     def __post_init__(self) -> None:
-        require_positive(self, unless="pipeline_extra")
+        require_positive(self, unless=("pipeline_extra",))
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")

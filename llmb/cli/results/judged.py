@@ -26,7 +26,9 @@ from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.judge import BAD, judge
+from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype
+from llmb.workload.model import ModelShape
 from llmb.workload.published import check_release
 
 
@@ -173,22 +175,35 @@ def peak_of(context: Context, job: Job) -> float | None:
     return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
 
 
+def flops_of(context: Context, workload: str, shape: ModelShape) -> Flops | None:
+    """The operations of one sample by the plugin's own formula; None for llmb's, with a warning where it fails."""
+    own = context.workloads.get(workload)
+    if own is None:
+        return None
+    try:
+        return context.plugins.flops(own, shape)
+    except LlmbError as error:
+        context.warn(f"{error.message}: the FLOPs of its runs follow llmb's formula")
+        return None
+
+
 def result_of(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
     """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""
     spec, missing = _reader(context, run)
+    flops = flops_of(context, run.job.workload, run.job.model)
     try:
-        result = result_of_run(run, state, spec, peak_tflops, window)
+        result = result_of_run(run, state, spec, peak_tflops, window, flops=flops)
     except SlowPatternError as error:
         context.warn(error.message)
         spec, missing = ParseSpec(), error.message
-        result = result_of_run(run, state, spec, peak_tflops, window)
+        result = result_of_run(run, state, spec, peak_tflops, window, flops=flops)
     if result.status == SUCCESS and not missing:
         store.save_parse_spec(run, spec)
     elif state.is_end and result.status != SUCCESS and (before := store.saved_parse_spec(run)) not in (None, spec):
         assert before is not None
-        earlier = result_of_run(run, state, before, peak_tflops, window)
+        earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
         if earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
             result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))

@@ -9,8 +9,8 @@ from llmb.frameworks.nemo import needs, wrappers
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
+from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
-from llmb.workload.model import model_flops
 from llmb.workload.rows import Row
 from llmb.workload.spec import NemoRecipe, Size, Workload
 from llmb.workload.switches import PROFILE_RANKS

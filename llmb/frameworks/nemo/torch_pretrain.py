@@ -9,8 +9,8 @@ from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.text import typed
 from llmb.text.names import suggest
+from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
-from llmb.workload.model import model_flops
 from llmb.workload.needs import Needs, Venv
 from llmb.workload.switches import PROFILE_RANKS
 

@@ -54,7 +54,7 @@ EVERY_HOOK = (
     METADATA_ONLY
     + """
 import click
-from llmb.api import Launch, Needs, ParseSpec, Program, Task
+from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
 from llmb.clusters.base import ClusterType
 
 @hookimpl
@@ -69,6 +69,10 @@ def llmb_launch(workload, job, site):
 @hookimpl
 def llmb_parse(workload, run):
     return ParseSpec(needle=f"step of {{run.job.workload}}")
+
+@hookimpl
+def llmb_flops(workload, shape):
+    return Flops(convention=f"of {{workload.key}}", terms={{"all": 2.0 * shape.layers}})
 
 @hookimpl
 def llmb_clusters():
@@ -304,11 +308,11 @@ def test_one_plugin_is_not_asked_for_the_workload_of_another(install: Install, l
     assert launch.program.script is None
 
 
-@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
+@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops"])
 def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     hook: str, install: Install, load: Load
 ) -> None:
-    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run"}[hook]
+    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run", "llmb_flops": "shape"}[hook]
     code = METADATA_ONLY + f"\n@hookimpl\ndef {hook}(workload, {arguments}): raise KeyError('scratch')\n"
     source = install("failing", code, key="pretrain_failing")
     plugins = load()
@@ -319,6 +323,7 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
         "llmb_setup": lambda: plugins.setup(workload, SITE),
         "llmb_launch": lambda: plugins.launch(workload, job, SITE),
         "llmb_parse": lambda: plugins.parse(workload, run),
+        "llmb_flops": lambda: plugins.flops(workload, job.model),
     }
     with pytest.raises(LlmbError, match="KeyError: 'scratch'") as caught:
         ask[hook]()
@@ -336,6 +341,33 @@ def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     with pytest.raises(LlmbError, match=rf"\[3\], not a {kind}") as caught:
         getattr(plugins, hook)(workload, *arguments[hook])
     assert (caught.value.code, caught.value.key) == ("plugin-failed", f"llmb_{hook}")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "2.5e15",
+        "Flops(convention='own', terms={{'all': float('nan')}})",
+        "Flops(convention='own', terms={{'all': -1.0}})",
+        "Flops(convention='own', terms={{'all': '1e15'}})",
+        "Flops(convention='', terms={{'all': 1e15}})",
+    ],
+)
+def test_operations_that_cannot_be_name_plugin_and_hook(answer: str, install: Install, load: Load) -> None:
+    code = METADATA_ONLY + f"\nfrom llmb.api import Flops\n@hookimpl\ndef llmb_flops(): return {answer}\n"
+    source = install("odd", code, key="pretrain_odd")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_odd"]
+    with pytest.raises(LlmbError) as caught:
+        plugins.flops(workload, workload.sizes[workload.default_size].model)
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-failed", "llmb_flops", source)
+
+
+def test_without_an_answer_llmbs_formulas_are_used(install: Install, load: Load) -> None:
+    install("small", METADATA_ONLY, key="pretrain_small")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_small"]
+    assert plugins.flops(workload, workload.sizes[workload.default_size].model) is None
 
 
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
@@ -396,6 +428,13 @@ def asks_parse(plugins: Plugins) -> bool:
     return spec is not None and spec.needle == "step of pretrain_full"
 
 
+def asks_flops(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    shape = workload.sizes[workload.default_size].model
+    flops = plugins.flops(workload, shape)
+    return flops is not None and (flops.convention, flops.total) == ("of pretrain_full", 2.0 * shape.layers)
+
+
 def asks_clusters(plugins: Plugins) -> bool:
     return plugins.cluster_types()["moon"].name == "moon"
 
@@ -409,6 +448,7 @@ ASKED = {
     "llmb_setup": asks_setup,
     "llmb_launch": asks_launch,
     "llmb_parse": asks_parse,
+    "llmb_flops": asks_flops,
     "llmb_clusters": asks_clusters,
     "llmb_commands": asks_commands,
 }

@@ -14,26 +14,30 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
-    from llmb.runs.job import Job
+    from llmb.runs.job import Job, Training
     from llmb.runs.launch import Launch, Program, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
+    from llmb.stats.metrics import MetricSpec
     from llmb.workload.flops import Flops
     from llmb.workload.gpus import GpuType
     from llmb.workload.model import MambaShape, MlaShape, ModelShape, MoeShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
+    from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
-    "runs.job": ("Job",),
+    "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
     "logs.formats": ("ParseSpec",),
+    "stats.metrics": ("MetricSpec",),
     "workload.flops": ("Flops",),
     "workload.gpus": ("GpuType",),
     "workload.model": ("MambaShape", "MlaShape", "ModelShape", "MoeShape"),
+    "workload.parameters": ("Parameter",),
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
@@ -46,7 +50,8 @@ __all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
 __all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "Scales"]
 __all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
-__all__ += ["Job", "Launch", "Program", "Site", "StagedFile", "Stamp", "Wrapper"]
+__all__ += ["Job", "Launch", "Program", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
+__all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
 

@@ -109,7 +109,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
-    from llmb.cli.results.judged import flops_of
+    from llmb.cli.results.judged import own_flops
     from llmb.planning import listing
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
@@ -120,7 +120,7 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
         return
     wrong = []
     for key in keys:
-        wrong += listing.disagreements(found[key], context.workloads[key], partial(flops_of, context, key))
+        wrong += listing.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training log says, as values."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -11,7 +12,8 @@ class Step:
 
     ``grad_norm``: of all gradients, before clipping. Numbers are as logged, so nan and inf occur; None where the line
     omits them. ``tokens_rate``: tokens per second of one GPU; ``step_time`` is nan where the line has only that.
-    ``span``: the line is the mean of this many steps, this one the last of them.
+    ``span``: the line is the mean of this many steps, this one the last of them. ``values``: the metrics that a
+    workload declares, by name; ``step_time`` is nan for a benchmark without steps that take a time.
     """
 
     iteration: int
@@ -21,6 +23,7 @@ class Step:
     grad_norm: float | None = None
     tokens_rate: float | None = None
     span: int = 1
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
@@ -78,7 +78,8 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
         warnings += rules.check_checkpoint(switches, size, limits.rows, spec.scale, spec.label, force=force)
     job = _settle(spec, row, limits)
     job, ignored = _with_vboost(job, spec, row, limits)
-    rules.check_splits(job, size)
+    if job.training is not None:
+        rules.check_splits(job.training, size, spec.label)
     if spec.profile:
         rules.check_ranks(switches, spec.scale, spec.label)
     return job, warnings + ignored
@@ -230,25 +231,27 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         repeat=1,
         profile=spec.profile,
         env={**limits.environment, **spec.env},
-        tp=tp,
-        pp=pp,
-        cp=cp,
-        vp=vp,
-        ep=row.ep,
-        dp=dp,
-        mbs=mbs,
-        gbs=gbs,
-        ga=ga,
-        seq_length=model.seq_length,
-        num_layers=model.layers,
         max_steps=mode.max_steps,
         nodes=nodes,
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
         experiment_name="_".join(name),
-        model=model,
-        learning_rate=size.learning_rate,
+        training=Training(
+            model=model,
+            tp=tp,
+            pp=pp,
+            cp=cp,
+            vp=vp,
+            ep=row.ep,
+            dp=dp,
+            mbs=mbs,
+            gbs=gbs,
+            ga=ga,
+            seq_length=model.seq_length,
+            num_layers=model.layers,
+            learning_rate=size.learning_rate,
+        ),
         switches=mode.switches,
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.errors import UsageError
-from llmb.runs.job import Job
+from llmb.runs.job import Training
 from llmb.workload import switches as sw
 from llmb.workload.published import release_order
 from llmb.workload.rows import ProfileWindow
@@ -201,46 +201,48 @@ def divide(number: int, by: int, what: str, divisor: str, hint: str = CHANGE, *,
     return number // by
 
 
-def check_splits(job: Job, size: Size) -> None:
-    """Raise UsageError for layers, heads, states or a sequence that the job's parallelism does not split evenly.
+def check_splits(training: Training, size: Size, label: str) -> None:
+    """Raise UsageError for layers, heads, states or a sequence that the parallelism does not split evenly.
 
     The framework would refuse them too, but only after the job has waited for its nodes.
     """
-    label, vp = f"{job.workload} {job.model_size}", job.vp or 1
-    if vp > 1 and job.pp == 1:
+    vp = training.vp or 1
+    if vp > 1 and training.pp == 1:
         raise _refused("vp-without-pp", "vp pp", f"{label}: vp {vp} needs a pipeline, pp is 1", "--set vp=1", vp)
-    counted = job.num_layers + size.pipeline_extra
+    counted = training.num_layers + size.pipeline_extra
     extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
     fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
-    split = f"{label}: {job.num_layers} layers{extra}"
+    split = f"{label}: {training.num_layers} layers{extra}"
     hint = f"choose pp and vp whose product is {fitting}"
-    divide(counted, job.pp * vp, split, f"pp·vp = {job.pp}·{vp}", hint, key="num_layers pp vp")
+    divide(counted, training.pp * vp, split, f"pp·vp = {training.pp}·{vp}", hint, key="num_layers pp vp")
     if vp > 1:
-        hint = f"--set gbs=N, a multiple of mbs·dp·pp = {job.mbs * job.dp * job.pp}; or --set vp=1"
-        steps = f"{label}: with vp > 1 the gradient accumulation {job.ga}"
-        divide(job.ga, job.pp, steps, "pp", hint, key="gbs mbs pp vp")
-    _check_widths(job, label)
-    for name, ways in (("cp", job.cp), ("vp", vp)):
-        if ways > 1 and job.model.pattern is not None:
+        hint = f"--set gbs=N, a multiple of mbs·dp·pp = {training.mbs * training.dp * training.pp}; or --set vp=1"
+        steps = f"{label}: with vp > 1 the gradient accumulation {training.ga}"
+        divide(training.ga, training.pp, steps, "pp", hint, key="gbs mbs pp vp")
+    _check_widths(training, label)
+    for name, ways in (("cp", training.cp), ("vp", vp)):
+        if ways > 1 and training.model.pattern is not None:
             message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
             raise _refused("hybrid-split", name, message, f"--set {name}=1", ways)
 
 
-def _check_widths(job: Job, label: str) -> None:
+def _check_widths(training: Training, label: str) -> None:
     """Tensor parallelism splits heads and MLP, and with it the sequence; context parallelism halves a rank's part."""
-    model, length = job.model, f"{label}: the sequence length {job.seq_length}"
+    model, length = training.model, f"{label}: the sequence length {training.seq_length}"
     widths = {"attention heads": model.heads, "query groups": model.kv_groups, "units of the MLP": model.ffn}
     if model.mamba is not None and model.pattern is not None:
         widths |= {"Mamba heads": model.mamba.heads, "Mamba groups": model.mamba.groups}
     fitting = alternatives([ways for ways in range(1, model.heads + 1) if not any(n % ways for n in widths.values())])
     for what, count in widths.items():
         hint = f"choose a tp of {fitting}: --set tp=N, in a list params"
-        divide(count, job.tp, f"{label}: {count} {what}", "tp", hint, key="tp")
-    if job.cp > 1:  # each rank has a piece from the front and one from the back, so that all have equal work
-        divide(job.seq_length, 2 * job.cp, length, f"2·cp = 2·{job.cp}", "choose a smaller cp", key="cp")
-    if job.tp > 1:
-        factors = f"tp·cp = {job.tp}·{job.cp}"
-        divide(job.seq_length, job.tp * job.cp, length, factors, "choose a smaller tp or cp", key="tp cp")
+        divide(count, training.tp, f"{label}: {count} {what}", "tp", hint, key="tp")
+    if training.cp > 1:  # each rank has a piece from the front and one from the back, so that all have equal work
+        divide(training.seq_length, 2 * training.cp, length, f"2·cp = 2·{training.cp}", "choose a smaller cp", key="cp")
+    if training.tp > 1:
+        factors = f"tp·cp = {training.tp}·{training.cp}"
+        divide(
+            training.seq_length, training.tp * training.cp, length, factors, "choose a smaller tp or cp", key="tp cp"
+        )
 
 
 def alternatives(numbers: Sequence[int]) -> str:

@@ -99,8 +99,8 @@ def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugi
                 plugins.setup(workload, _site(job))
             if hasattr(own, "llmb_launch"):
                 plugins.launch(workload, job, _site(job))
-            if hasattr(own, "llmb_flops"):
-                plugins.flops(workload, job.model)
+            if hasattr(own, "llmb_flops") and job.training is not None:
+                plugins.flops(workload, job.training.model)
         except PluginError as error:
             yield as_fault(error, source)
         except LlmbError:  # a message for users, which depends on their site

@@ -214,7 +214,7 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
     if switches.container_writable is not None and site.cluster_type != "slurm":
         key, reason = "container_writable", f"is for Slurm with pyxis, not for {site.cluster_type}"
         message = f"{job.experiment_name}: '{key}' {reason}"
-        raise UsageError(message, hint="remove it", code="switch-without-effect", key=key)
+        raise UsageError(message, hint="remove it", code="switch-without-effect", key=key, value=site.cluster_type)
     fixes = dict(launch.fixes)
     if switches.image is not None and launch.image is not None:
         chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"

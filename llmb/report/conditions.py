@@ -9,7 +9,7 @@ from datetime import datetime
 from llmb.report.entries import Entry, per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
-from llmb.runs.job import Job
+from llmb.runs.job import Training
 from llmb.stats.measure import measure, spread
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
@@ -66,12 +66,16 @@ def facts_of(run: Run, digests: Mapping[str, str]) -> list[tuple[str, str]]:
     named = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
     facts = {
         "image": _image(job.image, digests) if job.image is not None else "",
-        "parallelism": parallelism(job),
+        "parallelism": parallelism(job.training) if job.training is not None else "",
         "variables of the job": " ".join(shown_variables(job.env)) or "none",
         **_machine(log),
         "nodes": named,
     }
-    return [(name, value or NOT_LOGGED) for name, value in facts.items() if value or name not in ("image", "nodes")]
+    return [
+        (name, value or NOT_LOGGED)
+        for name, value in facts.items()
+        if value or name not in ("image", "parallelism", "nodes")
+    ]
 
 
 def _machine(log: LogFacts) -> dict[str, str]:
@@ -93,11 +97,21 @@ def shown_variables(variables: Mapping[str, str]) -> list[str]:
     ]
 
 
-def parallelism(job: Job) -> str:
+def parallelism(training: Training) -> str:
     """The parallelism of a job, as ``tp 2 · pp 1 · cp 1 · micro batch 2``."""
-    sizes = {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp, "ep": job.ep if job.ep > 1 else None}
+    sizes = {name: getattr(training, name) for name in ("tp", "pp", "cp", "vp")}
+    sizes["ep"] = training.ep if training.ep > 1 else None
     parts = [f"{name} {value}" for name, value in sizes.items() if value is not None]
-    return " · ".join([*parts, f"micro batch {job.mbs}"])
+    return " · ".join([*parts, f"micro batch {training.mbs}"])
+
+
+def _training(training: Training, scale: int) -> dict[str, str]:
+    return {
+        "global batch": per_gpu(training.gbs, scale),
+        "sequence": str(training.seq_length),
+        "layers": str(training.num_layers),
+        "parallelism": parallelism(training),
+    }
 
 
 def day(seconds: float, made: datetime) -> str:
@@ -123,10 +137,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         "configuration": named,
         "GPUs": str(job.scale),
         "GPU type": job.gpu_type,
-        "global batch": per_gpu(job.gbs, job.scale),
-        "sequence": str(job.seq_length),
-        "layers": str(job.num_layers),
-        "parallelism": parallelism(job),
+        **(_training(job.training, job.scale) if job.training is not None else {}),
         "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else "",
         "FLOPs formula": result.metrics.flops_convention or "",
         "image": _image(job.image, report.digests),

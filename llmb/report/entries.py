@@ -167,7 +167,7 @@ class Family:
     def batch(self) -> str:
         """The global batch: per GPU for weak scaling."""
         own = self.points[0].configuration
-        return per_gpu(own.gbs, own.scale) if self.kind == WEAK else str(own.gbs)
+        return per_gpu(own.gbs or 0, own.scale) if self.kind == WEAK else str(own.gbs)
 
 
 def families_of(report: Report) -> list[Family]:
@@ -190,7 +190,7 @@ def _family(points: list[Point], report: Report) -> Family:
 
 
 def _key(kind: Kind, own: Configuration | Figure) -> tuple[object, ...]:
-    batch = Fraction(own.gbs, own.scale) if kind == WEAK else own.gbs
+    batch = Fraction(own.gbs or 0, own.scale) if kind == WEAK else own.gbs
     return (*(getattr(own, name) for name in _MODEL), batch)
 
 

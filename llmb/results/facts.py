@@ -14,6 +14,9 @@ from llmb.stats.measure import Window, steps_in
 
 SOCKET = "Socket"
 PROFILED = "profiled: a profiler costs time"
+TRACED = "ran with an NCCL trace, which costs time"
+LOSS_NAN = "the loss is not a number"
+GRADIENT_NAN = "the gradient norm is not a number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +96,9 @@ def invalid_because(samples: Samples, window: Window | None, nodes: int | None =
     found = []
     measured = [] if window is None else [step.loss for step in steps_in(samples, window) if step.loss is not None]
     if samples.has_nan or not all(map(math.isfinite, measured)):
-        found.append("the loss is not a number")
+        found.append(LOSS_NAN)
     if samples.has_nan_gradient:
-        found.append("the gradient norm is not a number")
+        found.append(GRADIENT_NAN)
     several = max(nodes or 1, samples.environment.nodes or 1) > 1
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
         found.append("ran over TCP: NCCL logged 'Using network Socket'")

@@ -46,11 +46,12 @@ def result_of_run(
     """
     job, path = record.job, find.log_of(record)
     samples, unreadable = _read(path, spec) if _exists(path) else (spec.samples or Samples(), "")
+    training = job.training
     described = Description(
         gpus=job.scale,
-        gbs=job.gbs,
-        seq_length=job.seq_length,
-        model=job.model,
+        gbs=training.gbs if training else None,
+        seq_length=training.seq_length if training else None,
+        model=training.model if training else None,
         flops=flops,
         traced=bool(job.switches.nccl_trace) or None,
     )
@@ -175,7 +176,7 @@ def _metrics(
         measured[status_of.TFLOPS_PER_GPU] = figures.tflops
     invalid = [*facts.invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
     if found.traced:
-        invalid.append("ran with an NCCL trace, which costs time")
+        invalid.append(facts.TRACED)
     rate = figures.tokens_rate.mean if figures is not None and figures.tokens_rate is not None else None
     metrics = _with_throughput(
         Metrics(

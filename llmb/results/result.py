@@ -21,7 +21,9 @@ STEP_TIME, TFLOPS_PER_GPU = "step_time", "tflops_per_gpu"  # names of what every
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A job without what may differ between its repeats. Fields are those of ``Job``; None where a log omits them.
+    """A job without what may differ between its repeats. Fields are those of ``Job`` and its ``training``.
+
+    None where a log omits them; those of training also where no model is trained.
 
     ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, unless delayed;
     ``tokenizer``: unless the null tokenizer; ``nccl_trace``, ``saves``, ``loads``: what the run did besides training;
@@ -33,9 +35,9 @@ class Configuration:
     dtype: str
     gpu_type: str | None
     scale: int
-    gbs: int
-    seq_length: int
-    num_layers: int
+    gbs: int | None = None
+    seq_length: int | None = None
+    num_layers: int | None = None
     tp: int | None = None
     pp: int | None = None
     cp: int | None = None
@@ -51,6 +53,7 @@ class Configuration:
     saves: bool = False
     loads: bool = False
     vboost: bool | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -63,9 +66,14 @@ def configuration_of(job: Job) -> Configuration:
         "nccl_trace": bool(switches.nccl_trace),
         "saves": bool(switches.save_checkpoint),
         "loads": switches.load_checkpoint is not None,
+        "parameters": dict(job.parameters),
         "env": dict(job.env),
     }
-    copied = {own.name: getattr(job, own.name) for own in fields(Configuration) if own.name not in derived}
+    copied: dict[str, Any] = {}
+    for own in fields(Configuration):
+        if own.name not in derived:
+            owner = job if hasattr(job, own.name) else job.training
+            copied[own.name] = getattr(owner, own.name, None)
     return Configuration(**copied, **derived)
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from llmb.errors import Fault
+from llmb.errors import Fault, UsageError
 from llmb.workload.model import ModelShape
 from llmb.workload.switches import NO_SWITCHES, Switches
 
@@ -46,22 +46,14 @@ class JobList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One job, complete. Batches in samples, ``time_limit`` in seconds, ``scale`` in GPUs.
+class Training:
+    """The numbers of a job that trains a model. Batches in samples, ``seq_length`` in tokens.
 
-    ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp). ``gpu_type`` is the cluster's
-    name for it; ``model`` has the job's own layer count. ``switches``: those that no other field has.
-    ``vboost``: whether the script raises it on each node before the training, None where llmb does not set it.
+    ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp); ``vp``: virtual pipeline stages,
+    None without. ``model`` has the job's own layer count, ``num_layers``.
     """
 
-    workload: str
-    model_size: str
-    dtype: str
-    gpu_type: str
-    scale: int
-    repeat: int
-    profile: bool
-    env: Mapping[str, str]
+    model: ModelShape
     tp: int
     pp: int
     cp: int
@@ -73,13 +65,42 @@ class Job:
     ga: int
     seq_length: int
     num_layers: int
+    learning_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job, complete. ``time_limit`` in seconds, ``scale`` in GPUs.
+
+    ``gpu_type`` is the cluster's name for it; ``training``: None if the workload trains no model; ``parameters``: the
+    values of the workload's own parameters, as text. ``switches``: those that no other field has. ``vboost``: whether
+    the script raises it on each node first, None where llmb does not set it.
+    """
+
+    workload: str
+    model_size: str
+    dtype: str
+    gpu_type: str
+    scale: int
+    repeat: int
+    profile: bool
+    env: Mapping[str, str]
     max_steps: int
     nodes: int
     gpus_per_node: int
     time_limit: int
     image: str | None
     experiment_name: str
-    model: ModelShape
-    learning_rate: float
+    training: Training | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     vboost: bool | None = None
+
+    @property
+    def trained(self) -> Training:
+        """Its ``training``. Raises UsageError for a job that trains no model."""
+        if self.training is None:
+            message = f"{self.experiment_name}: {self.workload} trains no model"
+            hint = "its plugin must implement the hook llmb_launch, which names the program"
+            raise UsageError(message, hint=hint, code="not-training", key="model", value=self.workload)
+        return self.training

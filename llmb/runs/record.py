@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.state import JobState, Moment
 from llmb.system import files
@@ -176,4 +176,16 @@ def find(directory: Path) -> RunRecord | None:
     if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
         message = f"{path} was written by another version of llmb"
         raise LlmbError(message, hint="use the version that wrote it", code="record-version")
-    return typed.read_own(RunRecord, path, {**data, "directory": str(directory)})
+    return typed.read_own(
+        RunRecord, path, {**data, "job": _with_training(data.get("job")), "directory": str(directory)}
+    )
+
+
+def _with_training(job: Any) -> Any:
+    """The data of a job; releases before 0.2 wrote the numbers of its training beside the others."""
+    if not isinstance(job, dict) or "training" in job or "tp" not in job:
+        return job
+    own = {field.name for field in fields(Training)}
+    return {name: value for name, value in job.items() if name not in own} | {
+        "training": {name: value for name, value in job.items() if name in own}
+    }

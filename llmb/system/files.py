@@ -165,7 +165,8 @@ def read_text(path: Path, *, name: str | None = None) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{name or path} cannot be read: {error.strerror}", code="file-unreadable") from error
+        message = f"{name or path} cannot be read: {error.strerror}"
+        raise UsageError(message, code="file-unreadable", value=str(path)) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"

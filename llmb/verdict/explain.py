@@ -63,7 +63,8 @@ def explain(subject: Subject) -> str:
         deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
         parts.append(_entry("step time", f"{seconds:.6g} s: mean over {window}, {deviation}"))
         rate = metrics.tokens_per_second or 0.0
-        term = f"sequence {job.seq_length} · batch {job.gbs} / {seconds:.6g} s = {rate:,.0f}"
+        training = job.trained
+        term = f"sequence {training.seq_length} · batch {training.gbs} / {seconds:.6g} s = {rate:,.0f}"
         parts.append(_entry("tokens/s", f"{term}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"))
         parts += _flops(subject, seconds)
     parts += [*_comparison(subject), *_entries("steps", [*step_notes(result)]), *_conditions(subject)]
@@ -82,7 +83,8 @@ def _entries(name: str, lines: Sequence[str]) -> list[str]:
 
 def _flops(subject: Subject, seconds: float) -> list[str]:
     job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
-    flops = subject.flops or flops_of(job.model)
+    training = job.trained
+    flops = subject.flops or flops_of(training.model)
     total, formulas = flops.total, flops.formulas
     lines = [f"{total:.4g} for one sample, by the formula {flops.convention}:"]
     lines += [
@@ -91,7 +93,7 @@ def _flops(subject: Subject, seconds: float) -> list[str]:
     ]
     tflops = metrics.model_tflops_per_gpu or 0.0
     parts = _entries("FLOPs", lines)
-    term = f"batch {job.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
+    term = f"batch {training.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
     parts.append(_entry("TFLOPS", f"{term} = {shown(tflops)} per GPU"))
     if metrics.mfu is None:
         return [*parts, _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}")]
@@ -176,7 +178,8 @@ def differences_from_published(
     if result.verdict.same_window is False:
         here, there = window_in_words(result.metrics.window), window_in_words(figure.window)
         yield f"window: {here} here, {there} of {figure.steps} in the published run"
-    own = result.metrics.flops_convention or flops_convention(job.model)
+    training = job.trained
+    own = result.metrics.flops_convention or flops_convention(training.model)
     if figure.flops_convention is not None and figure.flops_convention != own:
         ours, mfu = result.verdict.mfu_reference_convention, "so the two MFU cannot be compared"
         if ours is not None and figure.mfu is not None:
@@ -185,7 +188,7 @@ def differences_from_published(
     if figure.peak_tflops is not None and figure.peak_tflops != peak_tflops:
         yield f"peak for the MFU: {figure.peak_tflops:g} TFLOPS in the published run"
     for name in _SPLIT if row is not None else ():
-        here, there = (getattr(one, name) or "none" for one in (job, row))
+        here, there = (getattr(one, name) or "none" for one in (training, row))
         if here != there:
             yield f"{name}: {here} here, {there} in the workload's table"
     if job.switches.fp8 == "current":

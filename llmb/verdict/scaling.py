@@ -109,7 +109,7 @@ def _base(kind: Kind, result: Result) -> Series:
     """Equal for results that differ only in the scale, and in a batch that grows with it (weak) or is constant."""
     own = result.identity.configuration
     assert own is not None
-    batch = Fraction(own.gbs, own.scale if kind == WEAK else 1)
+    batch = Fraction(own.gbs or 0, own.scale if kind == WEAK else 1)
     alike = replace(own, scale=0, gbs=0, gpus_per_node=None)
     return Series(kind, batch, pool_key(replace(result, identity=replace(result.identity, configuration=alike))))
 
@@ -137,7 +137,9 @@ def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -
         together, configuration = pooled(own), own[0].identity.configuration
         assert together is not None
         assert configuration is not None
-        tokens = tokens_per_second(configuration.seq_length, configuration.gbs, 1.0) / scale  # of one GPU in a step
+        tokens = (
+            tokens_per_second(configuration.seq_length or 0, configuration.gbs or 0, 1.0) / scale
+        )  # of one GPU in a step
         rate = tokens / together.mean
         smallest = found[0].tokens_per_second_per_gpu if found else rate
         found.append(

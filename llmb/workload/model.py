@@ -13,7 +13,7 @@ def require_positive(value: Any, *, unless: Collection[str] = ()) -> None:
     for field in fields(value):
         number = getattr(value, field.name)
         if type(number) is int and number < 1 and field.name not in unless:
-            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name)
+            raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name, value=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,19 +104,24 @@ class ModelShape:
     def __post_init__(self) -> None:
         require_positive(self)
         if self.heads % self.kv_groups:
-            raise ValueError(f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'")
+            message = f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'"
+            raise KeyFaultError(message, "kv_groups", value=self.kv_groups)
         if self.pattern is None:
             if self.moe is not None and self.moe.dense_layers >= self.layers:
                 message = f"of {self.layers} layers, {self.moe.dense_layers} are dense, so none has experts"
                 raise KeyFaultError(message, "moe", "dense_layers", value=self.moe.dense_layers)
             return
         if self.mamba is None:
-            raise ValueError("a model with a layer pattern needs its 'mamba' shape")
+            raise KeyFaultError(
+                "a model with a layer pattern needs its 'mamba' shape", code="key-missing", value="mamba"
+            )
         if self.mla is not None:
             raise KeyFaultError("a model with a layer pattern has attention with query groups", "mla")
-        letters = "M, - and *" if self.moe is None else "M, -, * and E"
-        if len(self.pattern) != self.layers or set(self.pattern) - set(letters):
-            raise ValueError(f"'pattern' must be {self.layers} letters out of {letters}, it has {len(self.pattern)}")
+        letters = "M-*" if self.moe is None else "M-*E"
+        if len(self.pattern) != self.layers or set(self.pattern) - {*letters}:
+            message = f"'pattern' must be {self.layers} letters out of {', '.join(letters[:-1])} and {letters[-1]}"
+            message += f", it has {len(self.pattern)}"
+            raise KeyFaultError(message, "pattern", value=self.pattern)
         if self.moe is not None and ("E" not in self.pattern or self.moe.dense_layers or self.moe.every > 1):
             message = "the pattern names the layers with experts: write E for each, without 'dense_layers' and 'every'"
             raise KeyFaultError(message, "moe")

@@ -68,7 +68,7 @@ class _WindowText:
 def _by_scale(values: dict[str, float]) -> None:
     for scale, value in values.items():
         if not re.fullmatch(r"[1-9]\d*", scale):
-            raise ValueError(f"'{scale}' is not a GPU count")
+            raise KeyFaultError(f"'{scale}' is not a GPU count", code="key-invalid")
         if not 0 < value < float("inf"):
             raise ValueError(f"must be more than 0, not {value} at {scale}")
 
@@ -103,13 +103,14 @@ class Table:
         require_positive(self)
         for scale in self.step_time_s:
             if self.gbs.batch(int(scale)) is None:
-                raise KeyFaultError(f"the batch {self.gbs.text} is not whole there", "step_time_s", int(scale))
+                message = f"the batch {self.gbs.text} is not whole there"
+                raise KeyFaultError(message, "step_time_s", int(scale), code="batch-not-whole")
         for name in _PRINTED:
             for scale in getattr(self, name):
                 if scale not in self.step_time_s:
-                    raise KeyFaultError("has no step time", name, int(scale))
+                    raise KeyFaultError("has no step time", name, int(scale), code="step-time-missing")
         if self.mfu_percent and (self.model_flops is None or self.flops_convention is None):
-            raise ValueError("a printed MFU needs its 'model_flops' and 'flops_convention'")
+            raise KeyFaultError("a printed MFU needs its 'model_flops' and 'flops_convention'", code="key-missing")
 
     def figures(self, workload: str) -> list[Figure]:
         """Its figures, by ascending scale."""
@@ -233,6 +234,7 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
             message="release {} has {} figures for {} {} on {} {}, batch {}".format(case[0], count, *case[1:6]),
             hint="keep one of them",
             code="figure-duplicate",
+            value=case,
         )
         for case, count in cases.items()
         if count > 1

@@ -36,7 +36,8 @@ class BatchRule:
             return cls(text, int(text), None)
         match = re.fullmatch(r"([1-9]\d*)?N(?:/([1-9]\d*))?", text)
         if match is None:
-            raise ValueError(f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)")
+            message = f"'{value}' is not a batch: write 4N, N/4 or a whole number (N: the GPU count)"
+            raise KeyFaultError(message, code="batch-invalid", value=value)
         return cls(text, int(match[1] or 1), int(match[2] or 1))
 
     def unparse(self) -> str:
@@ -64,11 +65,14 @@ class Scales:
             first, last = int(match[1]), int(match[2])
             counts = [first << power for power in range(64) if first and first << power <= last]
             if not counts or counts[-1] != last:
-                raise ValueError(f"'{value}': doubling {first} does not end at {last}")
+                message = f"'{value}': doubling {first} does not end at {last}"
+                raise KeyFaultError(message, code="range-invalid", value=value)
             return cls(tuple(counts))
         counts = value if isinstance(value, list) else [value]
         if not counts or any(type(count) is not int or count < 1 for count in counts):
-            raise ValueError(f"'{value}' are not scales: write [8, 16] or 8..128")
+            raise KeyFaultError(
+                f"'{value}' are not scales: write [8, 16] or 8..128", code="scales-invalid", value=value
+            )
         return cls(tuple(sorted(set(counts))))
 
     def unparse(self) -> list[int]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError
+from llmb.stats.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.workload.model import ModelShape, require_positive
+from llmb.workload.parameters import Parameter, check_parameters
 from llmb.workload.rows import ProfileWindow, Row, Scales, check_word
 from llmb.workload.switches import parse_image
 
@@ -123,7 +125,8 @@ class Size:
         )
         for (gpu, dtype, count, _), rows in cases.items():
             if rows > 1:
-                raise ValueError(f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them")
+                message = f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
+                raise KeyFaultError(message, "rows", code="row-duplicate", value=(gpu, dtype, count))
 
         followed = {name for row in self.rows for name in row.releases}
         for name in self.nemo.releases if self.nemo is not None else ():
@@ -153,6 +156,8 @@ class Workload:
     ``profiles``: the steps to profile with NeMo, by release. Rows of other releases use those of the newest release;
     without any, the last steps are profiled.
     ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
+    ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
+    headline is the step time. ``parameters``: of its own, by name.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
@@ -166,6 +171,8 @@ class Workload:
     time_limit_minutes: int = 20
     profiles: dict[str, ProfileWindow] = field(default_factory=dict)
     published: Path | None = None
+    metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
+    parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +189,21 @@ class Workload:
                 hint = suggest(size.proxy, list(self.sizes))
                 message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
                 raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
+
+    @property
+    def headline(self) -> MetricSpec:
+        """The metric that verdicts are about."""
+        return self.all_metrics[0]
+
+    @property
+    def all_metrics(self) -> tuple[MetricSpec, ...]:
+        """Every metric: those of training if it trains a model, then its own."""
+        return (*(TRAINING if self.is_training else ()), *self.metrics)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether its sizes are models to train."""
+        return any(size.model is not None for size in self.sizes.values())
 
     def on(self, gpu: str) -> dict[str, Size]:
         """The sizes that support the GPU type ``gpu``."""

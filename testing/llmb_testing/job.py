@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest job for tests of cluster types: one rank, a tiny model, no real workload."""
 
-from llmb.runs.job import Job
+from llmb.runs.job import Job, Training
 from llmb.workload.model import ModelShape
 
 SMALLEST_MODEL = ModelShape(
@@ -16,23 +16,25 @@ SMALLEST_JOB = Job(
     repeat=1,
     profile=False,
     env={},
-    tp=1,
-    pp=1,
-    cp=1,
-    vp=None,
-    ep=1,
-    dp=1,
-    mbs=1,
-    gbs=1,
-    ga=1,
-    seq_length=8,
-    num_layers=2,
     max_steps=1,
     nodes=1,
     gpus_per_node=1,
     time_limit=60,
     image=None,
     experiment_name="x",
-    model=SMALLEST_MODEL,
-    learning_rate=1e-3,
+    training=Training(
+        model=SMALLEST_MODEL,
+        tp=1,
+        pp=1,
+        cp=1,
+        vp=None,
+        ep=1,
+        dp=1,
+        mbs=1,
+        gbs=1,
+        ga=1,
+        seq_length=8,
+        num_layers=2,
+        learning_rate=1e-3,
+    ),
 )

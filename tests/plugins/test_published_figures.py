@@ -318,7 +318,11 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
         )
         job, warnings = configure(wish, place)
         assert not warnings
-        assert (job.gbs, job.seq_length, job.num_layers) == (figure.gbs, figure.seq_length, figure.num_layers)
+        assert (job.trained.gbs, job.trained.seq_length, job.trained.num_layers) == (
+            figure.gbs,
+            figure.seq_length,
+            figure.num_layers,
+        )
 
 
 # What a release prints and its own step times do not give. For bf16 Llama's tables took half of fp8's peak, 989.5 and

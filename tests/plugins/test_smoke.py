@@ -57,9 +57,9 @@ def activations(model: ModelShape) -> int:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_it_fits_one_gpu_of_80_gb(workloads: Workloads, key: str) -> None:
-    (job,) = {job.model: job for job in planned(workloads, key, "h100", scales=(1,))}.values()
-    assert (job.tp, job.mbs) == (1, 1)
-    model = job.model
+    (job,) = {job.trained.model: job for job in planned(workloads, key, "h100", scales=(1,))}.values()
+    assert (job.trained.tp, job.trained.mbs) == (1, 1)
+    model = job.trained.model
     needed = STATE * parameters(model) + activations(model) + LOGIT * model.seq_length * model.vocab
     assert 0.5 * CARD < needed < SPARE * CARD
     assert {row.memory_gb for row in workloads[key].sizes["smoke"].rows} == {80}
@@ -87,7 +87,7 @@ def test_it_runs_wherever_the_workload_does(workloads: Workloads, key: str) -> N
         dtypes = sizes["smoke"].dtypes(gpu)
         assert set(dtypes) == {dtype for name in sizes if name != "tiny" for dtype in sizes[name].dtypes(gpu)}
         jobs = planned(workloads, key, gpu, dtypes=tuple(dtypes))
-        assert [job.tp for job in jobs] == [1, 2, 2, 2, 2] * len(dtypes)
+        assert [job.trained.tp for job in jobs] == [1, 2, 2, 2, 2] * len(dtypes)
         assert {job.max_steps for job in jobs} == {20}
         assert {job.nodes * job.gpus_per_node - job.scale for job in jobs} == {0}
         assert max(job.gpus_per_node for job in jobs) == known_types()[gpu].gpus_per_node

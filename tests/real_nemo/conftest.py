@@ -126,8 +126,14 @@ class Case:
     def model_name(self) -> str:
         """The label without the scale: equal for rows with the same model and settings."""
         job, release = self.job, self.recipe["release"] or "2.3.1"
-        words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, f"layers{job.num_layers}")
-        ways = (f"tp{job.tp}", f"pp{job.pp}", f"cp{job.cp}", f"vp{job.vp or 1}")
+        words = (
+            job.workload.removeprefix("pretrain_"),
+            job.model_size,
+            self.gpu,
+            job.dtype,
+            f"layers{job.trained.num_layers}",
+        )
+        ways = (f"tp{job.trained.tp}", f"pp{job.trained.pp}", f"cp{job.trained.cp}", f"vp{job.trained.vp or 1}")
         return " ".join((*words, *ways, release, *((job.switches.fp8,) if job.switches.fp8 else ())))
 
     @property

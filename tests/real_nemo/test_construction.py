@@ -111,13 +111,15 @@ def test_megatron_constructs_the_planned_model(
     job: Job = cases_by_model[model].job
     found = constructed[model]
     assert found["error"] == ""
-    assert (found["stages"], found["chunks"]) == (job.pp, job.vp or 1)
+    assert (found["stages"], found["chunks"]) == (job.trained.pp, job.trained.vp or 1)
     # NeMo pads the vocabulary to a multiple of 128 for each tensor parallel rank.
-    unit = 128 * job.tp
+    unit = 128 * job.trained.tp
     assert found["vocabulary"] % unit == 0
-    assert 0 <= found["vocabulary"] - job.model.vocab <= unit
-    assert found["parameters"] == parameters(replace(job.model, vocab=found["vocabulary"]))
-    pattern = job.model.pattern or "*" * job.num_layers  # Megatron has one class for attention followed by an MLP
+    assert 0 <= found["vocabulary"] - job.trained.model.vocab <= unit
+    assert found["parameters"] == parameters(replace(job.trained.model, vocab=found["vocabulary"]))
+    pattern = (
+        job.trained.model.pattern or "*" * job.trained.num_layers
+    )  # Megatron has one class for attention followed by an MLP
     assert found["layers"] == {CLASSES[letter]: pattern.count(letter) for letter in sorted(set(pattern))}
 
 

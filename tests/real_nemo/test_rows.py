@@ -53,23 +53,25 @@ def test_parallelism(case: Any, found: dict[str, Any]) -> None:
         settings["context_parallel_size"],
         settings["virtual_pipeline_model_parallel_size"],
         settings["expert_model_parallel_size"],
-    ) == (job.tp, job.pp, job.cp, None if job.vp == 1 else job.vp, 1)
-    assert settings["sequence_parallel"] is (job.tp > 1)
+    ) == (job.trained.tp, job.trained.pp, job.trained.cp, None if job.trained.vp == 1 else job.trained.vp, 1)
+    assert settings["sequence_parallel"] is (job.trained.tp > 1)
     counts_both_ends = job.model_size in ("405b", "405b-proxy")
     assert settings["account_for_embedding_in_pipeline_split"] is counts_both_ends
     assert settings["account_for_loss_in_pipeline_split"] is counts_both_ends
-    replicas = found["trainer"]["nodes"] * found["trainer"]["devices"] // (job.tp * job.pp * job.cp)
-    assert (replicas, job.gbs // (job.mbs * replicas)) == (job.dp, job.ga)
+    replicas = (
+        found["trainer"]["nodes"] * found["trainer"]["devices"] // (job.trained.tp * job.trained.pp * job.trained.cp)
+    )
+    assert (replicas, job.trained.gbs // (job.trained.mbs * replicas)) == (job.trained.dp, job.trained.ga)
 
 
 def test_batch_and_data(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["data"] == {
         "kind": "MockDataModule",
-        "mbs": job.mbs,
-        "gbs": job.gbs,
-        "seq_length": job.seq_length,
-        "samples": job.max_steps * job.gbs,
+        "mbs": job.trained.mbs,
+        "gbs": job.trained.gbs,
+        "seq_length": job.trained.seq_length,
+        "samples": job.max_steps * job.trained.gbs,
     }
 
 
@@ -91,24 +93,27 @@ def test_trainer(case: Any, found: dict[str, Any]) -> None:
 def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], built: dict[str, Any]) -> None:
     job: Job = case.job
     planned = {
-        "hidden_size": job.model.hidden,
-        "ffn_hidden_size": job.model.ffn,
-        "num_attention_heads": job.model.heads,
-        "num_query_groups": job.model.kv_groups,
-        "seq_length": job.seq_length,
-        "gated_linear_unit": job.model.gated,
-        "hybrid_override_pattern": job.model.pattern,
+        "hidden_size": job.trained.model.hidden,
+        "ffn_hidden_size": job.trained.model.ffn,
+        "num_attention_heads": job.trained.model.heads,
+        "num_query_groups": job.trained.model.kv_groups,
+        "seq_length": job.trained.seq_length,
+        "gated_linear_unit": job.trained.model.gated,
+        "hybrid_override_pattern": job.trained.model.pattern,
     }
     own = built["untouched"][NEMO_RECIPE[job.model_size]]
     # The program sets the shape, so NeMo's unchanged recipe must have it too.
     assert {name: own[name] for name in planned} == planned
     assert {name: found["model"][name] for name in planned} == planned
-    assert own["num_layers"] == job.num_layers or job.model_size == "405b-proxy"
-    assert found["model"]["num_layers"] == job.num_layers
-    assert found["model"]["kv_channels"] in (None, job.model.head_dim or job.model.hidden // job.model.heads)
+    assert own["num_layers"] == job.trained.num_layers or job.model_size == "405b-proxy"
+    assert found["model"]["num_layers"] == job.trained.num_layers
+    assert found["model"]["kv_channels"] in (
+        None,
+        job.trained.model.head_dim or job.trained.model.hidden // job.trained.model.heads,
+    )
     unset = ("normalization", "mamba_head_dim", "mamba_state_dim", "mamba_num_groups", "cross_entropy_loss_fusion")
     assert {name: found["model"][name] for name in unset} == {name: own[name] for name in unset}
-    if (mamba := job.model.mamba) is not None:
+    if (mamba := job.trained.model.mamba) is not None:
         sizes = ("mamba_head_dim", "mamba_state_dim", "mamba_num_groups")
         assert [own[name] for name in sizes] == [mamba.head_dim, mamba.state, mamba.groups]
 
@@ -160,9 +165,11 @@ def test_communication_overlap(case: Any, found: dict[str, Any]) -> None:
     settings, name = found["overlap"], BUFFERS.get((job.model_size, case.gpu))
     assert settings["tp_comm_overlap"] is (job.model_size != "8b")
     # Megatron computes deferred gradients while a pipeline drains, and never where there is none.
-    limit = DEFERRED.get(job.model_size) if job.pp > 1 else None
+    limit = DEFERRED.get(job.model_size) if job.trained.pp > 1 else None
     assert (settings["defer_embedding_wgrad_compute"], settings["wgrad_deferral_limit"]) == (limit and True, limit)
-    assert settings["overlap_param_gather_with_optimizer_step"] is (job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1)
+    assert settings["overlap_param_gather_with_optimizer_step"] is (
+        job.trained.dp > 1 and job.trained.pp > 1 and (job.trained.vp or 1) > 1
+    )
     if name is None:
         assert settings["tp_comm_overlap_cfg"] is None
     else:
@@ -184,9 +191,9 @@ def test_flops(case: Any, found: dict[str, Any]) -> None:
     assert found["flops"]["same_objects"] is True
     if job.model_size == "56b":
         # NeMo 2.3 treats the hybrid as a dense transformer: its figure is wrong, and llmb reports that.
-        assert found["step_flops"] != pytest.approx(model_flops(job.model) * job.gbs, rel=0.1)
+        assert found["step_flops"] != pytest.approx(model_flops(job.trained.model) * job.trained.gbs, rel=0.1)
     else:
-        assert found["step_flops"] == pytest.approx(model_flops(job.model) * job.gbs, rel=1e-3)
+        assert found["step_flops"] == pytest.approx(model_flops(job.trained.model) * job.trained.gbs, rel=1e-3)
 
 
 def test_nothing_is_saved_loaded_or_profiled(found: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
         "load_artifacts": False,
     }
     assert (found["resume"]["resume_if_exists"], found["resume"]["resume_from_path"]) == (False, None)
-    assert (found["trainer"]["max_steps"], found["data"]["samples"]) == (1, job.gbs)
+    assert (found["trainer"]["max_steps"], found["data"]["samples"]) == (1, job.trained.gbs)
     assert found["optimizer"]["use_precision_aware_optimizer"] is False
     assert found["checkpoint"] is None
     assert found["overlap"]["overlap_param_gather_with_optimizer_step"] is False
@@ -102,7 +102,7 @@ def test_overrides_reach_nemo(variant: Variant) -> None:
     assert (found["data"]["mbs"], found["data"]["gbs"], found["data"]["samples"]) == (1, 64, 7 * 64)
     assert (found["trainer"]["max_steps"], found["model"]["num_layers"]) == (7, 16)
     assert found["overlap"]["overlap_param_gather_with_optimizer_step"] is True
-    assert job.dp == 2
+    assert job.trained.dp == 2
 
 
 @pytest.mark.parametrize(

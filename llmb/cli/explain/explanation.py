@@ -58,7 +58,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
         repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
         log_note=_log_note(own),
-        flops=flops_of(context, run.job.workload, run.job.model),
+        flops=flops_of(context, run.job),
     )
 
 
@@ -75,7 +75,8 @@ def row_of(context: Context, job: Job) -> Row | None:
     workload = context.workloads.get(job.workload)
     size = workload.sizes.get(job.model_size) if workload is not None else None
     rows = [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
-    return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == job.gbs), None)
+    batch = job.training.gbs if job.training is not None else None
+    return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == batch), None)
 
 
 def _log_note(result: Result) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from llmb.cli.context import Context, say
-from llmb.cli.results.judged import flops_of, judged, print_report, result_of, spec_of
+from llmb.cli.results.judged import judged, own_flops, print_report, result_of, spec_of
 from llmb.errors import LlmbError, UsageError
 from llmb.logs.formats import ParseSpec
 from llmb.planning.select import split_name
@@ -114,7 +114,7 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     """The results of logs: with the run's record for the log of its last attempt, else from the log alone."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
-    flops = partial(flops_of, context)
+    flops = partial(own_flops, context)
     read = partial(
         result_of_log, spec=ParseSpec(), window=window, workloads=context.workloads, given=given, flops=flops
     )

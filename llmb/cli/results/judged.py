@@ -175,7 +175,12 @@ def peak_of(context: Context, job: Job) -> float | None:
     return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
 
 
-def flops_of(context: Context, workload: str, shape: ModelShape) -> Flops | None:
+def flops_of(context: Context, job: Job) -> Flops | None:
+    """The operations of one sample of a job's model by the plugin's own formula; None for llmb's."""
+    return None if job.training is None else own_flops(context, job.workload, job.training.model)
+
+
+def own_flops(context: Context, workload: str, shape: ModelShape) -> Flops | None:
     """The operations of one sample by the plugin's own formula; None for llmb's, with a warning where it fails."""
     own = context.workloads.get(workload)
     if own is None:
@@ -192,7 +197,7 @@ def result_of(
 ) -> Result:
     """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""
     spec, missing = _reader(context, run)
-    flops = flops_of(context, run.job.workload, run.job.model)
+    flops = flops_of(context, run.job)
     try:
         result = result_of_run(run, state, spec, peak_tflops, window, flops=flops)
     except SlowPatternError as error:

@@ -4,7 +4,6 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from llmb.cli.context import Context, say
@@ -27,13 +26,17 @@ _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and 
 # Columns that a narrow table omits: they follow from others, or are the workload's.
 _FOLLOWING = ("dp", "ga", "nodes")
 _OPTIONAL = ("vp", "profile", "changed")
-_HIDDEN = ("model", "learning_rate", "switches", "vboost")
-FIELDS = tuple(field.name for field in fields(Job) if field.name not in _HIDDEN)
+# The contract of `--format json`; those of training are null where no model is trained.
+FIELDS = (
+    *("workload", "model_size", "dtype", "gpu_type", "scale", "repeat", "profile", "env"),
+    *("tp", "pp", "cp", "vp", "ep", "dp", "mbs", "gbs", "ga", "seq_length", "num_layers"),
+    *("max_steps", "nodes", "gpus_per_node", "time_limit", "image", "experiment_name"),
+)
 
 
 def job_data(job: Job) -> dict[str, Any]:
     """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
-    data = {name: getattr(job, name) for name in FIELDS}
+    data = {name: getattr(job if hasattr(job, name) else job.training, name, None) for name in FIELDS}
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
 
 
@@ -72,9 +75,9 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and the switches where any is set."""
-    given = given_switches(item.job.switches)
-    return {**job_data(item.job), "script": script, **({"switches": given} if given else {})}
+    """A job's data with its script, and its parameters and switches where it has any."""
+    more = {"parameters": dict(item.job.parameters), "switches": given_switches(item.job.switches)}
+    return {**job_data(item.job), "script": script, **{name: values for name, values in more.items() if values}}
 
 
 def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
@@ -82,7 +85,8 @@ def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
 
     ``images``: those of the workloads.
     """
-    words = job.experiment_name.rpartition(f"_gbs{job.gbs}")[2].split("_")
+    numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
+    words = job.experiment_name.rpartition(numbers)[2].split("_")
     words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
         words.append("vboost" if job.vboost else "no-vboost")

@@ -11,6 +11,7 @@ from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
 from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
+from llmb.workload.model import ModelShape
 from llmb.workload.rows import Row
 from llmb.workload.spec import NemoRecipe, Size, Workload
 from llmb.workload.switches import PROFILE_RANKS
@@ -107,10 +108,11 @@ def environment_of(job: Job, nemo: NemoRecipe, gpu: str, *, asks_hub: bool = Fal
     ``asks_hub``: whether the ranks fetch files from the model hub. Source: the launch scripts of releases 25.04 to
     25.07.
     """
+    training = job.trained
     found = {**_ALWAYS, "TRANSFORMERS_OFFLINE": "0" if asks_hub else "1"}
-    if job.tp > 1 or job.cp > 1:
+    if training.tp > 1 or training.cp > 1:
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32" if gpu in _BLACKWELL else "1"
-    if job.pp > 1:
+    if training.pp > 1:
         found["NCCL_P2P_NET_CHUNKSIZE"] = "2097152"
     if gpu == "gb200":
         found["NCCL_NET_GDR_LEVEL"] = "PHB"
@@ -125,9 +127,9 @@ def recipe_of(
     ``nemo``: with the settings of the release that ``row`` follows; ``tokenizer``: a folder or the name in the hub,
     None for NeMo's null tokenizer; ``has_pmix``: whether PMIx starts the ranks, as in NVIDIA's runs on Slurm.
     """
-    switches = job.switches
+    switches, training = job.switches, job.trained
     null_tokenizer = {"kind": "null", "vocab_size": nemo.vocab}
-    overlaps = job.dp > 1 and job.pp > 1 and (job.vp or 1) > 1
+    overlaps = training.dp > 1 and training.pp > 1 and (training.vp or 1) > 1
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
     return {
         "program": "nemo_pretrain",
@@ -139,19 +141,19 @@ def recipe_of(
         "flops_model_name": nemo.flops_name,
         "nodes": job.nodes,
         "gpus_per_node": job.gpus_per_node,
-        "model": _model(job, nemo),
+        "model": _model(training.model, nemo),
         "parallelism": {
-            "tp": job.tp,
-            "pp": job.pp,
-            "cp": job.cp,
-            "vp": job.vp if job.vp != 1 else None,
-            "ep": job.ep,
-            "sequence_parallel": job.tp > 1,
+            "tp": training.tp,
+            "pp": training.pp,
+            "cp": training.cp,
+            "vp": training.vp if training.vp != 1 else None,
+            "ep": training.ep,
+            "sequence_parallel": training.tp > 1,
             "embedding_in_pipeline_split": size.pipeline_extra > 0,
             "loss_in_pipeline_split": size.pipeline_extra > 0,
         },
-        "micro_batch": job.mbs,
-        "global_batch": job.gbs,
+        "micro_batch": training.mbs,
+        "global_batch": training.gbs,
         "max_steps": job.max_steps,
         # NeMo's recipes disable it in performance mode; the plugin that replaces theirs would enable it again.
         "precision": {"plugin": _plugin(job, nemo), "grad_reduce_in_fp32": False},
@@ -161,7 +163,7 @@ def recipe_of(
             "overlap_param_gather_with_optimizer_step": overlaps and not writes_or_reads,
             "userbuffers": _userbuffers(job, row),
             # Megatron computes deferred gradients only with a pipeline; without one they would accumulate.
-            "wgrad_deferral_limit": nemo.wgrad_deferral_limit if job.pp > 1 else None,
+            "wgrad_deferral_limit": nemo.wgrad_deferral_limit if training.pp > 1 else None,
             # Null: Transformer Engine chooses MPI if torch has it; without PMIx each rank would be its own MPI world.
             "tp_comm_bootstrap_backend": None if has_pmix else "nccl",
         },
@@ -169,7 +171,7 @@ def recipe_of(
         "profile": _profile(job),
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
-        "model_flops": model_flops(job.model),
+        "model_flops": model_flops(training.model),
     }
 
 
@@ -192,8 +194,7 @@ def _inside(values: dict[str, Any]) -> str:
     return json.dumps(values)[1:-1]
 
 
-def _model(job: Job, nemo: NemoRecipe) -> dict[str, Any]:
-    model = job.model
+def _model(model: ModelShape, nemo: NemoRecipe) -> dict[str, Any]:
     return {
         "num_layers": model.layers,
         "hidden_size": model.hidden,
@@ -222,7 +223,8 @@ def _precision_aware(job: Job, nemo: NemoRecipe) -> bool | None:
 
 def _userbuffers(job: Job, row: Row) -> str | None:
     """The row's configuration; None if ``--set`` changed the tensor shapes that it is for."""
-    alike = (job.tp, job.cp, job.mbs) == (row.tp, row.cp, row.mbs)
+    training = job.trained
+    alike = (training.tp, training.cp, training.mbs) == (row.tp, row.cp, row.mbs)
     return row.userbuffers.get(job.dtype) if alike else None
 
 

@@ -36,7 +36,9 @@ def needs(site: Site) -> Needs:
 
 def applies(job: Job, site: Site) -> bool:
     """Whether this program runs ``job``: every job of a local cluster; on Slurm and Run:ai only size ``tiny``."""
-    is_tiny = job.model_size == TINY and job.dtype in DTYPES and job.tp * job.pp * job.cp == 1
+    training = job.training
+    is_tiny = training is not None and training.tp * training.pp * training.cp == 1
+    is_tiny = is_tiny and job.model_size == TINY and job.dtype in DTYPES
     return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and is_tiny)
 
 
@@ -45,8 +47,8 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
 
     ``own_image``: whether the user chose the job's image, so that it is not the workload's.
     """
-    name = job.experiment_name
-    if (ways := job.tp * job.pp * job.cp) > 1:
+    name, training = job.experiment_name, job.trained
+    if (ways := training.tp * training.pp * training.cp) > 1:
         raise UsageError(
             f"{name}: the torch program is data parallel only, but tp·pp·cp is {ways}",
             hint="--set tp=1 --set pp=1 --set cp=1, if the model fits one GPU; size tiny does",
@@ -60,7 +62,7 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
             code="dtype-unsupported",
             value=job.dtype,
         )
-    if (architecture := job.model.architecture) not in ARCHITECTURES:
+    if (architecture := training.model.architecture) not in ARCHITECTURES:
         raise UsageError(
             f"{name}: the torch program has no architecture '{architecture}'",
             hint=suggest(architecture, ARCHITECTURES),
@@ -124,20 +126,21 @@ def _check_switches(job: Job, site: Site) -> None:
 
 def recipe(job: Job) -> dict[str, Any]:
     """The program's whole configuration as plain data; it looks nothing up when it runs."""
+    training = job.trained
     window = {"start_step": job.switches.profile_start, "stop_step": job.switches.profile_stop}
-    model = typed.to_data(job.model)
+    model = typed.to_data(training.model)
     del model["gated"]
     return {
         "program": "torch_pretrain",
         "model": model,
-        "parallelism": {"tp": job.tp, "pp": job.pp, "cp": job.cp, "vp": job.vp},
+        "parallelism": {"tp": training.tp, "pp": training.pp, "cp": training.cp, "vp": training.vp},
         "dtype": job.dtype,
-        "micro_batch": job.mbs,
-        "global_batch": job.gbs,
+        "micro_batch": training.mbs,
+        "global_batch": training.gbs,
         "max_steps": job.max_steps,
-        "learning_rate": job.learning_rate,
+        "learning_rate": training.learning_rate,
         "seed": SEED,
-        "model_flops": model_flops(job.model),
+        "model_flops": model_flops(training.model),
         "checkpoint": {"save": True, "dir": CHECKPOINTS} if job.switches.save_checkpoint else None,
         "profile": {**window, "dir": PROFILE_FOLDER} if job.profile else None,
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from llmb.logs.reader import progress, read_log
 from llmb.logs.samples import Samples, Step
-from llmb.results.facts import invalid_because
+from llmb.results.facts import GRADIENT_NAN, invalid_because
 
 BAR = (
     "Epoch 0: : 100%|██████████| {}/100 [07:57<00:00, reduced_train_loss=7.310, global_step={:#.4}, "
@@ -72,10 +72,13 @@ def test_the_list_of_nemo_1(tmp_path: Path) -> None:
     samples = read(tmp_path, "0: train_step_timing in s: [11.85, 6.98, 7e-1, nan]\nend\n")
     assert [step.step_time for step in samples.steps[:3]] == [11.85, 6.98, 0.7]
     assert (samples.last, samples.attempts, len(samples.steps)) == (3, 1, 4)
-    many = ", ".join(["3.5"] * 6000)
-    assert len(read(tmp_path, f"train_step_timing in s: [{many}]\n").steps) == 6000
-    assert read(tmp_path, "train_step_timing in s: [1.5, 2.5, 3.").max_iteration == 1
-    assert not read(tmp_path, "train_step_timing in s: [1.5, what]\n").steps
+    many, cut, damaged = (
+        read(tmp_path, f"train_step_timing in s: [{text}")
+        for text in (f"{', '.join(['3.5'] * 6000)}]\n", "1.5, 2.5, 3.", "1.5, what]\n")
+    )
+    assert len(many.steps) == 6000
+    assert cut.max_iteration == 1
+    assert not damaged.steps
 
 
 def test_steps_of_their_own_lines_come_before_a_list(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_a_gradient_norm_is_read_and_one_that_is_no_number_makes_a_run_invalid(t
     assert broken.has_nan_gradient
     assert not broken.has_nan
     # At any step: this one is in no window.
-    assert invalid_because(broken, None) == ("the gradient norm is not a number",)
+    assert invalid_because(broken, None) == (GRADIENT_NAN,)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -151,7 +154,8 @@ def test_step_time_alone(tmp_path: Path) -> None:
     samples = read(tmp_path, "".join(f"3: {STEP_TIME.format(f'{n}.69', 611.5)}\nx\n" for n in range(3)))
     assert samples.steps[1] == Step(iteration=1, step_time=1.69, tflops=611.5)
     assert (samples.last, samples.attempts, samples.framework) == (2, 1, "Megatron")
-    assert not read(tmp_path, "Step Time : 2.69s GPU utilization: 61").steps
+    cut = "Step Time : 2.69s GPU utilization: 61"
+    assert not read(tmp_path, cut).steps
 
 
 def test_a_packed_log(tmp_path: Path) -> None:

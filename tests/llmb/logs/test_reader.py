@@ -94,7 +94,8 @@ def test_a_half_step_does_not_lend_its_iteration(tmp_path: Path) -> None:
     halves = " | train_step_timing in s: 3.5\ntrain_step_timing in s: 4.5\rtrain_step_timing in s: 5.5\n"
     (step,) = read(tmp_path, line(7) + halves).steps
     assert (step.iteration, step.step_time) == (7, 12.39)
-    assert not read(tmp_path, "iteration 7/49 | lr: 1\rtrain_step_timing in s: 4.5\n").steps
+    other = "iteration 7/49 | lr: 1\rtrain_step_timing in s: 4.5\n"
+    assert not read(tmp_path, other).steps
 
 
 def test_values_go_by_key(tmp_path: Path) -> None:
@@ -211,7 +212,8 @@ def test_a_step_across_two_chunks(tmp_path: Path) -> None:
 
 
 def test_a_needle_far_from_its_iteration_is_none(tmp_path: Path) -> None:
-    assert not read(tmp_path, "iteration 1/9" + "x" * REACH + " | train_step_timing in s: 1.5\n").steps
+    far = "iteration 1/9" + "x" * REACH + " | train_step_timing in s: 1.5\n"
+    assert not read(tmp_path, far).steps
 
 
 def test_a_load_belongs_to_the_attempt_behind_it(tmp_path: Path) -> None:
@@ -252,8 +254,9 @@ def test_where_it_ran(tmp_path: Path) -> None:
         assert (environment.nccl_version, environment.world_size) == ("2.26.3+cuda12.9", 16)
     anew = read(tmp_path, content + line(3) + "\n" + "n:1:2 [0] NCCL INFO Using network IB\n" + line(1) + "\n")
     assert anew.environment.networks == ("IB",)
-    assert read(tmp_path, "using world size: 128, data-parallel size: 16\n").environment.world_size == 128
-    assert read(tmp_path, "using world size: 0, data-parallel size: 16\n").environment.world_size is None
+    for size, found in ((128, 128), (0, None)):
+        text = f"using world size: {size}, data-parallel size: 16\n"
+        assert read(tmp_path, text).environment.world_size == found
 
 
 NODE = (
@@ -267,7 +270,9 @@ def test_what_nodes_say_of_themselves(tmp_path: Path) -> None:
     samples = read(tmp_path, "\n".join([*found, found[0], "n:1:2 [0] NCCL INFO Using network IB", line(0)]) + "\n")
     facts = facts_of(samples)
     assert (facts.hosts, facts.nodes) == (("gpu-0", "gpu-1", "n"), 3)
-    assert (facts.drivers, facts.gpu_models) == (("570.86.15",), ("NVIDIA H100 80GB HBM3",))
+    assert facts.drivers == ("570.86.15",)
+    assert all(model in NODE for model in facts.gpu_models)
+    assert len(facts.gpu_models) == 1
     assert (facts.max_sm_clock_mhz, facts.power_limit_w) == (1755.0, 700.0)
     assert [node.gpus for node in samples.environment.described] == [8, 8]
 
@@ -304,9 +309,11 @@ def test_the_highest_memory_and_its_later_name(tmp_path: Path) -> None:
 
 
 def test_the_batch_where_only_samples_are_counted(tmp_path: Path) -> None:
-    for key in ("global_batch_size: 128 | ", ""):
-        assert read(tmp_path, line(9).replace("global_batch_size: 128 | ", key) + "\n").gbs == 128
-    odd = line(9).replace("global_batch_size: 128 | ", "").replace("consumed_samples: 1280", "consumed_samples: 1285")
+    without = line(9).replace("global_batch_size: 128 | ", "")
+    assert without != line(9)
+    for text in (line(9), without):
+        assert read(tmp_path, text + "\n").gbs == 128
+    odd = without.replace("consumed_samples: 1280", "consumed_samples: 1285")
     assert read(tmp_path, odd + "\n").gbs is None
 
 

@@ -89,20 +89,21 @@ def test_a_wrong_dtype_does_not_hide_a_wrong_scale(wording: Callable[..., None])
 
 def test_data_parallel_and_accumulation_follow_from_the_row() -> None:
     found = job(row(tp=2, pp=2, cp=2, mbs=2, gbs=BatchRule.parse("8N")), scale=32)
-    assert (found.dp, found.gbs, found.ga) == (4, 256, 32)
-    assert (found.nodes, found.gpus_per_node, found.ep) == (4, 8, 1)
+    assert (found.trained.dp, found.trained.gbs, found.trained.ga) == (4, 256, 32)
+    assert (found.nodes, found.gpus_per_node, found.trained.ep) == (4, 8, 1)
 
 
 def test_params_override_the_row() -> None:
     params = {"tp": 4, "pp": 2, "cp": 2, "vp": 2, "mbs": 2, "gbs": 32, "max_steps": 7, "num_layers": 8}
     found = job(row(), params=params)
-    assert {name: getattr(found, name) for name in params} == params
-    assert (found.dp, found.ga, found.model.layers) == (1, 16, 8)
+    own = {name: getattr(found.trained, name) for name in params if name != "max_steps"}
+    assert {**own, "max_steps": found.max_steps} == params
+    assert (found.trained.dp, found.trained.ga, found.trained.model.layers) == (1, 16, 8)
 
 
 def test_the_largest_scale_and_the_batch_of_each_scale_come_from_its_own_row() -> None:
     rows = (row(scales=Scales((16,)), mbs=2), row(scales=Scales((32,)), mbs=4))
-    assert [job(*rows, scale=scale).mbs for scale in (16, 32)] == [2, 4]
+    assert [job(*rows, scale=scale).trained.mbs for scale in (16, 32)] == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_attention_heads_must_divide() -> None:
 
 def test_a_batch_that_is_not_whole() -> None:
     assert refusal(row(gbs=BatchRule.parse("N/3"))).code == "batch-not-whole"
-    assert job(row(gbs=BatchRule.parse("N/3")), params={"gbs": 16}).gbs == 16
+    assert job(row(gbs=BatchRule.parse("N/3")), params={"gbs": 16}).trained.gbs == 16
 
 
 @pytest.mark.parametrize(("pp", "vp", "is_whole"), [(8, 8, True), (4, 4, True), (8, 7, False), (9, None, False)])
@@ -150,7 +151,7 @@ def test_embedding_and_loss_count_as_layers_where_the_size_says_so(pp: int, vp: 
     own = row(scales=Scales((72, 64)), pp=pp, vp=vp, gbs=BatchRule.parse("64N"), layers=126)
     scale = 72 if pp == 9 else 64
     if is_whole:
-        assert job(own, scale=scale, pipeline_extra=2).num_layers == 126
+        assert job(own, scale=scale, pipeline_extra=2).trained.num_layers == 126
     else:
         found = refusal(own, scale=scale, pipeline_extra=2)
         assert (found.code, found.key, found.value) == ("not-divisible", "num_layers pp vp", pp * (vp or 1))
@@ -161,7 +162,12 @@ def test_the_405b_splits_and_its_neighbours_do_not(workloads: dict[str, Workload
         own = workloads["pretrain_llama3.1"]
         return configure(JobSpec(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100)[0]
 
-    assert (configured().num_layers, configured().pp, configured().vp, configured().ga) == (126, 8, 8, 64)
+    assert (
+        configured().trained.num_layers,
+        configured().trained.pp,
+        configured().trained.vp,
+        configured().trained.ga,
+    ) == (126, 8, 8, 64)
     assert configured(vp=4).experiment_name.endswith("_vp4_mbs1_gbs256")
     for params in ({"vp": 6}, {"num_layers": 122}):
         with pytest.raises(UsageError) as raised:
@@ -170,11 +176,11 @@ def test_the_405b_splits_and_its_neighbours_do_not(workloads: dict[str, Workload
 
 
 def test_one_virtual_stage_needs_no_pipeline() -> None:
-    assert job(row(vp=1)).vp == 1
+    assert job(row(vp=1)).trained.vp == 1
 
 
 def test_accumulation_may_be_odd_without_virtual_stages() -> None:
-    assert job(row(pp=2, gbs=BatchRule.parse("24"))).ga == 3
+    assert job(row(pp=2, gbs=BatchRule.parse("24"))).trained.ga == 3
 
 
 # Scales: what is tested, what is asked for, and what comes of it.
@@ -190,7 +196,7 @@ def test_a_tested_scale_has_no_warning(scale: int) -> None:
 def test_above_the_largest_is_a_warning_and_the_largest_row_applies(scale: int, wording: Callable[..., None]) -> None:
     found, (warning,) = settle(*TESTED, scale=scale)
     wording("submit-all", warning)
-    assert (found.mbs, found.gbs) == (2, 4 * scale)
+    assert (found.trained.mbs, found.trained.gbs) == (2, 4 * scale)
 
 
 @pytest.mark.parametrize("scale", [8, 32, 96])
@@ -199,7 +205,7 @@ def test_below_and_between_is_an_error_that_force_lifts(scale: int, wording: Cal
     assert (fault.code, fault.key, fault.value) == ("scale-untested", "scale", scale)
     found, (warning,) = settle(*TESTED, scale=scale, force=True)
     assert found.scale == scale
-    assert found.mbs == 1
+    assert found.trained.mbs == 1
     wording("submit-all", f"{text_of([fault])}{warning}")
 
 
@@ -232,8 +238,8 @@ def test_a_type_without_rows_names_the_type_whose_rows_fit() -> None:
 
 def test_strong_scaling_has_rows_of_its_own() -> None:
     rows = (row(), row(strong_scaling=True, gbs=BatchRule.parse("512"), time_limit_minutes=35))
-    assert (job(*rows).gbs, job(*rows).time_limit) == (64, 1200)
-    assert (job(*rows, strong=True).gbs, job(*rows, strong=True).time_limit) == (512, 2100)
+    assert (job(*rows).trained.gbs, job(*rows).time_limit) == (64, 1200)
+    assert (job(*rows, strong=True).trained.gbs, job(*rows, strong=True).time_limit) == (512, 2100)
     assert refusal(row(), strong=True).code == "no-strong-scaling"
 
 
@@ -294,7 +300,7 @@ def test_fewer_layers_of_a_hybrid_keep_the_beginning_of_its_pattern(workloads: d
         )
         return configure(spec, H100)[0]
 
-    assert configured(11).model.pattern == "M-M-M-M*-M-"
+    assert configured(11).trained.model.pattern == "M-M-M-M*-M-"
     with pytest.raises(UsageError) as raised:
         configured(119)
     assert (raised.value.code, raised.value.value) == ("pattern-too-short", 119)
@@ -309,8 +315,8 @@ def test_a_job_is_whole_or_refused(scale: int, params: dict[str, int]) -> None:
         found = job(row(), scale=scale, params=params)
     except UsageError:
         return
-    assert found.dp * found.tp * found.pp * found.cp == scale
-    assert found.ga * found.mbs * found.dp == found.gbs
+    assert found.trained.dp * found.trained.tp * found.trained.pp * found.trained.cp == scale
+    assert found.trained.ga * found.trained.mbs * found.trained.dp == found.trained.gbs
     assert found.nodes * found.gpus_per_node == scale
-    assert found.num_layers % (found.pp * (found.vp or 1)) == 0
-    assert (found.vp or 1) == 1 or (found.pp > 1 and found.ga % found.pp == 0)
+    assert found.trained.num_layers % (found.trained.pp * (found.trained.vp or 1)) == 0
+    assert (found.trained.vp or 1) == 1 or (found.trained.pp > 1 and found.trained.ga % found.trained.pp == 0)

@@ -29,6 +29,9 @@ def requests_of(text: str) -> tuple[JobRequest, ...]:
     return listed.requests
 
 
+EXAMPLE = "('bf16', [128, 256], 3)"
+
+
 def faults_of(text: str) -> list[tuple[str, str]]:
     return [(fault.place, fault.code) for fault in read(text).faults]
 
@@ -159,7 +162,7 @@ def test_an_invalid_line_is_a_fault_of_its_line(line: str, wording: Callable[...
     (fault,) = listed.faults
     assert (fault.place, fault.code) == ("jobs.txt:3", "task-invalid")
     assert fault.hint is not None
-    assert "('bf16', [128, 256], 3)" in fault.hint
+    assert EXAMPLE in fault.hint
     assert [request.place for request in listed.requests if not request.faulty] == ["jobs.txt:2", "jobs.txt:4"]
     wording("submit-all", fault.message)
 
@@ -171,14 +174,13 @@ def test_every_fault_of_a_line_is_reported(wording: Callable[..., None]) -> None
 
 
 def test_a_task_before_any_header() -> None:
-    assert faults_of("('fp8', [16], 1)\nnemotron4_15b:\n('fp8', [16], 1)\n") == [("jobs.txt:1", "header-missing")]
+    text = "('fp8', [16], 1)\nnemotron4_15b:\n('fp8', [16], 1)\n"
+    assert faults_of(text) == [("jobs.txt:1", "header-missing")]
 
 
 def test_a_header_without_tasks() -> None:
-    assert faults_of("nemotron4_15b:\nnemotron4_340b:\n('fp8', [256], 1)\nllama3.1_8b:\n# later\n") == [
-        ("jobs.txt:1", "tasks-empty"),
-        ("jobs.txt:4", "tasks-empty"),
-    ]
+    text = "nemotron4_15b:\nnemotron4_340b:\n('fp8', [256], 1)\nllama3.1_8b:\n# later\n"
+    assert faults_of(text) == [("jobs.txt:1", "tasks-empty"), ("jobs.txt:4", "tasks-empty")]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n"])

@@ -118,10 +118,11 @@ def test_force_lifts_scales_alone(workloads: Workloads) -> None:
 
 def test_the_command_lines_params_override_the_lists(workloads: Workloads) -> None:
     swept = request(params={"tp": (2, 4), "mbs": (1,)})
-    assert [(job.tp, job.mbs) for job in plan(workloads, swept).jobs] == [(2, 1), (4, 1)]
-    assert [(job.tp, job.mbs) for job in plan(workloads, swept, overrides=JobOverrides(params={"tp": 1})).jobs] == [
-        (1, 1)
-    ]
+    assert [(job.trained.tp, job.trained.mbs) for job in plan(workloads, swept).jobs] == [(2, 1), (4, 1)]
+    assert [
+        (job.trained.tp, job.trained.mbs)
+        for job in plan(workloads, swept, overrides=JobOverrides(params={"tp": 1})).jobs
+    ] == [(1, 1)]
 
 
 def test_the_layers_of_the_environment(workloads: Workloads) -> None:
@@ -234,7 +235,7 @@ def test_gpus_of_a_node_by_the_nearest_that_says_so(own: GpuTypeConfig, slurm: S
 def test_a_type_that_is_like_another_takes_its_rows_under_its_own_name(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", gpu_types={"h200": GpuTypeConfig(like="h100")})
     (job,) = plan(workloads, request(), config=config, gpu_type="h200").jobs
-    assert (job.gpu_type, job.tp, job.gbs) == ("h200", 2, 64)
+    assert (job.gpu_type, job.trained.tp, job.trained.gbs) == ("h200", 2, 64)
     assert plan(workloads, request(), config=config).jobs[0].gpu_type == "h100"
 
 

@@ -100,7 +100,7 @@ def test_a_profile_is_of_the_steps_of_its_release(
     assert (found.switches.profile_start, found.switches.profile_stop, found.max_steps) == (*window, steps)
     # The first eight: the pages say 0-8, the scripts of 25.04 took these.
     assert found.switches.profile_ranks == "0-7"
-    assert found.experiment_name.endswith(f"_gbs{found.gbs}_nsys")
+    assert found.experiment_name.endswith(f"_gbs{found.trained.gbs}_nsys")
 
 
 def test_other_steps_keep_the_length_of_the_releases_profile(workloads: Workloads) -> None:
@@ -277,7 +277,7 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
         workloads, config, **request, overrides=JobOverrides(switches=Switches(strong_scaling=True))
     ).jobs
     assert by_request == by_switch
-    assert [(one.gbs, one.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
+    assert [(one.trained.gbs, one.trained.ga, one.time_limit, one.switches.strong_scaling) for one in by_switch] == [
         (512, 128, 2100, True),
         (512, 64, 2100, True),
     ]
@@ -288,7 +288,7 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
         switches=Switches(strong_scaling=True),
         overrides=JobOverrides(switches=Switches(strong_scaling=False)),
     )
-    assert [one.gbs for one in off.jobs] == [32, 64]
+    assert [one.trained.gbs for one in off.jobs] == [32, 64]
 
 
 def test_gpus_per_node_of_one_job(workloads: Workloads) -> None:

@@ -102,7 +102,7 @@ def test_repeats_profile_and_a_sweep_multiply(workloads: dict[str, Workload]) ->
         """,
         workloads,
     )
-    assert [(job.tp, job.repeat, job.profile) for job in jobs] == [
+    assert [(job.trained.tp, job.repeat, job.profile) for job in jobs] == [
         (2, 1, False),
         (2, 2, False),
         (2, 1, True),
@@ -125,7 +125,7 @@ def test_a_sweep_has_every_combination(workloads: dict[str, Workload]) -> None:
         """,
         workloads,
     )
-    assert [(job.scale, job.tp, job.mbs, job.max_steps) for job in jobs] == [
+    assert [(job.scale, job.trained.tp, job.trained.mbs, job.max_steps) for job in jobs] == [
         (scale, tp, mbs, 20) for scale in (16, 32) for tp in (1, 2) for mbs in (1, 2)
     ]
 
@@ -134,7 +134,14 @@ def test_params_change_name_and_plan(workloads: dict[str, Workload]) -> None:
     text = "nemotron4_15b: {dtypes: bf16, scales: 16, overrides: {params: {tp: 4, max_steps: 10, num_layers: 16}}}"
     (job,) = jobs_of(text, workloads)
     assert job.experiment_name == ("pretrain_nemotron4_15b_bf16_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs64_steps10_layers16")
-    assert (job.tp, job.dp, job.ga, job.max_steps, job.num_layers, job.model.layers) == (4, 4, 8, 10, 16, 16)
+    assert (
+        job.trained.tp,
+        job.trained.dp,
+        job.trained.ga,
+        job.max_steps,
+        job.trained.num_layers,
+        job.trained.model.layers,
+    ) == (4, 4, 8, 10, 16, 16)
 
 
 def test_a_task_value_wins_over_the_sections() -> None:
@@ -189,13 +196,13 @@ def test_the_default_dtype_where_none_is_given(workloads: dict[str, Workload]) -
 
 def test_the_proxy_of_a_workload_that_has_one(workloads: dict[str, Workload]) -> None:
     (job,) = jobs_of("pretrain_llama3.1_405b: {dtypes: fp8, scales: 64, proxy: true}", workloads)
-    assert (job.model_size, job.num_layers, job.gbs) == ("405b-proxy", 30, 64)
+    assert (job.model_size, job.trained.num_layers, job.trained.gbs) == ("405b-proxy", 30, 64)
 
 
 def test_strong_scaling_where_it_exists(workloads: dict[str, Workload]) -> None:
     text = "nemotron4_340b: {dtypes: fp8, scales: 256, strong_scaling: true}"
     (job,) = jobs_of(text, workloads, "gb200")
-    assert (job.gbs, job.ga, job.time_limit) == (512, 64, 35 * 60)
+    assert (job.trained.gbs, job.trained.ga, job.time_limit) == (512, 64, 35 * 60)
 
 
 def test_numbers_in_an_environment_stay_as_they_are_written() -> None:

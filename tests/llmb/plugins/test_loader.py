@@ -323,7 +323,7 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
         "llmb_setup": lambda: plugins.setup(workload, SITE),
         "llmb_launch": lambda: plugins.launch(workload, job, SITE),
         "llmb_parse": lambda: plugins.parse(workload, run),
-        "llmb_flops": lambda: plugins.flops(workload, job.model),
+        "llmb_flops": lambda: plugins.flops(workload, job.trained.model),
     }
     with pytest.raises(LlmbError, match="KeyError: 'scratch'") as caught:
         ask[hook]()
@@ -359,7 +359,7 @@ def test_operations_that_cannot_be_name_plugin_and_hook(answer: str, install: In
     plugins = load()
     workload = plugins.workloads()["pretrain_odd"]
     with pytest.raises(LlmbError) as caught:
-        plugins.flops(workload, workload.sizes[workload.default_size].model)
+        plugins.flops(workload, job_of(workload).trained.model)
     assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-failed", "llmb_flops", source)
 
 
@@ -367,7 +367,7 @@ def test_without_an_answer_llmbs_formulas_are_used(install: Install, load: Load)
     install("small", METADATA_ONLY, key="pretrain_small")
     plugins = load()
     workload = plugins.workloads()["pretrain_small"]
-    assert plugins.flops(workload, workload.sizes[workload.default_size].model) is None
+    assert plugins.flops(workload, job_of(workload).trained.model) is None
 
 
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
@@ -430,7 +430,7 @@ def asks_parse(plugins: Plugins) -> bool:
 
 def asks_flops(plugins: Plugins) -> bool:
     workload = plugins.workloads()["pretrain_full"]
-    shape = workload.sizes[workload.default_size].model
+    shape = job_of(workload).trained.model
     flops = plugins.flops(workload, shape)
     return flops is not None and (flops.convention, flops.total) == ("of pretrain_full", 2.0 * shape.layers)
 

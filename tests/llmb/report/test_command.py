@@ -33,13 +33,14 @@ def report(empty_night: Night, llmb_here: Command) -> Command:
 def test_markdown_goes_to_stdout_as_ever(report: Command) -> None:
     done = report()
     assert done.returncode == 0
-    assert done.stdout.startswith("# Benchmarks on aurora\n\nMade by llmb ")
+    title = done.stdout.splitlines()[0].split()
+    assert (title[0], title[-1]) == ("#", "aurora")
     assert undated(report("--format", "md").stdout) == undated(done.stdout)
 
 
 def undated(text: str) -> list[str]:
     """The lines of a report but for the one that tells the minute it was made in."""
-    return [line for line in text.splitlines() if not line.startswith("Made by llmb ")]
+    return [line for line in text.splitlines() if not line.startswith("Made by ")]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +101,10 @@ def test_a_page_is_written_whole_or_not_at_all(report: Command, tmp_path: Path, 
     wording("report", done.stderr)
 
 
-def test_the_window_and_the_release_are_those_asked_for(report: Command) -> None:
+def test_the_window_and_the_release_are_those_asked_for(report: Command, wording: Wording) -> None:
     text = report("--format", "html", "--reference", "25.04", "--window", "last").stdout
-    assert "release 25.04, window last" in text
+    (line,) = [line for line in text.splitlines() if "window last" in line]
+    wording("report", line)
     assert report("--format", "html", "--window", "nonsense").returncode == 2
 
 
@@ -113,13 +115,14 @@ def test_only_a_page_needs_the_template_engine(report: Command, monkeypatch: pyt
         report("--format", "html")
 
 
-def test_a_run_that_cannot_be_read_is_missed(empty_night: Night, report: Command) -> None:
+def test_a_run_that_cannot_be_read_is_missed(empty_night: Night, report: Command, wording: Wording) -> None:
     (path,) = empty_night.folder.rglob("llmb-run.json")
     (path.parent.parent / "broken").mkdir()
     (path.parent.parent / "broken" / path.name).write_text("{}")
     for fmt in ("md", "html"):
         done = report("--format", fmt)
-        assert "cannot read the record of 1 run" in done.stdout
+        (line,) = [line for line in done.stdout.splitlines() if "cannot read" in line]
+        wording("report", line)
         assert f"{path.parent.parent / 'broken' / path.name} " in done.stdout  # the reason names it
         if fmt == "md":
             assert [line.count("Unknown") for line in done.stdout.splitlines() if line.startswith("| ")].count(1) == 1

@@ -30,9 +30,8 @@ def test_runs_and_causes_beyond_a_few_are_counted(wording: Wording) -> None:
     found = [failed(number, "crash") for number in range(20)]
     found += [failed(100 + number, f"kind {number:02}") for number in range(12)]
     lines = digest(found)
-    wording("results", str(lines[0]))
-    assert lines[1] == "20 failed, crash: f000 f001 f002 f003 f004 f005 and 14 more"
-    wording("results", str(lines[9]))
+    for line in (lines[0], lines[1], lines[9]):
+        wording("results", line)
     assert len(lines) == 11
 
 
@@ -41,8 +40,8 @@ def test_what_has_not_ended_or_was_cancelled_is_no_failure(wording: Wording) -> 
         return Result(identity=named(number), status=status, state=state)
 
     found = [one(number, SUCCESS) for number in range(10)] + [one(90, RUNNING), one(91, CANCELLED)]
-    assert digest(found) == ["12 runs: 10 succeeded, 1 cancelled, 1 not ended"]
-    wording("results", str(digest([*found, one(92, FAILED)])[1]))
+    for several in (found, [*found, one(92, FAILED)]):
+        wording("results", "\n".join(digest(several)))
 
 
 def test_that_nothing_can_be_compared_is_left_to_the_tables_legend(wording: Wording) -> None:
@@ -50,6 +49,6 @@ def test_that_nothing_can_be_compared_is_left_to_the_tables_legend(wording: Word
         return Result(identity=named(number), status=SUCCESS, verdict=Verdict(word=verdict))
 
     found = [one(number, NO_REFERENCE) for number in range(19)]
-    assert digest(found) == ["19 runs: 19 succeeded"]
     assert len(legend(found)) == 1
-    wording("results", str(digest([*found, one(19, PASS)])[1]))
+    for several in (found, [*found, one(19, PASS)]):
+        wording("results", "\n".join(digest(several)))

@@ -20,6 +20,7 @@ from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 
 Gather = Callable[..., Report]
+Wording = Callable[..., None]
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&amp;{{7*7}}"
 
@@ -84,7 +85,9 @@ def test_the_page_is_whole_and_needs_nothing_else(source: str) -> None:
     assert {value[0] for name, value in attributes if name == "href"} == {"#"}
     assert not re.search(r"@import|url\(", source)
     (policy,) = (own["content"] for own in page.all("meta") if own.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    allowed = {words[0]: words[1:] for words in map(str.split, policy.split(";"))}
+    assert allowed["default-src"] == ["'none'"]
+    assert all(source.startswith("'sha256-") for source in allowed["style-src"])
     assert "unsafe" not in policy
 
 
@@ -141,9 +144,9 @@ def test_the_same_data_give_the_same_page(night: Night, gather: Gather, source: 
     assert to_html(gather(night)) == source
 
 
-def test_one_value_gives_both(morning: Report, source: str) -> None:
+def test_one_value_gives_both(morning: Report, source: str, wording: Wording) -> None:
     markdown, page = to_markdown(morning), Page(source).text
-    assert "37 runs: 32 succeeded, 3 failed, 1 cancelled, 1 not ended." in markdown
+    wording("report", "\n".join(line for line in markdown.splitlines() if "37 runs" in line))
     for run in morning.runs:
         assert run.id in markdown
         assert run.id in page
@@ -152,11 +155,10 @@ def test_one_value_gives_both(morning: Report, source: str) -> None:
         assert group.cause.fix in page
 
 
-def test_a_report_on_nothing(empty_night: Night, gather: Gather) -> None:
+def test_a_report_on_nothing(empty_night: Night, gather: Gather, wording: Wording) -> None:
     text = Page(to_html(gather(empty_night))).text
-    assert "There are no runs yet." in text
-    assert "llmb-run submit-all jobs.txt" in text
     assert "Failures" not in text
+    wording("report", text.split("Results")[-1].partition(" Conditions")[0])
 
 
 def test_what_nothing_is_published_for_needs_no_ratio(empty_night: Night, gather: Gather) -> None:
@@ -260,12 +262,12 @@ def many(report: Report, number: int) -> Report:
 
 
 @pytest.mark.parametrize("number", [1000, 3000])
-def test_the_page_of_a_thousand_runs_can_be_sent(number: int, morning: Report) -> None:
+def test_the_page_of_a_thousand_runs_can_be_sent(number: int, morning: Report, wording: Wording) -> None:
     written = to_html(many(morning, number))
     assert len(written) < 1_500_000
     page = Page(written)
-    assert f"{number} runs; the worst {caps.RUNS} are shown." in page.text
-    assert f"configurations; the worst {caps.ENTRIES} are shown." in page.text
-    assert f"causes of failures; the worst {caps.FAILURES} are shown" in page.text
+    wording(
+        "report", "\n".join(re.findall(r"\d+ (?:runs|configurations|causes [a-z ]+); the worst \d+ [a-z ]+", page.text))
+    )
     assert f"and {number - caps.NAMED} more" in page.text
     assert len(page.all("article")) == caps.FAILURES

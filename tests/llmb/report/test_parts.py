@@ -119,9 +119,8 @@ def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording
     common = dict(found.common)
     assert common["image"] == "nvcr.io/nvidia/nemo:25.04.01 sha256:" + "4f1c0de2" * 8
     assert (common["NCCL"], common["network"], common["driver"]) == ("2.26.3+cuda12.9", "IB", "570.86.15")
-    assert ("SM clock", "up to 1395 MHz") in clocked.own
-    assert ("SM clock", "up to 1980 MHz") in slow.own
-    assert ("parallelism", "tp 2 · pp 1 · cp 1 · micro batch 1") in fast.own
+    assert ("1395" in dict(clocked.own)["SM clock"], "1980" in dict(slow.own)["SM clock"]) == (True, True)
+    wording("report", "\n".join(f"{name}: {value}" for name, value in fast.own))
     assert found.missing == ()
 
 
@@ -168,13 +167,14 @@ def test_what_is_the_same_for_all_runs_and_what_is_not(night: Night, gather: Gat
     found = conditions_of(gather(night))
     common = dict(found.common)
     wording("report", str(common["cluster"]))
-    assert common["submitted"] == "2025-11-20 20:00 to 2025-11-21 02:00"
+    first, last = ("2025-11-20 20:00", "2025-11-21 02:00")
+    assert common["submitted"] == f"{first} to {last}"
     assert common["variables"] == "NCCL_DEBUG=WARN"
     assert common["window"] == "11-44 of 50"
     assert "network" not in common
     rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     bf16 = [row for row in rows if row["configuration"] == "nemotron4 15b bf16"]
-    assert {row["GPUs"] for row in bf16} == {"16", "32, 64, 128, 256", "96"}
+    assert {tuple(row["GPUs"].split(", ")) for row in bf16} == {("16",), ("32", "64", "128", "256"), ("96",)}
     assert {row["own variables"] for row in bf16} == {"", "NCCL_ALGO=Ring"}
     assert {row["network"] for row in rows} == {"", "IB", "Socket"}
     assert len(found.rows) == len(set(found.rows))
@@ -225,12 +225,8 @@ def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: G
     (entry,) = entries(gather, empty_night)
     wording("report", str(entry.reason))
     items = attention(gather(empty_night), [entry], [])
-    assert {(item.word, item.what) for item in items} == {
-        ("Failed", "crash, 2 runs"),
-        ("Failed", "GPU out of memory, 1 run"),
-        ("Failed", "unknown, 1 run"),
-    }
-    assert any("llmb-run jobs logs RUN" in item.why for item in items)
+    assert {item.word for item in items} == {"Failed"}
+    wording("report", "\n".join(sorted(f"{item.what}: {item.why}" for item in items)))
 
 
 def test_cancelled_runs_are_counted_and_do_not_head_the_page(
@@ -242,7 +238,6 @@ def test_cancelled_runs_are_counted_and_do_not_head_the_page(
     empty_night.run(job, "Segmentation fault\n", "FAILED", exit_code=139)
     report = gather(empty_night)
     found = headline(entries_of(report.runs))
-    assert found.details == ("5 runs were cancelled.",)
-    wording("report", found.sentence)
+    wording("report", "\n".join([found.sentence, *found.details]))
     assert found.tally == (("Failed", 1), ("Cancelled", 5))
     assert [item.word for item in attention(report, entries_of(report.runs), [])] == ["Failed", "Cancelled"]

@@ -10,6 +10,7 @@ import pytest
 
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Checkpoint, Environment, Samples
+from llmb.results.facts import LOSS_NAN, TRACED
 from llmb.results.find import find_logs, last_attempts
 from llmb.results.foreign import Description, describe_log
 from llmb.results.recorded import result_of_log
@@ -223,9 +224,9 @@ def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads, wo
         silent = result(tmp_path, workloads, f"log-pretrain_nemotron4_{name}.out", one_of_many, **given)
         assert bool(silent.metrics.invalid) == several, (name, gpu_type)
     traced = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64_nccltrace.out", steps(gbs=8, time="1.5"))
-    assert traced.metrics.invalid == ("ran with an NCCL trace, which costs time",)
+    assert traced.metrics.invalid == (TRACED,)
     numeric = result(tmp_path, workloads, "log-x.out", steps(gbs=8, time="1.5", loss="nan"))
-    assert (numeric.status, numeric.metrics.invalid) == ("Success", ("the loss is not a number",))
+    assert (numeric.status, numeric.metrics.invalid) == ("Success", (LOSS_NAN,))
 
 
 def test_packed_logs_are_found_and_attempts_known(tmp_path: Path, workloads: Workloads) -> None:

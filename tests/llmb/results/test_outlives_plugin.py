@@ -68,7 +68,8 @@ def test_a_plugin_that_is_gone_or_broken_takes_no_figure_with_it(
     measured = [key for key in before if key.startswith(("time_", "tokens_", "model_", "stat", "window", "mfu"))]
     assert {key: gone[key] for key in measured} == {key: before[key] for key in measured}
     retried = run("jobs", "retry", "--failed")
-    assert (retried.returncode, "no run has failed" in retried.stderr) == (0, True)
+    assert retried.returncode == 0
+    wording("jobs-retry", retried.stderr)
     assert store.saved_parse_spec(done) == answer
 
 
@@ -87,8 +88,7 @@ def test_what_only_its_plugin_could_read_is_unknown_and_not_retried(
         say(fail)
     found = one(run)
     assert found["status"] == "Unknown"
-    assert found["reason"].startswith("its log cannot be read: ")
-    assert ("pretrain_nemotron4" if why == "gone" else "plugin x:y") in found["reason"]
+    wording("results", found["reason"])
     assert run("results").returncode == 0
     wording("results", run("jobs", "retry", "--failed").stderr)
     named = run("jobs", "retry", done.id)

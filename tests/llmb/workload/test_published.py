@@ -2,12 +2,13 @@
 """Tests of files of published figures: their keys, and the place of each fault."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llmb.errors import InputFaults, UsageError
+from llmb.errors import InputFaults, UsageError, describe
 from llmb.stats.measure import LAST, Window
 from llmb.workload.published import check_release, read_published, release_order, releases
 from llmb.workload.spec import Workload, read_workload
@@ -38,12 +39,12 @@ def workload(tmp_path: Path) -> Workload:
     return read_workload(tmp_path / "workload.yaml")
 
 
-def faults(workload: Workload, text: str) -> str:
+def refused(workload: Workload, text: str) -> InputFaults:
     assert workload.published is not None
     workload.published.write_text(text)
     with pytest.raises(InputFaults) as caught:
         read_published(workload)
-    return "\n".join(f"{fault} {fault.hint or ''}" for fault in caught.value.faults)
+    return caught.value
 
 
 def test_a_table_becomes_figures(workload: Workload) -> None:
@@ -70,37 +71,44 @@ def test_the_file_lies_beside_the_workload_and_need_not_be_there(tmp_path: Path)
     path.write_text(WORKLOAD.format(published="published: more/figures.yaml"))
     workload = read_workload(path)  # nothing is read yet
     assert workload.published == tmp_path / "more" / "figures.yaml"
-    with pytest.raises(UsageError, match=r"figures\.yaml cannot be read"):
+    with pytest.raises(UsageError) as caught:
         read_published(workload)
+    assert (caught.value.code, caught.value.value) == ("file-unreadable", str(workload.published))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("old", "new", "code", "key"),
     [
-        ("release:", "relese:", "figures.yaml:3: tables.0.relese: 'relese' is not a key here did you mean 'release'?"),
-        ("window: 11-44", "window: 44-11", "tables.0.window: '44-11' is not a window"),
-        ("size: big", "size: bigg", "figures.yaml:3: pretrain_x has no size 'bigg' did you mean 'big'?"),
-        ("gbs: N/2", "gbs: N/16", "the batch N/16 is not whole there"),
-        ("{8: 2, 16", "{8: 0, 16", "must be more than 0, not 0.0 at 8"),
-        ("{8: 2, 16", "{8: .nan, 16", "must be more than 0"),
-        ("{8: 2, 16", "{eight: 2, 16", "'eight' is not a GPU count"),
-        ("{8: 2, 16", "{8: two, 16", "must be a number, not 'two'"),
-        ("{16: 50.5}", "{32: 50.5}", "mfu_percent.32: has no step time"),
-        ("flops_convention: gqa", "peak_tflops: 1.0", "needs its 'model_flops' and 'flops_convention'"),
-        ("steps: 50", "steps: 0", "'steps' must be 1 or more"),
-        ("seq_length: 8, ", "", "'seq_length' is missing"),
+        ("release:", "relese:", "key-unknown", "tables.0.relese"),
+        ("window: 11-44", "window: 44-11", "value-not-allowed", "tables.0.window"),
+        ("size: big", "size: bigg", "size-unknown", "tables.0.size"),
+        ("gbs: N/2", "gbs: N/16", "batch-not-whole", "tables.0.step_time_s.8"),
+        ("{8: 2, 16", "{8: 0, 16", "value-not-allowed", "tables.0.step_time_s"),
+        ("{8: 2, 16", "{8: .nan, 16", "value-not-allowed", "tables.0.step_time_s"),
+        ("{8: 2, 16", "{eight: 2, 16", "key-invalid", "tables.0.step_time_s"),
+        ("{8: 2, 16", "{8: two, 16", "value-type", "tables.0.step_time_s.8"),
+        ("{16: 50.5}", "{32: 50.5}", "step-time-missing", "tables.0.mfu_percent.32"),
+        ("flops_convention: gqa", "peak_tflops: 1.0", "key-missing", "tables.0"),
+        ("steps: 50", "steps: 0", "value-not-allowed", "tables.0.steps"),
+        ("seq_length: 8, ", "", "key-missing", "tables.0"),
     ],
+    ids=["key", "window", "size", "batch", "zero", "nan", "count", "text", "no time", "no flops", "steps", "missing"],
 )
-def test_a_fault_has_its_place(old: str, new: str, expected: str, workload: Workload) -> None:
+def test_a_fault_has_its_place(
+    old: str, new: str, code: str, key: str, workload: Workload, wording: Callable[..., None]
+) -> None:
     assert old in TABLE
-    assert expected in faults(workload, TABLE.replace(old, new))
+    error = refused(workload, TABLE.replace(old, new))
+    assert (error.code, error.key) == (code, key)
+    wording("yaml", describe(error))
 
 
 def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
     twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
-    expected = faults(workload, twice)
-    assert "release 25.10 has 2 figures for big fp8 on 8 h100, batch 4" in expected
-    assert "on 16 h100" in expected
+    found = [(fault.code, fault.value) for fault in refused(workload, twice).faults]
+    assert found == [
+        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2)) for scale, batch in ((8, 4), (16, 8))
+    ]
 
 
 def test_other_batches_of_one_scale_are_other_figures(workload: Workload) -> None:
@@ -119,8 +127,9 @@ def test_releases_sort_by_their_numbers(workload: Workload) -> None:
 def test_a_release_that_is_not_known(workload: Workload) -> None:
     figures = read_published(workload)
     check_release("25.10", figures)
-    with pytest.raises(UsageError, match=r"no figure was published with release '25\.1'") as caught:
+    with pytest.raises(UsageError) as caught:
         check_release("25.1", figures)
+    assert (caught.value.code, caught.value.value) == ("release-unknown", "25.1")
     assert "25.10" in str(caught.value.hint)
     with pytest.raises(UsageError):
         check_release("25.1", ())

@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,26 +65,24 @@ def test_each_rank_is_bound_to_the_node_of_its_gpu(gpu: str, per_node: int, node
 
 @pytest.mark.parametrize("numactl", [None, NUMACTL.replace("[01]", "0")])
 def test_where_a_rank_cannot_be_bound_it_runs_and_the_log_says_so_once_for_a_node(
-    numactl: str | None, programs: Path
+    numactl: str | None, programs: Path, wording: Callable[..., None]
 ) -> None:
     """No numactl, which only a PATH without it shows; or a machine of one NUMA node."""
     put(programs, "numactl", numactl or "#!/bin/bash\nexit 127\n")
     printed = [run(numa("h100"), programs, rank=rank) for rank in range(4, 8)]
     assert [done.stdout for done in printed] == [f"{rank}\n" for rank in range(4, 8)]
-    assert [done.stderr for done in printed] == [
-        "llmb: the ranks from 4 on are not bound: numactl cannot bind to NUMA node 1 here\n",
-        "",
-        "",
-        "",
-    ]
+    first, *others = [done.stderr for done in printed]
+    assert others == ["", "", ""]
+    wording("submit-all", first)
 
 
 def test_the_command_line_of_nsight() -> None:
-    assert " ".join(nsys_command(slurm=True)) == (
+    line = (
         "nsys profile -s none -t nvtx,cuda -o nsys_profile/profile_%q{SLURM_JOB_ID}_%q{SLURM_NODEID}_%q{SLURM_PROCID} "
         "--force-overwrite=true --capture-range=cudaProfilerApi --capture-range-end=stop --cuda-graph-trace=node "
         "--cuda-event-trace=false --nvtx-domain-include=NCCL"
     )
+    assert [*nsys_command(slurm=True)] == line.split()
     assert "profile_%q{LLMB_RUN_ID}_%q{LLMB_NODE_RANK}_%q{LLMB_RANK}" in " ".join(nsys_command(slurm=False))
 
 
@@ -126,11 +125,12 @@ def test_gpu_metrics_are_sampled_by_one_rank_of_each_node(ranks: str, sampling: 
     assert found == sampling
 
 
-def test_a_profile_without_nsys_fails_and_says_why(programs: Path) -> None:
+def test_a_profile_without_nsys_fails_and_says_why(programs: Path, wording: Callable[..., None]) -> None:
     if any(Path(folder, "nsys").exists() for folder in ("/usr/bin", "/bin")):
         pytest.skip("nsys is installed in /usr/bin here")
     done = run(nsight("0-7", slurm=True), programs, rank=0)
-    assert (done.returncode, done.stderr) == (127, "error: a profile was asked for, and nsys is not here\n")
+    assert done.returncode == 127
+    wording("submit-all", done.stderr)
     assert run(nsight("0-7", slurm=True), programs, rank=8).stdout == "8\n"
 
 

@@ -116,7 +116,8 @@ def _workload(workload: Workload) -> list[str]:
     )
     parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}.{own}"]
     parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
-    parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
+    rows = listing.configurations(workload)
+    parts += [_table([*listing.rows_columns(rows), listing.RELEASES], rows)]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]

@@ -42,7 +42,8 @@ def command(context: Context, workload: str | None, published: bool, check: bool
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
         rows = listing.configurations(context.workloads[key])
-        print_all(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
+        rows = [row for row in rows if size in (None, row["size"])]
+        print_all(listing.rows_columns(rows), rows, fmt)
     elif installed is not None:
         rows = _mark(context, listing.sizes(context.workloads.values()), installed)
         print_all([*listing.SIZES, listing.INSTALLED], rows, fmt)

@@ -203,7 +203,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     given, size, switches = spec.params, spec.own_size, spec.switches
     tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
     vp = given.get("vp", row.vp)
-    mbs = given.get("mbs", row.mbs)
+    mbs, ep = given.get("mbs", row.mbs), given.get("ep", row.ep)
+    etp = given.get("etp", row.etp or (tp if size.model is not None and size.model.moe is not None else 1))
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
     ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
     dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
@@ -217,7 +218,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     mode = _mode(spec, row)
     model = _model(size.model, given.get("num_layers", row.layers), label)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
-    name += [f"tp{tp}", f"pp{pp}", f"cp{cp}", f"vp{vp}", f"mbs{mbs}", f"gbs{gbs}"]  # then what is not as published
+    name += [f"tp{tp}", f"pp{pp}", f"cp{cp}", f"vp{vp}", *rules.expert_words(model, ep, etp, tp)]
+    name += [f"mbs{mbs}", f"gbs{gbs}"]  # then what is not as published
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
     name += [word for word in mode.words if not word.startswith("steps")]
@@ -243,7 +245,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
             pp=pp,
             cp=cp,
             vp=vp,
-            ep=row.ep,
+            ep=ep,
+            etp=etp,
             dp=dp,
             mbs=mbs,
             gbs=gbs,

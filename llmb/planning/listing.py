@@ -142,6 +142,16 @@ ROWS = (
     Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True),
 )
 
+_EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
+
+
+def rows_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns of a workload's rows: ROWS, and the parallelism of experts where a model has them."""
+    at = [column.key for column in ROWS].index("mbs")
+    has = any(row["ep"] > 1 or row["etp"] is not None for row in rows)
+    return (*ROWS[:at], *_EXPERTS, *ROWS[at:]) if has else ROWS
+
+
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
 
 
@@ -190,6 +200,7 @@ def _configuration(row: Row, layers: int) -> dict[str, Any]:
         "cp": row.cp,
         "vp": row.vp,
         "ep": row.ep,
+        "etp": row.etp,
         "mbs": row.mbs,
         "gbs": row.gbs.text,
         "dp": "N" if ways == 1 else f"N/{ways}",

@@ -18,7 +18,7 @@ from llmb.workload.spec import Workload
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
 _DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx", "fp8_sc")
-_NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
+_NUMBERED = re.compile(r"(?<![a-z])(gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")

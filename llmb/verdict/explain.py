@@ -22,7 +22,7 @@ RULES = (
     f"INCONCLUSIVE if the interval of the repeats contains {FAIL_BELOW}"
 )
 WIDTH = 11
-_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")
+_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")  # not etp: a row without it has that of tp
 _MOST_HOSTS = 8
 _WORTH_SAYING = 0.01  # a fraction of the step time
 

@@ -100,7 +100,8 @@ class ProfileWindow:
 class Row:
     """Parallelism and batch for some GPU types, dtypes and scales.
 
-    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
+    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism; ``etp``: of the tensor
+    parallelism of experts, None for that of ``tp``;
     ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
     ``layers``: overrides the size's; ``strong_scaling``: the batch stays while the scale grows, used only on request;
     ``cuda_graphs``: the step is captured and replayed;
@@ -119,6 +120,7 @@ class Row:
     cp: int = 1
     vp: int | None = None
     ep: int = 1
+    etp: int | None = None
     mbs: int
     gbs: BatchRule
     layers: int | None = None

@@ -97,7 +97,8 @@ def _plan(
 
 def _unknown_gpu(name: str, known: Sequence[str], meant: str | None) -> Fault:
     """The fault of an unknown GPU type; the hint is the one that was meant, else the line that adds it."""
-    own = "{}" if name in known_types() else "{like: h100}"
+    type_of = known_types().get(name)
+    own = "{}" if type_of is not None and type_of.like is None else f"{{like: {(type_of and type_of.like) or 'h100'}}}"
     there = ", ".join(dict.fromkeys(known))
     adding = f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
     hint = adding if meant is None else f"did you mean '{meant}'?"

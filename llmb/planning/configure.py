@@ -204,7 +204,7 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
     vp = given.get("vp", row.vp)
     mbs, ep = given.get("mbs", row.mbs), given.get("ep", row.ep)
-    etp = given.get("etp", row.etp or (tp if size.model is not None and size.model.moe is not None else 1))
+    etp = given.get("etp", row.etp or (tp if size.model.moe is not None else 1))
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
     ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
     dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")

@@ -11,6 +11,7 @@ from llmb.stats.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.workload.model import ModelShape, require_positive
+from llmb.workload.overrides import OPTIMIZER, Recompute, check_optimizer, check_overrides
 from llmb.workload.parameters import Parameter, check_parameters
 from llmb.workload.rows import ProfileWindow, Row, Scales, check_word
 from llmb.workload.switches import parse_image
@@ -43,7 +44,9 @@ class NemoRecipe:
     ``hub_tokenizer``: the hub repository of the model's own tokenizer; ``gated``: whether it needs a token;
     ``fp8_plugin``: the precision plugin for dtype fp8 (recipes.precision.mixed_precision);
     ``environment``: variables of this model's ranks, in addition to those of all NeMo jobs;
-    ``releases``: settings in which published releases differ.
+    ``releases``: settings in which published releases differ;
+    ``overrides``: further settings, by their paths in NeMo's configuration (``model.config.moe_permute_fusion``);
+    ``optimizer``: fields of its OptimizerConfig; ``recompute``: which activations are computed again.
     """
 
     recipe: str
@@ -59,9 +62,25 @@ class NemoRecipe:
     fp8_plugin: str = "bf16_with_fp8_mixed"
     environment: dict[str, str] = field(default_factory=dict)
     releases: dict[str, NemoRelease] = field(default_factory=dict)
+    overrides: Annotated[dict[str, Any], check_overrides] = field(default_factory=dict)
+    optimizer: Annotated[dict[str, Any], check_optimizer] = field(default_factory=dict)
+    recompute: Recompute | None = None
 
     def __post_init__(self) -> None:
         require_positive(self)
+        for path in self.overrides:
+            if path in self._named_settings():
+                key = "optimizer" if path.startswith(OPTIMIZER) else "recompute"
+                message, hint = f"'{path}' is set by '{key}' too", "keep one of them"
+                raise KeyFaultError(message, "overrides", path, hint=hint, code="setting-duplicate", value=path)
+
+    def settings(self) -> dict[str, Any]:
+        """All overridden settings, by their paths in NeMo's configuration."""
+        return {**self._named_settings(), **self.overrides}
+
+    def _named_settings(self) -> dict[str, Any]:
+        own = {f"{OPTIMIZER}{name}": value for name, value in self.optimizer.items()}
+        return {**own, **(self.recompute.settings() if self.recompute is not None else {})}
 
     def of(self, release: str | None) -> Self:
         """The recipe with the settings of ``release``; a release that is not in ``releases`` changes nothing."""

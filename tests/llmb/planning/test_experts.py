@@ -50,7 +50,7 @@ def job(*, model: ModelShape = MIXTRAL, scale: int = 64, params: dict[str, int] 
     ],
 )
 def test_sizes_of_a_job_with_experts(
-    own: dict[str, int], params: dict[str, int], ep: int, etp: int, named: str
+    own: dict[str, Any], params: dict[str, int], ep: int, etp: int, named: str
 ) -> None:
     found = job(params=params, **own)
     assert (found.trained.ep, found.trained.etp) == (ep, etp)

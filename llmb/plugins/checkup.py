@@ -13,12 +13,12 @@ from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
 from llmb.text import yamlfile
 from llmb.text.names import suggest
-from llmb.workload.gpus import CPU, gpus_in_words, known_types
+from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words
 from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
-DTYPES = ("bf16", "fp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
+DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ def faults_of(workload: api.Workload, plugins: Plugins) -> list[Fault]:
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
-            of_row = list(_jobs(workload, name, row, at))
+            of_row = list(_jobs(workload, name, row, at, plugins.gpu_types))
             jobs += [one for one in of_row if isinstance(one, api.Job)]
-            found += [*_unknown_types(row, key(*at.path, "gpu")), *of_row]
+            found += [*_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types), *of_row]
             found += _without_program(workload, [one for one in of_row if isinstance(one, api.Job)], plugins, at)
         found += _hook_faults(workload, jobs[:1], plugins, source)
     return list(dict.fromkeys(one for one in found if isinstance(one, Fault)))
@@ -62,23 +62,23 @@ def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
 
 
-def _unknown_types(row: api.Row, key: _Key) -> Iterator[Fault]:
-    known = [*known_types(), ANY_GPU]
+def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
+    known = [*types, ANY_GPU]
     for gpu in row.gpu:
         if gpu not in known:
             yield key.fault(f"unknown GPU type '{gpu}'", suggest(gpu, known), code="gpu-type-unknown", value=gpu)
 
 
-def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key) -> Iterator[api.Job | Fault]:
+def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key, known: GpuTypes) -> Iterator[api.Job | Fault]:
     """The job of each GPU type, dtype and scale of a row, or its fault."""
     types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
-        if gpu not in known_types():
+        if gpu not in known:
             continue
         here = ClusterLimits(
             gpu_type=gpu,
             rows=gpu,
-            gpus_per_node=known_types()[gpu].gpus_per_node,
+            gpus_per_node=known[gpu].gpus_per_node,
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )

@@ -22,7 +22,7 @@ from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, T
 from llmb.stats import measure
 from llmb.stats.measure import Window
 from llmb.workload.flops import Flops, flops_of
-from llmb.workload.gpus import CPU, known_types, peak_dtype
+from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.workload.model import ModelShape
 from llmb.workload.spec import Workload
 
@@ -94,14 +94,16 @@ def result_of_log(
     workloads: Mapping[str, Workload] | None = None,
     given: Description = foreign.NOTHING,
     flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
+    types: GpuTypes | None = None,
 ) -> Result:
     """The result of a log without a record, with everything that follows from what the log is of.
 
     ``workloads``: what it may be of, by key; None: its name and lines are not matched with any. ``given``: what the
     user says of it, which overrides the log; a log never names its GPU type. ``flops``: of a sample of a workload's
-    model, None for llmb's formulas. A log that cannot be read is Unknown, with
-    the reason: it may be one of thousands.
+    model, None for llmb's formulas; ``types``: every known GPU type, None for llmb's own. A log that cannot be read is
+    Unknown, with the reason: it may be one of thousands.
     """
+    kinds = known_types() if types is None else types
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
@@ -118,7 +120,7 @@ def result_of_log(
     configuration = found.configuration()
     known = found.profiled and configuration is not None
     profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)
-    metrics = _metrics(samples, spec, found, steps, window, _peak(found), _nodes(found), profiled)
+    metrics = _metrics(samples, spec, found, steps, window, _peak(found, kinds), _nodes(found, kinds), profiled)
     checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
@@ -277,15 +279,14 @@ def _exists(path: Path) -> bool:
         return True
 
 
-def _nodes(found: Description) -> int | None:
+def _nodes(found: Description, types: GpuTypes) -> int | None:
     """The nodes that a job had at least: by its GPU type, else by the type with the most GPUs in a node."""
     if found.gpus is None or found.gpu_type == CPU:
         return None
-    types = known_types()
     own = types.get(found.gpu_type or "")
     return math.ceil(found.gpus / (own.gpus_per_node if own else max(known.gpus_per_node for known in types.values())))
 
 
-def _peak(found: Description) -> float | None:
-    known = known_types().get(found.gpu_type or "")
+def _peak(found: Description, types: GpuTypes) -> float | None:
+    known = types.get(found.gpu_type or "")
     return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None

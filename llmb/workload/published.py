@@ -112,8 +112,10 @@ class Table:
         if self.mfu_percent and (self.model_flops is None or self.flops_convention is None):
             raise KeyFaultError("a printed MFU needs its 'model_flops' and 'flops_convention'", code="key-missing")
 
-    def figures(self, workload: str) -> list[Figure]:
+    def figures(self, workload: Workload) -> list[Figure]:
         """Its figures, by ascending scale."""
+        own = workload.gpu_types.get(self.gpu)
+        peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
         found = []
         for text, seconds in sorted(self.step_time_s.items(), key=lambda item: int(item[0])):
@@ -126,7 +128,7 @@ class Table:
                     source=self.source,
                     window=self.window.window,
                     steps=self.steps,
-                    workload=workload,
+                    workload=workload.key,
                     model_size=self.size,
                     dtype=self.dtype,
                     gpu_type=self.gpu,
@@ -141,7 +143,7 @@ class Table:
                     mfu=None if percent is None else round(percent / 100, 9),
                     model_flops=None if percent is None else self.model_flops,
                     flops_convention=None if percent is None else self.flops_convention,
-                    peak_tflops=None if percent is None else self.peak_tflops,
+                    peak_tflops=None if percent is None else peak,
                 )
             )
         return found
@@ -161,7 +163,7 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
         return ()
     document = yamlfile.load(workload.published)
     tables = typed.read(_File, document).tables
-    figures = tuple(figure for table in tables for figure in table.figures(workload.key))
+    figures = tuple(figure for table in tables for figure in table.figures(workload))
     if faults := [*_unknown_sizes(tables, workload, document), *_twice(figures, document)]:
         raise InputFaults(faults)
     return figures

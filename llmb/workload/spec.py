@@ -10,6 +10,7 @@ from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.stats.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
+from llmb.workload.gpus import GpuType
 from llmb.workload.model import ModelShape, require_positive
 from llmb.workload.overrides import OPTIMIZER, Recompute, check_optimizer, check_overrides
 from llmb.workload.parameters import Parameter, check_parameters
@@ -177,6 +178,7 @@ class Workload:
     ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
     ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
     headline is the step time. ``parameters``: of its own, by name.
+    ``gpu_types``: GPU types that llmb does not know, by name.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
@@ -192,11 +194,14 @@ class Workload:
     published: Path | None = None
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
     parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
+    gpu_types: dict[str, GpuType] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_positive(self)
         check_word(self.key, "key")
+        for name in self.gpu_types:
+            check_word(name, "gpu_types", name)
         for name in self.sizes:
             check_word(name, "sizes", name)
         if self.default_size not in self.sizes:

@@ -25,7 +25,7 @@ from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
-from llmb.workload.gpus import known_types, peak_dtype
+from llmb.workload.gpus import peak_dtype
 
 _STDIN = Path("-")
 _OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype", "gpus": "--scale", "gbs": "--gbs"}
@@ -42,12 +42,12 @@ def describe(
 ) -> Description:
     """What the options say of logs without a record. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else split_name(workload, context.workloads)
-    _check("--gpu-type", gpu_type, list(known_types()))
+    _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
     if key is not None and size is None:
         sizes = ", ".join(f"{key}_{name}" for name in context.workloads[key].sizes)
         message = f"--workload {workload} has no size"
         raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload")
-    dtypes = sorted({own for kind in known_types().values() for own in kind.peak_tflops} | {"fp32"})
+    dtypes = sorted({own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops} | {"fp32"})
     _check("--dtype", dtype, dtypes)
     return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
 
@@ -114,9 +114,14 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     """The results of logs: with the run's record for the log of its last attempt, else from the log alone."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
-    flops = partial(own_flops, context)
     read = partial(
-        result_of_log, spec=ParseSpec(), window=window, workloads=context.workloads, given=given, flops=flops
+        result_of_log,
+        spec=ParseSpec(),
+        window=window,
+        workloads=context.workloads,
+        given=given,
+        flops=partial(own_flops, context),
+        types=context.plugins.gpu_types,
     )
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
@@ -138,5 +143,5 @@ def _recorded(context: Context, log: Path, run: RunRecord, window: Window | None
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
     if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
-    known = known_types().get(run.job.gpu_type)
+    known = context.plugins.gpu_types.get(run.job.gpu_type)
     return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

@@ -32,7 +32,7 @@ _ALWAYS = {
     "NVTE_FWD_LAYERNORM_SM_MARGIN": "16",
     "NVTE_BWD_LAYERNORM_SM_MARGIN": "16",
 }
-_BLACKWELL = ("b200", "gb200")
+_BLACKWELL = ("b200", "b300", "gb200", "gb300")
 
 
 def applies(workload: Workload, job: Job, site: Site) -> bool:

@@ -22,6 +22,7 @@ from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
 from llmb.system.process import ProcessId
+from llmb.workload.gpus import known_types
 from llmb.workload.needs import Needs, Task
 from llmb.workload.spec import Workload
 
@@ -306,6 +307,54 @@ def test_one_plugin_is_not_asked_for_the_workload_of_another(install: Install, l
     launch = plugins.launch(workload, job_of(workload), SITE)
     assert launch is not None
     assert launch.program.script is None
+
+
+MI300X = "gpu_types: {{mi300x: {{gpus_per_node: 8, peak_tflops: {{bf16: {peak}}}, memory_gb: 192}}}}\n"
+
+
+def with_types(site_packages: Path, install: Install, name: str, types: str) -> str:
+    """Install a plugin whose workload brings GPU types; its source."""
+    source = install(name, METADATA_ONLY, key=f"pretrain_{name}")
+    file = site_packages / f"fake_{name}.yaml"
+    file.write_text(file.read_text() + types.format(peak=1307))
+    return source
+
+
+def test_gpu_types_that_plugins_bring(site_packages: Path, install: Install, load: Load) -> None:
+    for name in ("one", "two"):
+        with_types(site_packages, install, name, MI300X)
+    plugins = load()
+    assert plugins.gpu_types["mi300x"].peak_tflops == {"bf16": 1307}
+    assert plugins.gpu_types["h100"] == known_types()["h100"]
+    assert problems(plugins) == {}, "equal definitions do not conflict"
+
+
+def test_two_plugins_that_define_a_gpu_type_differently_are_both_refused(
+    site_packages: Path, install: Install, load: Load
+) -> None:
+    sources = [
+        with_types(site_packages, install, "one", MI300X),
+        with_types(site_packages, install, "two", MI300X.replace("{peak}", "1000")),
+    ]
+    plugins = load()
+    assert "mi300x" not in plugins.gpu_types
+    found = skipped(plugins)
+    assert {source: found[source].code for source in found} == dict.fromkeys(sources, "gpu-type-conflict")
+    for source in sources:  # each names both places
+        for name in ("one", "two"):
+            file = site_packages / f"fake_{name}.yaml"
+            line = (
+                file.read_text().splitlines().index(MI300X.splitlines()[0].format(peak=1307 if name == "one" else 1000))
+            )
+            assert f"{file}:{line + 1}" in found[source].reason
+
+
+def test_a_plugin_that_redefines_a_known_gpu_type_is_refused(site_packages: Path, install: Install, load: Load) -> None:
+    source = with_types(site_packages, install, "own", "gpu_types: {{h100: {{gpus_per_node: 8}}}}\n")
+    plugins = load()
+    assert skipped(plugins)[source].code == "gpu-type-conflict"
+    assert "gpus.yaml:" in skipped(plugins)[source].reason
+    assert plugins.gpu_types["h100"] == known_types()["h100"]
 
 
 @pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops"])
